@@ -1,3 +1,3 @@
-// Package congestion has the formulas by which refused work waits: how long, and how bad it is. It is pure: no clock, no
-// store, no chance but what is passed in. The store's scripts compute the same; docs/congestion.md tells the two together.
+// Package congestion has the formulas for the backoff of refused jobs and the congestion level of tenants. It is
+// pure: time and randomness are parameters. The store's scripts compute the same, see docs/congestion.md.
 package congestion

@@ -36,17 +36,17 @@ var (
 	document = template.Must(template.New("dashboard").Parse(squeeze(pageHTML)))
 )
 
-// Options of the page; the zero value serves.
+// Options of the page; the zero value is valid.
 type Options struct {
-	// Types are the job types that this worker has handlers for. The example for newcomers submits webhook, or the first of
-	// them where that is not among them.
+	// Types are the job types with handlers. The page's example for new users submits webhook if it is among them,
+	// otherwise the first.
 	Types []string
-	// Version is shown at the foot of the page; empty: none.
+	// Version is shown in the footer; empty: none.
 	Version string
 }
 
-// Handler serves the page at / and nothing else: other paths are 404, other methods than GET and HEAD 405. It asks for no
-// token, since the page holds no data. Browsers keep it and ask each time whether it changed (ETag).
+// Handler serves the page at /: other paths are 404, methods other than GET and HEAD 405. It needs no token, since
+// the page contains no data. Browsers cache it and revalidate each time (ETag).
 //
 // The page expects the API under /v1 of the same origin.
 func Handler(o Options) http.Handler {
@@ -72,7 +72,7 @@ func Handler(o Options) http.Handler {
 	}
 }
 
-// page is one document, whose policy names its script and style by their hashes and lets nothing else run or load.
+// page is one document. Its policy allows only its own script and style, by their hashes.
 type page struct {
 	body         []byte
 	etag, policy string
@@ -104,7 +104,7 @@ func (p *page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(p.body))
 }
 
-// squeeze drops indentation, blank lines and lines that are a comment: what only those who edit the files need.
+// squeeze removes indentation, blank lines and comment lines.
 func squeeze(text string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {

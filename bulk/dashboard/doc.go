@@ -1,6 +1,6 @@
-// Package dashboard is the bulk worker's page for people: groups with their progress, rate and congestion, and what
-// operators do about them.
+// Package dashboard is the bulk worker's web page for operators: groups with their progress, rate and congestion, and
+// the actions on them.
 //
-// The page is one document without data. Its script asks the public API under /v1 with the token that the user types in,
-// so that it can do nothing that curl could not, and shows nothing that the token may not see.
+// The page is one document without data. Its script calls the public API under /v1 with the token that the user types
+// in, so it can do no more than curl with that token.
 package dashboard

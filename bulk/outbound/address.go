@@ -2,8 +2,8 @@ package outbound
 
 import "net/netip"
 
-// special are the ranges of public unicast space that are not for the public (IANA's special-purpose registries), with what to
-// call them.
+// special are the ranges of public unicast space that are not public (IANA's special-purpose registries), with a
+// description.
 var special = []struct {
 	prefix netip.Prefix
 	what   string
@@ -12,7 +12,7 @@ var special = []struct {
 	{netip.MustParsePrefix("10.0.0.0/8"), "a private address"},
 	{netip.MustParsePrefix("100.64.0.0/10"), "a carrier's shared address"},
 	{netip.MustParsePrefix("127.0.0.0/8"), "a loopback address"},
-	{netip.MustParsePrefix("168.63.129.16/32"), "the host agent of Azure's machines"}, // of public space, and answered inside every machine
+	{netip.MustParsePrefix("168.63.129.16/32"), "the host agent of Azure's machines"}, // public space, but served inside every machine
 	{netip.MustParsePrefix("169.254.0.0/16"), "a link-local address"},
 	{netip.MustParsePrefix("172.16.0.0/12"), "a private address"},
 	{netip.MustParsePrefix("192.0.0.0/24"), "a protocol's address"},
@@ -28,9 +28,9 @@ var special = []struct {
 	{netip.MustParsePrefix("fc00::/7"), "a private address"},
 	{netip.MustParsePrefix("fe80::/10"), "a link-local address"},
 	{netip.MustParsePrefix("ff00::/8"), "a multicast address"},
-	{netip.MustParsePrefix("2001::/23"), "a protocol's address"}, // Teredo among them, which carries an IPv4 address
+	{netip.MustParsePrefix("2001::/23"), "a protocol's address"}, // includes Teredo, which contains an IPv4 address
 	{netip.MustParsePrefix("2001:db8::/32"), "an address for documentation"},
-	{netip.MustParsePrefix("2002::/16"), "a 6to4 address"}, // carries an IPv4 address
+	{netip.MustParsePrefix("2002::/16"), "a 6to4 address"}, // contains an IPv4 address
 	{netip.MustParsePrefix("3fff::/20"), "an address for documentation"},
 }
 
@@ -39,8 +39,8 @@ var (
 	globalIPv6 = netip.MustParsePrefix("2000::/3")
 )
 
-// notPublic names what keeps addr from being a public unicast address, "" where nothing does. Addresses that carry an IPv4
-// address are judged by it.
+// notPublic returns why addr is not a public unicast address, "" if it is. Addresses that contain an IPv4 address are
+// checked by that.
 func notPublic(addr netip.Addr) string {
 	addr = addr.Unmap()
 	if addr.Zone() != "" {

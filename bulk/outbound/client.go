@@ -8,27 +8,27 @@ import (
 	"time"
 )
 
-// DefaultMaxPerHost is how many connections one client keeps to one host unless told otherwise.
+// DefaultMaxPerHost is the default of Options.MaxPerHost.
 const DefaultMaxPerHost = 64
 
-// Options shape a client.
+// Options configure a client.
 type Options struct {
-	// Guard judges the addresses that are dialled; nil for URLs that the operator configured, which may be private.
+	// Guard checks the addresses that are dialled; nil for URLs that the operator configured, which may be private.
 	Guard *Guard
 	// MaxPerHost bounds the connections to one host:port; further requests wait for one. 0: DefaultMaxPerHost.
 	MaxPerHost int
-	// HTTP2 offers HTTP/2 to TLS servers. Without it each running request has a connection of its own, and MaxPerHost bounds
-	// the requests too.
+	// HTTP2 offers HTTP/2 to TLS servers. Without it each running request has its own connection, and MaxPerHost
+	// bounds requests too.
 	HTTP2 bool
-	// TLS holds further roots or a client certificate; nil: the system's roots. It is cloned.
+	// TLS holds additional roots or a client certificate; nil: the system's roots. It is cloned.
 	TLS *tls.Config
 
-	resolver *net.Resolver // of tests
+	resolver *net.Resolver // for tests
 }
 
-// NewClient makes a client with a pool of kept connections. It uses no proxy from the environment, keeps no cookies, asks for
-// no compression (so that a bound on a body is one on what was sent) and follows only what followRedirect allows. It sets no
-// time-out on a whole request: that is the context's. Its owner ends it with CloseIdleConnections.
+// NewClient returns a client with a pool of connections. It uses no proxy from the environment, keeps no cookies,
+// requests no compression (a bound on a body is one on the bytes sent) and follows only redirects that followRedirect
+// allows. It has no overall timeout: use the context. Its owner ends it with CloseIdleConnections.
 func NewClient(o Options) *http.Client {
 	if o.MaxPerHost <= 0 {
 		o.MaxPerHost = DefaultMaxPerHost
@@ -61,8 +61,9 @@ func NewClient(o Options) *http.Client {
 	}
 }
 
-// followRedirect follows 307 and 308, which keep method and body, within one scheme, host and port, three times. Any other
-// redirect is the answer: the rest would turn a POST into a GET, or carry payload and signature to a host nobody named.
+// followRedirect follows 307 and 308, which keep method and body, within one scheme, host and port, three times. Any
+// other redirect is the response: following it would turn a POST into a GET, or send payload and signature to another
+// host.
 func followRedirect(next *http.Request, via []*http.Request) error {
 	status := next.Response.StatusCode
 	keeps := status == http.StatusTemporaryRedirect || status == http.StatusPermanentRedirect

@@ -1,3 +1,3 @@
-// Package outbound is how the bulk worker calls HTTP servers: a client that is bounded in every direction, a guard that keeps
-// addresses given by outsiders away from private networks, and the signature that a receiver can check.
+// Package outbound is the bulk worker's HTTP client: bounded in time and size, with a guard that keeps addresses
+// given by outsiders away from private networks, and signatures that receivers can verify.
 package outbound

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/net/idna"
 )
 
-// Guard decides which addresses may be called that come from outside: callback URLs, and the endpoints of push subscriptions.
-// Public addresses may; any other only where its host is listed.
+// Guard decides which addresses given by outsiders may be called: callback URLs and endpoints of push subscriptions.
+// Public addresses may be called, others only if their host is listed.
 type Guard struct {
 	hosts    map[hostPort]bool // port "": any
 	suffixes map[hostPort]bool // ".example.com" for *.example.com
@@ -23,20 +23,20 @@ type Guard struct {
 
 type hostPort struct{ host, port string }
 
-// RefusedError says that the guard kept a call from being made.
+// RefusedError is returned when the guard refuses a call.
 type RefusedError struct {
 	Host string     // as in the URL
-	Addr netip.Addr // what it resolved to
-	What string     // what the address is: "a private address"
+	Addr netip.Addr // its address
+	What string     // kind of the address: "a private address"
 }
 
 func (e *RefusedError) Error() string {
 	return fmt.Sprintf("host %q is at %s, %s: calls there are refused unless callbacks.allow lists the host", e.Host, e.Addr, e.What)
 }
 
-// NewGuard takes the entries of callbacks.allow: host, host:port or *.example.com[:port], where a host is a name or an IP
-// address (IPv6 in brackets where a port follows). *.example.com does not stand for example.com. An error names each entry
-// that is wrong.
+// NewGuard parses the entries of callbacks.allow: host, host:port or *.example.com[:port], where a host is a name or
+// an IP address (IPv6 in brackets before a port). *.example.com does not match example.com. Its error names each
+// invalid entry.
 func NewGuard(allow []string) (*Guard, error) {
 	g := &Guard{hosts: map[hostPort]bool{}, suffixes: map[hostPort]bool{}}
 	var problems []error
@@ -80,7 +80,8 @@ func (g *Guard) list(entry string) error {
 	return nil
 }
 
-// canonicalHost gives each spelling of a host one form: an address as netip prints it, a name in lower case, ASCII, undotted.
+// canonicalHost returns one form of each spelling of a host: an address as netip prints it, a name in lower case,
+// ASCII, without a final dot.
 func canonicalHost(host string) (string, error) {
 	if addr, err := netip.ParseAddr(host); err == nil {
 		return addr.Unmap().String(), nil
@@ -97,7 +98,7 @@ func canonicalHost(host string) (string, error) {
 	return host, nil
 }
 
-// Listed says whether the operator vouches for the URL's host.
+// Listed reports whether the operator has listed the URL's host.
 func (g *Guard) Listed(u *url.URL) bool { return g.listed(u.Hostname(), portOf(u)) }
 
 func (g *Guard) listed(host, port string) bool {
@@ -116,9 +117,9 @@ func (g *Guard) listed(host, port string) bool {
 	return false
 }
 
-// CheckURL parses a URL that was given from outside and refuses what can be refused without asking DNS: other schemes than
-// http and https, credentials in it, literal addresses that are not public. A name is judged when it is dialled, by the
-// address that is dialled, so that a name cannot change its mind in between.
+// CheckURL parses a URL given from outside and refuses what it can without DNS: schemes other than http and https,
+// credentials, literal addresses that are not public. The address of a name is checked when it is dialled, so that a
+// change of the name has no effect.
 func (g *Guard) CheckURL(raw string) (*url.URL, error) {
 	u, err := ParseURL(raw)
 	if err != nil {
@@ -132,7 +133,8 @@ func (g *Guard) CheckURL(raw string) (*url.URL, error) {
 	return u, nil
 }
 
-// ParseURL parses an absolute http or https URL without credentials. Its errors do not repeat the URL, which may hold a secret.
+// ParseURL parses an absolute http or https URL without credentials. Its errors do not contain the URL, which may
+// contain a secret.
 func ParseURL(raw string) (*url.URL, error) {
 	u, err := url.Parse(raw)
 	if err != nil {
@@ -147,7 +149,7 @@ func ParseURL(raw string) (*url.URL, error) {
 	case u.Hostname() == "":
 		return nil, errors.New("it has no host")
 	case u.User != nil:
-		return nil, errors.New("it has credentials before the host; send them in a header")
+		return nil, errors.New("the host is preceded by credentials; send them in a header")
 	case u.Port() != "":
 		if n, err := strconv.ParseUint(u.Port(), 10, 16); err != nil || n == 0 {
 			return nil, errors.New("the port is not a number of 1 to 65535")
@@ -166,7 +168,7 @@ func portOf(u *url.URL) string {
 	return "80"
 }
 
-// dialer wraps d: what is not listed is judged by the address about to be connected to, whatever DNS said before or says next.
+// dialer returns d with a check of the address about to be dialled, whatever DNS returned before.
 func (g *Guard) dialer(d *net.Dialer) func(ctx context.Context, network, address string) (net.Conn, error) {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		host, port, err := net.SplitHostPort(address)
@@ -180,7 +182,7 @@ func (g *Guard) dialer(d *net.Dialer) func(ctx context.Context, network, address
 		guarded.Control = func(_, resolved string, _ syscall.RawConn) error {
 			ap, err := netip.ParseAddrPort(resolved)
 			if err != nil {
-				return fmt.Errorf("cannot judge the address %q: %w", resolved, err)
+				return fmt.Errorf("cannot check the address %q: %w", resolved, err)
 			}
 			if what := notPublic(ap.Addr()); what != "" {
 				return &RefusedError{Host: host, Addr: ap.Addr(), What: what}

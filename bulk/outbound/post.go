@@ -15,25 +15,24 @@ import (
 // Request is a POST of JSON.
 type Request struct {
 	URL       string
-	Header    http.Header // further headers; may be nil
+	Header    http.Header // additional headers; may be nil
 	Body      []byte
-	Secret    []byte // signs the body where it is not empty
-	MaxAnswer int64  // bytes of the answer's body that are read
+	Secret    []byte // signs the body unless empty
+	MaxAnswer int64  // most bytes to read of the response's body
 }
 
-// Answer is what came back, whatever its status.
+// Answer is a response, whatever its status.
 type Answer struct {
 	Status     int
-	RetryAfter time.Duration // 0: the server did not say
+	RetryAfter time.Duration // 0: unspecified
 	Body       []byte        // at most MaxAnswer bytes
-	TooLarge   bool          // there was more
+	TooLarge   bool          // the body is longer
 }
 
-// Post sends r and reads the answer; ctx bounds all of it. An error means that there is no whole answer; it names the host
-// but not the URL, which may hold a secret.
+// Post sends r and reads the response; ctx bounds both. An error means that there is no complete response; it
+// contains the host but not the URL, which may contain a secret.
 //
-// A request that met a kept connection just as the server closed it is sent again by net/http where r.Header has an
-// Idempotency-Key.
+// If r.Header has an Idempotency-Key, net/http repeats a request whose connection the server just closed.
 func Post(ctx context.Context, client *http.Client, r Request) (*Answer, error) {
 	u, err := ParseURL(r.URL)
 	if err != nil {
@@ -56,7 +55,7 @@ func Post(ctx context.Context, client *http.Client, r Request) (*Answer, error) 
 	return Do(client, req, r.MaxAnswer)
 }
 
-// Do sends req and reads at most maxAnswer bytes of the answer's body. Errors are as Post's.
+// Do sends req and reads at most maxAnswer bytes of the response's body. Its errors are as those of Post.
 func Do(client *http.Client, req *http.Request, maxAnswer int64) (*Answer, error) {
 	resp, err := client.Do(req)
 	if err != nil {
@@ -65,12 +64,12 @@ func Do(client *http.Client, req *http.Request, maxAnswer int64) (*Answer, error
 	return Read(resp, maxAnswer)
 }
 
-// Read takes an answer whose body is still to be read, and closes it.
+// Read reads and closes the body of a response.
 func Read(resp *http.Response, maxAnswer int64) (*Answer, error) {
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 	if err != nil {
-		return nil, Cause(resp.Request.URL, fmt.Errorf("the answer, status %d, broke off: %w", resp.StatusCode, err))
+		return nil, Cause(resp.Request.URL, fmt.Errorf("the response, status %d, broke off: %w", resp.StatusCode, err))
 	}
 	a := &Answer{
 		Status:     resp.StatusCode,
@@ -83,7 +82,7 @@ func Read(resp *http.Response, maxAnswer int64) (*Answer, error) {
 	return a, nil
 }
 
-// Cause strips the URL from an error of net/http, as its path and query may hold a secret, and says which host was called.
+// Cause removes the URL, which may contain a secret, from an error of net/http and adds the host.
 func Cause(u *url.URL, err error) error {
 	if inner, ok := errors.AsType[*url.Error](err); ok {
 		err = inner.Err
@@ -91,7 +90,7 @@ func Cause(u *url.URL, err error) error {
 	return fmt.Errorf("calling %s: %w", u.Host, err)
 }
 
-// IsTimeout says whether err is a time-out, of the context or the network.
+// IsTimeout reports whether err is a timeout of the context or the network.
 func IsTimeout(err error) bool {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return true

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// MaxRetryAfter is the longest that a server's Retry-After is obeyed.
+// MaxRetryAfter is the longest Retry-After that is obeyed.
 const MaxRetryAfter = time.Hour
 
-// ParseRetryAfter reads a Retry-After value, seconds or an HTTP date (RFC 9110, 10.2.3): 0…MaxRetryAfter. It is 0 where the
-// value is empty, past or cannot be read, which is as if the server had not said.
+// ParseRetryAfter parses a Retry-After, seconds or an HTTP date (RFC 9110, 10.2.3), and returns 0…MaxRetryAfter. It
+// returns 0 for an empty, past or invalid value.
 func ParseRetryAfter(value string, now time.Time) time.Duration {
 	value = strings.TrimSpace(value)
 	if value == "" {

@@ -11,20 +11,21 @@ import (
 	"time"
 )
 
-// SignatureHeader carries t=<unix seconds>,v1=<HMAC-SHA256 of t + "." + body as lowercase hex>.
+// SignatureHeader has the value t=<unix seconds>,v1=<HMAC-SHA256 of t + "." + body as lowercase hex>.
 const SignatureHeader = "X-Bulk-Signature"
 
-// MaxSkew is how far a signature's time may lie from the receiver's, either way: what a recorded request is good for.
+// MaxSkew is the most that a signature's time may differ from the receiver's. It bounds how long a recorded request
+// can be replayed.
 const MaxSkew = 5 * time.Minute
 
-// Why Verify refuses.
+// Errors of Verify.
 var (
 	ErrMalformed = errors.New(SignatureHeader + " is not t=<unix seconds>,v1=<64 lowercase hex digits>")
 	ErrMismatch  = errors.New(SignatureHeader + " was not made with this secret for this body")
 	ErrStale     = errors.New(SignatureHeader + " is more than 5 minutes away from now")
 )
 
-// Sign makes the header's value for body at now.
+// Sign returns the header's value for body at now.
 func Sign(secret []byte, now time.Time, body []byte) string {
 	return format(now.Unix(), digest(secret, now.Unix(), body))
 }
@@ -33,8 +34,8 @@ func format(t int64, mac []byte) string {
 	return "t=" + strconv.FormatInt(t, 10) + ",v1=" + hex.EncodeToString(mac)
 }
 
-// Verify says whether header is a signature of body by secret, made within MaxSkew of now; nil: it is. The digest is compared
-// in constant time and before the time is judged, so that ErrStale is about a signature that was once good.
+// Verify returns nil if header is a signature of body by secret, made within MaxSkew of now. It compares the digest
+// in constant time and before it checks the time, so ErrStale is about a signature that was valid once.
 func Verify(secret []byte, header string, now time.Time, body []byte) error {
 	t, mac, err := parseSignature(header)
 	if err != nil {
@@ -44,12 +45,12 @@ func Verify(secret []byte, header string, now time.Time, body []byte) error {
 		return ErrMismatch
 	}
 	if skew := now.Sub(time.Unix(t, 0)); skew > MaxSkew || skew < -MaxSkew {
-		return fmt.Errorf("%w: it says %s", ErrStale, time.Unix(t, 0).UTC().Format(time.RFC3339))
+		return fmt.Errorf("%w: signed at %s", ErrStale, time.Unix(t, 0).UTC().Format(time.RFC3339))
 	}
 	return nil
 }
 
-// digest covers the time too, so that neither can be exchanged.
+// digest covers the time too, so that neither can be replaced.
 func digest(secret []byte, t int64, body []byte) []byte {
 	h := hmac.New(sha256.New, secret)
 	h.Write(strconv.AppendInt(nil, t, 10))
@@ -58,12 +59,13 @@ func digest(secret []byte, t int64, body []byte) []byte {
 	return h.Sum(nil)
 }
 
-// parseSignature reads exactly what Sign writes: one spelling a signature, so that a header can serve as a key.
+// parseSignature parses exactly the form of Sign: each signature has one spelling, so that the header can serve as a
+// key.
 func parseSignature(header string) (t int64, mac []byte, err error) {
 	at, sum, ok := strings.Cut(header, ",")
 	seconds, isTime := strings.CutPrefix(at, "t=")
 	digits, isSum := strings.CutPrefix(sum, "v1=")
-	// Eleven digits last for 3,000 years, and stay far from overflow.
+	// Eleven digits suffice for 3,000 years and cannot overflow.
 	if !ok || !isTime || !isSum || len(seconds) == 0 || len(seconds) > 11 || len(digits) != 2*sha256.Size {
 		return 0, nil, ErrMalformed
 	}

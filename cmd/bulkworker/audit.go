@@ -61,9 +61,9 @@ That changes no job and no count, and is safe beside running workers.`,
 		if err != nil {
 			return &storeAway{err}
 		}
-		defer func() { _ = opened.Close() }() // nothing was written
+		defer func() { _ = opened.Close() }() // nothing is written
 		if opened.Away != nil {
-			return &storeAway{fmt.Errorf("the store %s does not answer: %w", opened.URL, opened.Away)}
+			return &storeAway{fmt.Errorf("cannot reach the store %s: %w", opened.URL, opened.Away)}
 		}
 		st, err := store.New(storeOptions(cfg, opened.Client, log, nil))
 		if err != nil {
@@ -90,7 +90,7 @@ That changes no job and no count, and is safe beside running workers.`,
 			}
 		}
 		if len(broken) > 0 {
-			return errors.New("audit: the invariants above are broken")
+			return errors.New("audit: the invariants above are violated")
 		}
 		_, err = fmt.Fprintln(cmd.OutOrStdout(), "ok")
 		return err

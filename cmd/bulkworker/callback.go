@@ -10,7 +10,7 @@ import (
 	"github.com/anteroom/anteroom/internal/config"
 )
 
-// caller posts a group that has ended to its callback_url. What it needs can be replaced while it works.
+// caller sends an ended group to its callback_url. Its settings can be replaced while it works.
 type caller struct{ current atomic.Pointer[calling] }
 
 type calling struct {
@@ -51,7 +51,7 @@ func (c *caller) post(ctx context.Context, url string, body []byte) error {
 		return err
 	}
 	if answer.Status < 200 || answer.Status > 299 {
-		return fmt.Errorf("the callback was answered with %d %s", answer.Status, http.StatusText(answer.Status))
+		return fmt.Errorf("the callback's response was %d %s", answer.Status, http.StatusText(answer.Status))
 	}
 	return nil
 }

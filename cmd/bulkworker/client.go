@@ -18,23 +18,23 @@ import (
 	"github.com/anteroom/anteroom/bulk/client"
 )
 
-// Exit codes of the commands that talk to a server; docs/bulk-client.md lists them.
+// Exit codes of the client commands, see docs/bulk-client.md.
 const (
 	codeNotGood     = 1 // refused, FAILED, CANCELLED, or lines were rejected
 	codeUsage       = 2
 	codeUnreachable = 3
-	codeInterrupted = 130 // as a shell says of a program that SIGINT ended
+	codeInterrupted = 130 // as in a shell after SIGINT
 )
 
 const (
 	defaultServer = "http://127.0.0.1:8090"
-	// briefly is the patience of commands that a person waits for.
+	// briefly is the patience of interactive commands.
 	briefly = 2 * time.Second
-	// steadily is that of uploads, downloads and watching.
+	// steadily is the patience of uploads, downloads and watching.
 	steadily = 5 * time.Minute
 )
 
-// coded is an error that ends the program with a code of its own.
+// coded is an error with an exit code.
 type coded struct {
 	code int
 	err  error
@@ -86,9 +86,9 @@ func newClientCommand(conn *connection, use, short string, args cobra.Positional
 	return cmd
 }
 
-// patient adds --retry-for, for commands that hold out through an outage.
+// patient adds --retry-for, for commands that continue after an outage.
 func (conn *connection) patient(cmd *cobra.Command) {
-	cmd.Flags().DurationVar(&conn.patience, "retry-for", steadily, "`TIME` to go on trying while the server is away, such as 30s; 0: not at all")
+	cmd.Flags().DurationVar(&conn.patience, "retry-for", steadily, "`TIME` to retry while the server is down, such as 30s; 0: no retries")
 }
 
 // withCode adds to an error of package client the exit code for it.
@@ -157,7 +157,7 @@ func interruptible(ctx context.Context, f func(context.Context) error) error {
 	return err
 }
 
-// writeJSON writes a value as indented JSON.
+// writeJSON writes indented JSON.
 func writeJSON(w io.Writer, v any) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")

@@ -1,9 +1,8 @@
-// Command bulkworker runs bulk jobs: it takes groups of jobs over HTTP, keeps them
-// in the store, and runs them fairly and at the rates that are set, at least once
-// each. It is also the command line of such a server.
+// Command bulkworker runs bulk jobs: it accepts groups of jobs over HTTP, keeps them in the store, and runs each job
+// at least once, fairly among tenants and within the configured rates. It is also the command line client of such a
+// server.
 //
-// The command tree stands in root.go. Results go to stdout, everything else to
-// stderr. The exit code is 0, 1 when something broke or an answer is bad, 2 when
-// the command line or the configuration is wrong, and 3 when what is asked, a
-// server or the store, does not answer.
+// The command tree is in root.go. Results go to stdout, everything else to stderr. The exit code is 0, 1 after an
+// error or a negative result, 2 for an invalid command line or configuration, and 3 if a server or the store cannot
+// be reached.
 package main

@@ -15,7 +15,7 @@ import (
 	"github.com/anteroom/anteroom/internal/ophttp"
 )
 
-// front serves the API; a reload replaces it whole, and clients of its streams come again.
+// front serves the API. A reload replaces it, and clients of its streams reconnect.
 type front struct{ current atomic.Pointer[api.Server] }
 
 func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -28,10 +28,10 @@ func (f *front) replace(next *api.Server) {
 	}
 }
 
-// close ends the streams, which a shutdown would wait for.
+// close ends the streams, for which a shutdown would wait.
 func (f *front) close() { f.current.Load().Close() }
 
-// certificates names the files of the socket's TLS.
+// certificates returns the files of the listener's TLS.
 func certificates(cfg *config.Bulk) certs.Files { return certs.Files(cfg.TLS) }
 
 // apiOptions returns the options of the API for a configuration.
@@ -52,7 +52,7 @@ func apiOptions(cfg *config.Bulk) (api.Options, error) {
 	return o, nil
 }
 
-// complete adds what a reload does not change.
+// complete adds the options that a reload does not change.
 func (w *worker) complete(o api.Options) api.Options {
 	name, _ := cli.BuildVersion(version)
 	o.Store, o.ParseAggregate, o.Log = w.store, w.engine.ParseAggregate, w.log

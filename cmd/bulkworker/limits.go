@@ -13,7 +13,7 @@ import (
 	"github.com/anteroom/anteroom/bulk/client"
 )
 
-// configured is what the flags of limits have for going back to the configuration.
+// configured is the flags' value for returning to the configuration.
 const configured = "configured"
 
 func newLimits() *cobra.Command {
@@ -52,7 +52,7 @@ once, with the operators' token.`
 	return cmd
 }
 
-// limitsOf reads the flags.
+// limitsOf parses the flags.
 func limitsOf(processor, rate, concurrency string) (p client.ProcessorPatch, given bool, err error) {
 	switch {
 	case processor == "" && rate == "" && concurrency == "":

@@ -15,14 +15,13 @@ import (
 	"github.com/anteroom/anteroom/internal/config"
 )
 
-// handler runs jobs until it is closed.
+// handler is a bulk.Handler that can be closed.
 type handler interface {
 	bulk.Handler
 	Close() error
 }
 
-// newHandler makes the handler of one job type; guard judges where push
-// subscriptions lead.
+// newHandler returns the handler of a job type; guard checks where push subscriptions lead.
 func newHandler(cfg *config.Bulk, jobType string, guard *outbound.Guard) (handler, error) {
 	p := cfg.Processors[jobType]
 	switch p.Kind {
@@ -46,7 +45,7 @@ func newHandler(cfg *config.Bulk, jobType string, guard *outbound.Guard) (handle
 	})
 }
 
-// policy returns how the jobs of a processor are run.
+// policy returns the policy of a processor's jobs.
 func policy(cfg *config.Bulk, jobType string) bulk.Policy {
 	r := cfg.Processors[jobType].Retry
 	if r.Max < 0 {
@@ -59,7 +58,7 @@ func policy(cfg *config.Bulk, jobType string) bulk.Policy {
 	return bulk.Policy{Timeout: timeout, Retry: bulk.Retry{Max: r.Max, Base: r.Base, Most: r.Most}, Breaker: store.Breaker(cfg.Processors[jobType].Breaker)}
 }
 
-// typeLimits returns the limits of what the processors call, for all that are on.
+// typeLimits returns the limits of all active processors.
 func typeLimits(cfg *config.Bulk) map[string]store.TypeLimit {
 	limits := make(map[string]store.TypeLimit)
 	for _, jobType := range cfg.Active() {
@@ -74,7 +73,7 @@ func typeLimits(cfg *config.Bulk) map[string]store.TypeLimit {
 // mostWorkers returns how many jobs may run at once: no worker waits for a connection.
 func mostWorkers(cfg *config.Bulk) int { return max(cfg.Worker.Count, cfg.Worker.Max) }
 
-// newHandlers makes the handler of each type that is on.
+// newHandlers returns the handlers of all active types.
 func newHandlers(cfg *config.Bulk) (map[string]handler, error) {
 	guard, err := outbound.NewGuard(cfg.Callbacks.Allow)
 	if err != nil {
@@ -94,7 +93,7 @@ func newHandlers(cfg *config.Bulk) (map[string]handler, error) {
 
 func closeAll(handlers map[string]handler) {
 	for _, h := range handlers {
-		_ = h.Close() // only lets go of kept connections
+		_ = h.Close() // only closes idle connections
 	}
 }
 
@@ -117,7 +116,7 @@ func checkParts(cfg *config.Bulk) []config.Problem {
 	return problems
 }
 
-// asProblems parts an error of several lines, each of which begins with the path of a setting.
+// asProblems splits an error of several lines, each of which begins with the path of a setting.
 func asProblems(err error) []config.Problem {
 	if err == nil {
 		return nil
@@ -133,7 +132,7 @@ func asProblems(err error) []config.Problem {
 	return []config.Problem{{Path: strings.TrimSuffix(path, ":"), Message: message}}
 }
 
-// processor is a handler that can be replaced while jobs run; the old one is closed when the last of its jobs has ended.
+// processor is a handler that can be replaced while jobs run; the old one is closed after its last job.
 type processor struct {
 	mu      sync.Mutex
 	current *inUse
@@ -162,11 +161,11 @@ func (p *processor) done(h *inUse) {
 	last := h.replaced && h.jobs == 0
 	p.mu.Unlock()
 	if last {
-		_ = h.Close() // only lets go of kept connections
+		_ = h.Close() // only closes idle connections
 	}
 }
 
-// replace takes the next handler; nil: none, when no more jobs come.
+// replace sets the next handler, nil for none when no more jobs come.
 func (p *processor) replace(next handler) {
 	p.mu.Lock()
 	old := p.current

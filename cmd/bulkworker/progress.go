@@ -14,17 +14,17 @@ import (
 )
 
 const (
-	// lineEvery is the time between two lines where a bar cannot be drawn.
+	// lineEvery is the time between two lines where no bar can be drawn.
 	lineEvery = 5 * time.Second
 	barWidth  = 20
 	clearLine = "\r\033[2K"
 )
 
-// screen shows progress: one bar on a terminal, plain lines elsewhere.
+// screen shows progress: a bar on a terminal, plain lines elsewhere.
 type screen struct {
 	w    io.Writer
-	tty  *os.File  // nil: w is no terminal
-	bar  string    // that is drawn; "": none
+	tty  *os.File  // nil: w is not a terminal
+	bar  string    // the drawn one; "": none
 	last time.Time // of the last plain line
 }
 
@@ -36,8 +36,8 @@ func newScreen(w io.Writer) *screen {
 	return s
 }
 
-// show draws a bar for done of total (-1: unknown) with the figures beside it. Without a terminal it writes head and figures as a
-// line, at once if now is set and every lineEvery otherwise.
+// show draws a bar for done of total (-1: unknown) followed by figures. Without a terminal it writes head and figures
+// as a line, immediately with now and otherwise every lineEvery.
 func (s *screen) show(head string, done, total int64, figures string, now bool) {
 	if s.tty == nil {
 		if now || time.Since(s.last) >= lineEvery {
@@ -52,16 +52,16 @@ func (s *screen) show(head string, done, total int64, figures string, now bool) 
 	}
 	bar := ""
 	if total > 0 {
-		room := min(barWidth, max(0, width-len("100% || ")-1-len(figures))) // figures come first
+		room := min(barWidth, max(0, width-len("100% || ")-1-len(figures))) // figures have priority
 		full := int(int64(room) * done / total)
 		bar = fmt.Sprintf("%3d%% |%s%s| ", 100*done/total, strings.Repeat("█", full), strings.Repeat(" ", room-full))
 	}
 	drawn := []rune(bar + figures)
-	s.bar = string(drawn[:min(len(drawn), width-1)]) // a line that wraps could not be drawn over
+	s.bar = string(drawn[:min(len(drawn), width-1)]) // a wrapped line could not be overwritten
 	s.draw(s.bar)
 }
 
-// draw replaces the line of the bar. A terminal that has gone is no reason to stop.
+// draw replaces the line of the bar. Errors of the terminal are ignored.
 func (s *screen) draw(text string) { _, _ = io.WriteString(s.w, clearLine+text) }
 
 // note writes a line above the bar.
@@ -83,7 +83,7 @@ func (s *screen) end() {
 	}
 }
 
-// uploading shows an upload.
+// uploading shows the progress of an upload.
 type uploading struct {
 	screen *screen
 	size   int64 // of the source; -1: unknown
@@ -95,7 +95,7 @@ func (u *uploading) chunk(sent client.Uploaded) {
 	head, figures := "sent", fmt.Sprintf("%d jobs", sent.Accepted)
 	total := u.size
 	if u.size > 0 {
-		total = max(u.size, sent.Bytes) // it may grow while it is read
+		total = max(u.size, sent.Bytes) // the file may grow while it is read
 		head = fmt.Sprintf("sent %d%%", 100*sent.Bytes/total)
 		// The first chunk does not show the speed: it waited for the connection.
 		if took := time.Since(u.began).Seconds(); u.first > 0 && took > 0 {

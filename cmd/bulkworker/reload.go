@@ -8,8 +8,8 @@ import (
 	"github.com/anteroom/anteroom/internal/config"
 )
 
-// reload takes the configuration that load finds now: all of it that can change
-// while jobs run, or nothing where something is wrong with it.
+// reload applies the configuration that load returns, as far as it can change while jobs run, or nothing if it has a
+// problem.
 func (w *worker) reload(load func() (*config.Bulk, error)) {
 	next, err := load()
 	var later []string
@@ -18,16 +18,16 @@ func (w *worker) reload(load func() (*config.Bulk, error)) {
 		err = w.take(next)
 	}
 	if err != nil {
-		w.log.Error("the configuration was not reloaded; the old one stays in force", "error", err)
+		w.log.Error("cannot reload the configuration; the old one stays in force", "error", err)
 		return
 	}
 	if len(later) > 0 {
-		w.log.Warn("these settings change with a restart only; the old ones stay in force", "settings", later)
+		w.log.Warn("these settings need a restart; the old values stay in force", "settings", later)
 	}
 	w.log.Info("configuration reloaded", "types", next.Active())
 }
 
-// take makes everything that may fail before it changes anything.
+// take builds everything that may fail before it changes anything.
 func (w *worker) take(next *config.Bulk) error {
 	said, server, err := w.newServer(next)
 	if err != nil {
@@ -68,7 +68,7 @@ func (w *worker) take(next *config.Bulk) error {
 	}
 	w.callbacks.replace(calling)
 	w.tls.Store(pair)
-	if !reflect.DeepEqual(said, w.said) { // or streams would end for nothing
+	if !reflect.DeepEqual(said, w.said) { // a new server ends streams
 		w.said = said
 		w.front.replace(server)
 	}
@@ -86,8 +86,7 @@ func (w *worker) newServer(cfg *config.Bulk) (api.Options, *api.Server, error) {
 	return said, server, err
 }
 
-// keepFixed puts back into next what a running bulk worker does not change, and
-// names what of it differs.
+// keepFixed restores in next the settings that need a restart and returns the names of those that differ.
 func keepFixed(old, next *config.Bulk) []string {
 	var names []string
 	for _, s := range []struct {
@@ -120,7 +119,7 @@ func keepFixed(old, next *config.Bulk) []string {
 		names = append(names, "worker.count")
 		next.Worker.Count = from
 	}
-	// The engine knows its types from the start.
+	// The engine's types are fixed at its start.
 	was, is := old.Active(), next.Active()
 	for _, jobType := range was {
 		if !slices.Contains(is, jobType) || next.Processors[jobType].Kind != old.Processors[jobType].Kind {

@@ -23,7 +23,7 @@ func newResults() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		// Who mistypes the address shall not wait for the length of an outage.
+		// A wrong address should fail soon.
 		if _, err := quick.Group(cmd.Context(), args[0]); err != nil {
 			return err
 		}

@@ -39,28 +39,27 @@ type worker struct {
 	said       api.Options                // the options of the front
 	registry   *prometheus.Registry
 	metrics    *bulk.Metrics
-	answered   atomic.Bool // the store has, at least once
+	answered   atomic.Bool // the store has replied at least once
 	ending     atomic.Bool
 	log        *slog.Logger
 }
 
-// serve runs the bulk worker until ctx ends: then it stops taking jobs, lets those
-// that run end within worker.shutdown_grace, and gives the rest back. load reads
-// the configuration again, for SIGHUP and for changed files.
+// serve runs the bulk worker until ctx ends. Then it takes no more jobs, lets running ones end within
+// worker.shutdown_grace, and returns the rest. load reads the configuration again, for SIGHUP and for changed files.
 func serve(ctx context.Context, cfg *config.Bulk, load func() (*config.Bulk, error), log *slog.Logger) error {
 	hup := lifecycle.Hangups()
 	opened, err := openStore(ctx, cfg, log)
 	if err != nil {
 		return err
 	}
-	// Closed last, whatever happens: the others stand on it.
+	// The store is closed last: the other parts need it.
 	defer func() {
 		if err := opened.Close(); err != nil {
 			log.Warn("store", "error", err)
 		}
 	}()
 	if opened.Away != nil {
-		log.Error("the store does not answer; jobs are taken and run when it does", "store", opened.URL, "error", opened.Away)
+		log.Error("cannot reach the store; jobs are accepted and run when it is back", "store", opened.URL, "error", opened.Away)
 	}
 
 	w, err := newWorker(cfg, opened.Client, log)
@@ -113,10 +112,10 @@ func (w *worker) closeProcessors() {
 	}
 }
 
-// checkStart makes everything that serve makes of a configuration without a problem so far, and starts nothing. What fails
-// here would fail there, so that check-config and a reload refuse what the start refuses.
+// checkStart builds everything that serve builds and starts nothing, so that check-config and a reload refuse
+// whatever the start refuses.
 func checkStart(cfg *config.Bulk) error {
-	client := redis.NewClient(&redis.Options{}) // connects with the first command, and there is none
+	client := redis.NewClient(&redis.Options{}) // no command is sent, so it does not connect
 	defer func() { _ = client.Close() }()
 	w, err := newWorker(cfg, client, slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -127,7 +126,7 @@ func checkStart(cfg *config.Bulk) error {
 	return nil
 }
 
-// build makes the parts; it starts none.
+// build creates the parts and starts none.
 func (w *worker) build() error {
 	cfg := w.cfg
 	calling, err := newCalling(cfg)
@@ -169,7 +168,7 @@ func (w *worker) build() error {
 	return nil
 }
 
-// engineOptions returns the part of the engine's options that follows from the configuration.
+// engineOptions returns the engine's options from the configuration.
 func engineOptions(cfg *config.Bulk) bulk.Options {
 	least, most := cfg.Worker.Autoscale()
 	count := cfg.Worker.Count
@@ -189,7 +188,7 @@ func engineOptions(cfg *config.Bulk) bulk.Options {
 	}
 }
 
-// prepare waits for the store's first answer, and then for the end.
+// prepare waits for the store's first reply, then for the end.
 func (w *worker) prepare(ctx context.Context, cfg *config.Bulk, opened *storeopen.Store) error {
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		again, err := w.claim(ctx, cfg, opened)
@@ -247,7 +246,7 @@ func addFront(parts *lifecycle.Group, f *front, ln net.Listener, log *slog.Logge
 		}
 		return nil
 	}, func() {
-		// Uploads that are cut go on where they were with the next worker.
+		// Interrupted uploads continue with the next process.
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 		defer cancel()
 		if server.Shutdown(ctx) != nil {

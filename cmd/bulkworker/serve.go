@@ -25,7 +25,7 @@ func newServe(use string, load loader) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		// Whoever reads the log may end and come back: that is no reason to end.
+		// The reader of the log may end and return; that must not end the process.
 		signal.Ignore(syscall.SIGPIPE)
 		log := logs.New(cfg.Log.Level, cfg.Log.Format, cmd.ErrOrStderr())
 		for _, w := range cfg.Warnings() {

@@ -11,7 +11,7 @@ import (
 	"github.com/anteroom/anteroom/bulk/client"
 )
 
-// listed is how many groups status lists without an argument.
+// listed is how many groups status lists without arguments.
 const listed = 20
 
 func newStatus() *cobra.Command {

@@ -18,8 +18,8 @@ import (
 	"github.com/anteroom/anteroom/internal/storeopen"
 )
 
-// openStore opens the store, and starts it when there is no store.url. A store
-// that is away is no error: jobs run when it comes.
+// openStore opens the store, and starts it without store.url. A store that is down is no error: jobs run when it is
+// back.
 func openStore(ctx context.Context, cfg *config.Bulk, log *slog.Logger) (*storeopen.Store, error) {
 	s, err := storeopen.Open(ctx, config.Store(cfg.Store), log)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/anteroom/anteroom/bulk/client"
 )
 
-// submission are the flags of submit.
+// submission holds the flags of submit.
 type submission struct {
 	conn                                                        connection
 	spec                                                        client.GroupSpec
@@ -59,7 +59,7 @@ others are run all the same, and the exit code is 1.`
 	return cmd
 }
 
-// complete makes the spec from the flags that are read as text.
+// complete sets the spec from flags that are parsed here.
 func (s *submission) complete() error {
 	if s.spec.Tenant == "" {
 		return misuse("--tenant is required: on whose behalf do the jobs run?")
@@ -132,7 +132,7 @@ func (s *submission) run(cmd *cobra.Command, args []string) error {
 	shown := &uploading{screen: screen, size: size}
 	var sent client.Uploaded
 	send := func(ctx context.Context) (err error) {
-		// The name of the upload is always the same: who sends the file again to the same group, goes on.
+		// The upload's name is fixed, so that sending the file again to the same group continues.
 		sent, err = steady.AddLines(ctx, group.ID, source, client.Upload{ID: "submit", OnChunk: shown.chunk,
 			OnRejected: func(r client.Rejection) { screen.note("%s:%d: %s", args[0], r.Line, r.Reason) }})
 		if err == nil {
@@ -163,7 +163,7 @@ func (s *submission) run(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// open opens the file of jobs, or the standard input. size is −1 where it is not known.
+// open opens the file of jobs or standard input. size is −1 if unknown.
 func open(cmd *cobra.Command, name string) (r io.ReadCloser, size int64, err error) {
 	if name == "-" {
 		return io.NopCloser(cmd.InOrStdin()), -1, nil
@@ -176,7 +176,7 @@ func open(cmd *cobra.Command, name string) (r io.ReadCloser, size int64, err err
 	switch {
 	case err != nil:
 	case info.IsDir():
-		err = errors.New(name + " is a directory; want a file with a job a line")
+		err = errors.New(name + " is a directory; want a file with one job per line")
 	case info.Mode().IsRegular():
 		return f, info.Size(), nil
 	default:

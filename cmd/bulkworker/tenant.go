@@ -8,7 +8,7 @@ import (
 	"github.com/anteroom/anteroom/bulk/client"
 )
 
-// newTenant makes the command that shows and changes what operators set for a tenant.
+// newTenant returns the command that shows and changes a tenant's settings.
 func newTenant() *cobra.Command {
 	conn, asJSON := &connection{}, false
 	var weight, rate float64

@@ -46,7 +46,7 @@ func (c *Console) drain(w http.ResponseWriter, r *http.Request, who identity, ro
 	return c.plainAction(w, r, who, room, "drain", room.Line.Drain)
 }
 
-// plainAction has no body, or an empty object.
+// plainAction serves an action without a body, or with an empty object.
 func (c *Console) plainAction(w http.ResponseWriter, r *http.Request, who identity, room Room, action string, do func(context.Context, string) error) error {
 	body, err := readObject(r, true)
 	if err != nil {
@@ -58,8 +58,7 @@ func (c *Console) plainAction(w http.ResponseWriter, r *http.Request, who identi
 	return c.change(w, r, who, room, action, func(ctx context.Context) error { return do(ctx, who.name) })
 }
 
-// change does it and answers with the room as it is then: a change is not done
-// before this gateway's own snapshot has it.
+// change calls do and responds with the changed room: a change is done only when this gateway's snapshot has it.
 func (c *Console) change(w http.ResponseWriter, r *http.Request, who identity, room Room, action string, do func(context.Context) error) error {
 	if err := c.store(r, do); err != nil {
 		return err
@@ -89,7 +88,7 @@ func (c *Console) reset(w http.ResponseWriter, r *http.Request, who identity, ro
 	return c.change(w, r, who, room, "reset", func(ctx context.Context) error { return room.Line.Reset(ctx, who.name) })
 }
 
-// store gives a call its deadline.
+// store calls do with a deadline.
 func (c *Console) store(r *http.Request, do func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(r.Context(), storeTimeout)
 	defer cancel()
@@ -107,7 +106,7 @@ func unknownFields(body []byte, known ...string) (faults []ophttp.Fault) {
 	return faults
 }
 
-// ticketView is a ticket as the store holds it.
+// ticketView is a ticket in the store.
 type ticketView struct {
 	JTI        string     `json:"jti"`
 	Room       string     `json:"room"`
@@ -149,7 +148,7 @@ func (c *Console) showTicket(w http.ResponseWriter, r *http.Request, _ identity,
 	if found.State == admission.Waiting {
 		v.Waited = ago(now, found.Order)
 		v.SeenAgo = ago(now, found.Seen)
-		if !found.Parked { // the parked have no place until they are heard of
+		if !found.Parked { // a parked ticket has no position until its next heartbeat
 			v.Ahead, v.Position = new(found.Ahead), new(found.Ahead+1)
 		}
 	}
@@ -194,12 +193,12 @@ func (c *Console) onID(w http.ResponseWriter, r *http.Request, who identity, roo
 	return nil
 }
 
-// parseID reads an id as it stands in tokens.
+// parseID parses an id in the form of tokens.
 func parseID(text string) (admission.ID, error) {
 	var id admission.ID
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	if err != nil || len(raw) != len(id) {
-		return id, ophttp.NewProblem(http.StatusNotFound, "unknown_ticket", "not an id of a ticket or session: these have 22 characters of base64url")
+		return id, ophttp.NewProblem(http.StatusNotFound, "unknown_ticket", "not the id of a ticket or session, which has 22 characters of base64url")
 	}
 	copy(id[:], raw)
 	return id, nil

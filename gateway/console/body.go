@@ -10,7 +10,7 @@ import (
 	"github.com/anteroom/anteroom/internal/ophttp"
 )
 
-const maxDepth = 8 // of objects; no field is as deep
+const maxDepth = 8 // of objects; every field is less deep
 
 // readObject reads a request's body, which must be one JSON object in which no name stands twice. Where optional, an empty body is an
 // empty object.
@@ -30,7 +30,7 @@ func readObject(r *http.Request, optional bool) ([]byte, error) {
 	return o, nil
 }
 
-// checkNames returns an error for a name that stands twice in one object, which two readers could read in two ways.
+// checkNames returns an error for a name that stands twice in one object, which readers could interpret differently.
 func checkNames(object []byte, path string, depth int) (err error) {
 	if depth > maxDepth {
 		return fmt.Errorf("objects are nested more than %d deep", maxDepth)
@@ -63,8 +63,8 @@ var (
 	errRange    = errors.New("is out of range")
 )
 
-// exact reads a JSON number as a whole number of 10^-places, without a detour
-// through floating point. A fraction that would be lost is errFraction.
+// exact parses a JSON number as a whole number of 10^-places without floating point. It returns errFraction for more
+// decimal places.
 func exact(number string, places int) (int64, error) {
 	digits, negative := strings.CutPrefix(number, "-")
 	exponent := 0
@@ -73,7 +73,7 @@ func exact(number string, places int) (int64, error) {
 		digits = digits[:i]
 		e, err := strconv.Atoi(text)
 		if err != nil || e > 1<<20 || e < -1<<20 {
-			// Beyond any length of digits that a body can hold: its sign decides.
+			// Larger than any number of digits in a body: the sign decides.
 			e = 1 << 20
 			if strings.HasPrefix(text, "-") {
 				e = -e

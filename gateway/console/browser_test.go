@@ -133,7 +133,7 @@ func TestConsoleInTheBrowser(t *testing.T) {
 		chromedp.SetValue(chromedp.CSS(`[data-room=sale] [name=rate]`), "2.5"),
 		chromedp.SetValue(chromedp.CSS(`[data-room=sale] [name=message]`), `Doors at 8 <b>& "late"</b>`),
 		chromedp.Click(chromedp.CSS(`[data-room=sale] [data-form=settings] [type=submit]`)),
-		until(`document.querySelector('[data-room=sale] [data-live]').textContent === 'Changed live, over the file: rate, message.'`),
+		until(`document.querySelector('[data-room=sale] [data-live]').textContent === 'Changed live, over the configuration: rate, message.'`),
 		until(`document.querySelector('[data-room=sale] [data-f=limit]').textContent === 'of 2.5/s, burst 10'`),
 		until(`!document.body.innerText.includes('NaN') && !document.body.innerText.includes('undefined')`),
 	)

@@ -16,36 +16,34 @@ import (
 	"github.com/anteroom/anteroom/internal/ophttp"
 )
 
-// storeTimeout bounds one operator's call. It is longer than a visitor's: an
-// operator would rather wait than not know.
+// storeTimeout bounds an operator's call. It is longer than a visitor's: an operator prefers a late result to none.
 const storeTimeout = 5 * time.Second
 
-// Room is a line with what the configuration says of it.
+// Room is a room with its configuration.
 type Room struct {
 	Line   *admission.Room
-	File   admission.Policy // the configuration's, without live changes
+	File   admission.Policy // as configured, without live changes
 	Origin string           // id of its origin
 
-	// Wait forecasts how long somebody who joins now would wait. May be nil.
+	// Wait returns the expected wait of a visitor who joins now. May be nil.
 	Wait func() eta.Estimate
-	// WaitError is the median of promised / real waits of late (1: right, 2: promised
-	// twice what it took); false while unknown. May be nil.
+	// WaitError returns the median of recent announced / real waits (1: right, 2: announced twice the real wait);
+	// false while unknown. May be nil.
 	WaitError func() (float64, bool)
-	// WaitCoverage is the share of late waits that lay within the promised range; false
-	// while unknown. May be nil.
+	// WaitCoverage returns the share of recent waits within the announced range; false while unknown. May be nil.
 	WaitCoverage func() (float64, bool)
-	// Guard is what joining costs, and who was refused; false where a place costs nothing. May be nil.
+	// Guard returns the cost of joining and the refused joins; false if joining is free. May be nil.
 	Guard func() (Guard, bool)
 }
 
-// Guard is what stands before a place. Totals are this gateway's, since it started.
+// Guard is the cost of joining. Totals are this gateway's, since its start.
 type Guard struct {
-	Number  int64            // tries that a proof of work takes at most now; 0: none is asked for
+	Number  int64            // most tries of a proof of work now; 0: none is required
 	Proofs  int64            // accepted
-	Refused map[string]int64 // joins that were given no place, by reason; those that there were
+	Refused map[string]int64 // refused joins by reason
 }
 
-// Role says what a token may do.
+// Role is what a token may do.
 type Role string
 
 // Roles.
@@ -54,9 +52,9 @@ const (
 	Write Role = "write" // includes reading
 )
 
-// Token lets an operator in.
+// Token admits an operator.
 type Token struct {
-	Name  string // goes to the audit log
+	Name  string // for the audit log
 	Token string
 	Role  Role
 }
@@ -64,27 +62,26 @@ type Token struct {
 // Options of a Console. Core, Listen, Rooms, Registry and Ready are required.
 type Options struct {
 	Core *admission.Core // for the audit log
-	// Listen is the address that the handler will be served on. Without
-	// tokens it has to be loopback.
+	// Listen is the address that the handler is served on. Without tokens it must be loopback.
 	Listen string
 	Tokens []Token
 
 	Rooms func() []Room // in the order of the configuration
-	// OriginStats gives an origin's p95 time to first byte in seconds and its
-	// share of errors, 0 to 1, over the last window. May be nil.
+	// OriginStats returns an origin's p95 time to first byte in seconds and its share of errors, 0 to 1, over the
+	// last window. May be nil.
 	OriginStats func(origin string) (p95, errorRate float64)
 
 	Registry prometheus.Gatherer
-	Ready    func() bool  // the visitors' socket accepts, and no SIGTERM yet
-	Health   func() error // the process is beyond help; may be nil
+	Ready    func() bool  // the visitors' listener accepts, and no SIGTERM was received
+	Health   func() error // an error means that the process must be restarted; may be nil
 
 	Log *slog.Logger     // nil: discarded
 	Now func() time.Time // nil: time.Now
 
-	Idle time.Duration // how long a request's body, or an answer, may stand still; 0: 10 s
+	Idle time.Duration // how long a body or a response may stand still; 0: 10 s
 }
 
-// Console is the operators' side of a gateway. It runs nothing of its own.
+// Console is the operators' side of a gateway. It starts no goroutines.
 type Console struct {
 	o     Options
 	guard *ophttp.Guard[identity]
@@ -93,7 +90,7 @@ type Console struct {
 	mux   *ophttp.Mux[identity]
 }
 
-// New checks the options. An error names the setting and the way out.
+// New checks the options. Its error names the setting and how to correct it.
 func New(o Options) (*Console, error) {
 	if o.Core == nil || o.Rooms == nil || o.Registry == nil || o.Ready == nil {
 		return nil, errors.New("console: Core, Rooms, Registry and Ready are required")
@@ -122,11 +119,12 @@ func New(o Options) (*Console, error) {
 	return c, nil
 }
 
-// Handler serves everything on admin.listen. A body or the reader of an answer may not stand still for longer than Options.Idle, also before it
-// is known who asks. The server should have ReadHeaderTimeout and IdleTimeout, and no WriteTimeout, which would cut profiles.
+// Handler serves everything on admin.listen. A body or a response may not stand still for longer than Options.Idle,
+// even before authentication. The server should have ReadHeaderTimeout and IdleTimeout, and no WriteTimeout, which
+// would end profiles.
 func (c *Console) Handler() http.Handler { return c.mux }
 
-// identity is who asks.
+// identity is the holder of a token.
 type identity struct {
 	name string
 	role Role
@@ -174,10 +172,10 @@ func (c *Console) routes() {
 	guarded("/debug/pprof/symbol", methods{"GET": symbol, "POST": symbol})
 }
 
-// longestProfile is the highest number of seconds that one request may have the program profiled or traced.
+// longestProfile is the most seconds of a profile or trace in one request.
 const longestProfile = 60
 
-// profileTooLong returns the problem of a request for a longer profile, nil for all others.
+// profileTooLong returns the problem of a request for a longer profile, nil for others.
 func profileTooLong(r *http.Request) *ophttp.Problem {
 	asked := r.FormValue("seconds")
 	if asked == "" {

@@ -8,10 +8,11 @@ import (
 	"github.com/anteroom/anteroom/internal/ophttp"
 )
 
-// localName is the audit log's name of whoever sends requests while no token is configured.
+// localName is the audit log's name for requests while no token is configured.
 const localName = "local"
 
-// SetTokens replaces the tokens while requests are served. On an error, which names the setting, the old ones stay.
+// SetTokens replaces the tokens while requests are served. After an error, which names the setting, the old ones
+// stay.
 func (c *Console) SetTokens(tokens []Token) error {
 	seen := map[string]bool{}
 	credentials := make([]ophttp.Credential[identity], 0, len(tokens))
@@ -19,11 +20,11 @@ func (c *Console) SetTokens(tokens []Token) error {
 		at := fmt.Sprintf("admin.tokens[%d]", i)
 		switch {
 		case t.Name == "":
-			return fmt.Errorf("%s.name is empty: name its holder, the audit log shows it", at)
+			return fmt.Errorf("%s.name is empty: name the holder, for the audit log", at)
 		case seen[t.Name]:
-			return fmt.Errorf("%s.name %q is given twice: the audit log could not tell its holders apart", at, t.Name)
+			return fmt.Errorf("%s.name %q is given twice: the audit log could not distinguish the holders", at, t.Name)
 		case t.Token == "":
-			return fmt.Errorf("%s (%s) is an empty token: put one into its token_file", at, t.Name)
+			return fmt.Errorf("%s (%s) is an empty token: write one into its token_file", at, t.Name)
 		case t.Role != Read && t.Role != Write:
 			return fmt.Errorf("%s.role %q: use read or write", at, t.Role)
 		}
@@ -37,7 +38,7 @@ func (c *Console) SetTokens(tokens []Token) error {
 	return nil
 }
 
-// admit returns who sent a request, or the problem that refuses it.
+// admit returns the holder of a request's token, or the problem that refuses it.
 func (c *Console) admit(r *http.Request) (identity, error) {
 	reads := r.Method == http.MethodGet || r.Method == http.MethodHead ||
 		strings.HasPrefix(r.URL.Path, "/debug/pprof/") // its one POST reads

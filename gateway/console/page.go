@@ -18,8 +18,7 @@ var (
 	pageJS []byte
 )
 
-// page is the console: one document, whose policy names its own script and
-// style by their hashes and lets nothing else run or load.
+// page is the console: one document, whose policy allows only its own script and style, by their hashes.
 type page struct {
 	body   []byte
 	policy string
@@ -27,7 +26,7 @@ type page struct {
 
 func newPage() (page, error) {
 	if bytes.Contains(pageCSS, []byte("</style")) || bytes.Contains(pageJS, []byte("</script")) {
-		return page{}, errors.New("the page's style or script would end its own element")
+		return page{}, errors.New("the page's style or script contains the end tag of its element")
 	}
 	body := bytes.Replace(pageHTML, []byte("/* style */"), pageCSS, 1)
 	body = bytes.Replace(body, []byte("/* script */"), pageJS, 1)
@@ -43,7 +42,7 @@ func hash(b []byte) string {
 	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// ServeHTTP serves the page. It holds no data: its script fetches that with the token.
+// ServeHTTP serves the page. It contains no data: its script fetches them with the token.
 func (p page) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
@@ -51,5 +50,5 @@ func (p page) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	h.Set("X-Frame-Options", "DENY")
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=()")
-	_, _ = w.Write(p.body) // a client that has gone is nobody's error
+	_, _ = w.Write(p.body) // fails when the client has disconnected
 }

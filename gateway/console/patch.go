@@ -14,7 +14,7 @@ import (
 	"github.com/anteroom/anteroom/internal/ophttp"
 )
 
-// Ranges of the live fields; the configuration has the same.
+// Ranges of the live fields, as in the configuration.
 const (
 	maxRate       = 1_000_000_000 // thousandths of a visitor a second
 	minBurst      = 1_000         // thousandths of a visitor
@@ -25,12 +25,12 @@ const (
 	maxMessage    = 1000 // characters
 )
 
-// liveField is a setting that operators change while the gateway runs.
+// liveField is a setting that operators can change live.
 type liveField struct {
 	name    string   // in admission.Live.Clear, Snapshot.Live and the API
-	paths   []string // where a body may have it: as in the file, and short
+	paths   []string // in a body: as in the file, and short
 	allowed string
-	// set puts the value into a change, or says what is wrong with it.
+	// set sets the value in a change, or returns what is wrong with it.
 	set func(l *admission.Live, raw []byte) string
 }
 
@@ -51,7 +51,7 @@ var liveFields = []liveField{
 	{"enabled", []string{"enabled"}, "true or false", func(l *admission.Live, raw []byte) string { return setBool(&l.Enabled, raw) }},
 }
 
-// fieldAt and groups index liveFields by path: "admission" leads to its fields.
+// fieldAt and groups index liveFields by path: "admission" is the group of its fields.
 var fieldAt, groups = indexFields()
 
 func indexFields() (map[string]*liveField, map[string][]string) {
@@ -67,8 +67,8 @@ func indexFields() (map[string]*liveField, map[string][]string) {
 	return at, in
 }
 
-// decodePatch reads the body of PATCH rooms/{id}. faults are all that is wrong
-// with it; the change may be used only where there are none.
+// decodePatch decodes the body of PATCH rooms/{id} and returns all its faults. The change may be used only without
+// faults.
 func decodePatch(body []byte) (change admission.Live, faults []ophttp.Fault) {
 	d := patchDecoder{given: map[string]string{}}
 	d.walk("", body)

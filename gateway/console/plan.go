@@ -57,5 +57,5 @@ func viewLottery(s *admission.Snapshot, p *admission.Policy) *lotteryView {
 	return &lotteryView{OpensAt: stamp(p.OpensAt), PrequeueAt: stampOf(p.PrequeueAt), Gathered: s.Prequeued, Drawn: !s.Gathering()}
 }
 
-// mayDraw tells whether operators can make a room a lottery: it has to have an opening and a secret.
+// mayDraw reports whether operators can make a room a lottery: it needs an opening and a secret.
 func mayDraw(file *admission.Policy) bool { return file.Plan.Draw(file.OpensAt) != nil }

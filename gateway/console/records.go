@@ -99,8 +99,8 @@ func (c *Console) audit(w http.ResponseWriter, r *http.Request, _ identity) erro
 	return ophttp.OK(w, answer)
 }
 
-// record puts a field of the audit log where the body of a PATCH has it, so
-// that before, sent as one, undoes the change. null: as the file says.
+// record puts a field of the audit log where the body of a PATCH has it, so that sending before undoes the change.
+// null: as configured.
 func record(to map[string]any, field string, stored *string) {
 	if group, name, nested := strings.Cut(field, "."); nested {
 		inner, there := to[group].(map[string]any)
@@ -114,8 +114,7 @@ func record(to map[string]any, field string, stored *string) {
 	to[field] = meaning(field, stored)
 }
 
-// meaning turns what the store keeps into what the API says. What a newer or
-// older version has written otherwise is shown as it is.
+// meaning converts a stored value to its form in the API. Values of an unknown form are returned as they are.
 func meaning(field string, stored *string) any {
 	if stored == nil {
 		return nil
@@ -137,7 +136,7 @@ func meaning(field string, stored *string) any {
 	return *stored
 }
 
-// wholeParameter reads a query parameter from 1 to most.
+// wholeParameter parses a query parameter from 1 to most.
 func wholeParameter(r *http.Request, name string, otherwise, most int) (int, error) {
 	values, given := r.URL.Query()[name]
 	if !given {

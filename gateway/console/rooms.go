@@ -14,8 +14,7 @@ import (
 	"github.com/anteroom/anteroom/internal/ophttp"
 )
 
-// roomView is a room as the API shows it. A field without a known value is
-// absent.
+// roomView is a room as the API shows it. Unknown values are absent.
 type roomView struct {
 	ID         string        `json:"id"`
 	Policy     policyView    `json:"policy"`
@@ -48,14 +47,14 @@ type etaView struct {
 	High    int64 `json:"high"`
 }
 
-// budgetView is the origin's budget, and what of it the room may count on while it has a line.
+// budgetView is the origin's budget and the part that the room may expect while it has a queue.
 type budgetView struct {
 	Rate     thousandth `json:"rate"`
 	Expected thousandth `json:"expected"`
 	Lines    int64      `json:"rooms_waiting"`
 }
 
-// guardView is what a place costs; the totals are this gateway's.
+// guardView is the cost of joining; totals are this gateway's.
 type guardView struct {
 	Number  int64            `json:"proof_number"`
 	Proofs  int64            `json:"proofs"`
@@ -67,13 +66,13 @@ type originView struct {
 	ErrorRate float64 `json:"error_rate"`
 }
 
-// adaptiveView is what the rate of an adaptive room follows.
+// adaptiveView is the input and state of an adaptive room's rate control.
 type adaptiveView struct {
-	Target    thousandth `json:"target,omitempty"` // what the controller has come to
+	Target    thousandth `json:"target,omitempty"` // the controller's rate
 	State     string     `json:"state"`            // unknown healthy strained unhealthy
 	Mode      string     `json:"mode"`
 	Shadow    bool       `json:"shadow"`
-	Pinned    bool       `json:"pinned"` // an operator set the rate
+	Pinned    bool       `json:"pinned"` // an operator has set the rate
 	MinRate   thousandth `json:"min_rate"`
 	MaxRate   thousandth `json:"max_rate"`
 	P95       float64    `json:"p95_seconds"`
@@ -85,7 +84,7 @@ type adaptiveView struct {
 	Gateways  int        `json:"gateways"`
 	Score     *float64   `json:"score,omitempty"`
 	AtMin     float64    `json:"at_min_rate_seconds,omitempty"`
-	Unmoved   bool       `json:"unmoved,omitempty"` // the origin's trouble does not follow the rate
+	Unmoved   bool       `json:"unmoved,omitempty"` // the origin stays unhealthy at the lowest rate
 }
 
 func adaptive(line *admission.Room, s *admission.Snapshot) *adaptiveView {
@@ -107,9 +106,8 @@ func adaptive(line *admission.Room, s *admission.Snapshot) *adaptiveView {
 	return v
 }
 
-// policyView is a policy: the live fields in the form in which PATCH takes them,
-// the others nested as in the configuration file. In the room's live it holds
-// only what was changed live, so that it could be sent as a PATCH.
+// policyView is a policy: the live fields in the form of PATCH, the others nested as in the configuration file. In
+// the room's live it has only the fields changed live, so that it could be sent as a PATCH.
 type policyView struct {
 	Rate         *thousandth    `json:"rate,omitempty"`
 	Burst        *thousandth    `json:"burst,omitempty"`
@@ -181,7 +179,7 @@ func strategyName(s admission.Strategy) string {
 	return string(cmp.Or(s, admission.StrategyTokenBucket))
 }
 
-// livePolicy picks the fields of those names.
+// livePolicy returns the named fields.
 func livePolicy(p admission.Policy, names []string) policyView {
 	full := fullPolicy(p)
 	var v policyView
@@ -214,11 +212,11 @@ func (c *Console) view(room Room) roomView {
 	return c.viewOf(room, room.Line.Snapshot(), room.Line.Now(), room.Line.Age())
 }
 
-// viewOf shows a snapshot of that age at that room time.
+// viewOf returns the view of a snapshot of that age at that room time.
 func (c *Console) viewOf(room Room, s *admission.Snapshot, now int64, age time.Duration) roomView {
 	p := s.Policy
 	if !s.Known {
-		p = room.File // all that is known until the store was heard
+		p = room.File // until the first snapshot
 	}
 	v := roomView{
 		ID: room.Line.ID(), Policy: fullPolicy(p), Live: livePolicy(p, s.Live),
@@ -226,7 +224,7 @@ func (c *Console) viewOf(room Room, s *admission.Snapshot, now int64, age time.D
 		Rate: measuredRate(s, now), Paused: p.Paused, Draining: p.Draining,
 	}
 	if s.Oldest > 0 {
-		v.OldestWait = tidy(float64(max(0, now-max(s.Oldest, s.Drawn))) / 1e6) // whoever was drawn has waited from the opening on
+		v.OldestWait = tidy(float64(max(0, now-max(s.Oldest, s.Drawn))) / 1e6) // drawn tickets have waited since the opening
 	}
 	event, next := room.File.Plan.Events(room.Line.RedisNow())
 	v.Event, v.NextEvent, v.Lottery = viewEvent(event), viewEvent(next), viewLottery(s, &p)
@@ -267,11 +265,11 @@ func (c *Console) viewOf(room Room, s *admission.Snapshot, now int64, age time.D
 	return v
 }
 
-// rateWindow is what the measured rate looks back on, in seconds.
+// rateWindow is the window of the measured rate, in seconds.
 const rateWindow = 60
 
-// measuredRate is admissions a second over the last minute, or since the queue or the room's flow began where that is less long
-// ago: what an empty queue let in says nothing of the rate of one that has formed.
+// measuredRate returns admissions a second over the last minute, or since the queue or the room's flow began if that
+// is shorter: admissions without a queue are no measure of its rate.
 func measuredRate(s *admission.Snapshot, now int64) thousandth {
 	if !s.Known {
 		return 0
@@ -289,7 +287,7 @@ func measuredRate(s *admission.Snapshot, now int64) thousandth {
 	return thousandth((admitted*1000 + window/2) / window)
 }
 
-// queuedSince returns the first of the seconds up to now in each of which somebody waited.
+// queuedSince returns the first of the latest consecutive seconds in which a visitor waited.
 func queuedSince(flow []admission.Flow, now int64) int64 {
 	since := now
 	for i := len(flow) - 1; i >= 0 && flow[i].Second >= since-1 && (flow[i].Busy > 0 || flow[i].Second == now); i-- {
@@ -300,7 +298,7 @@ func queuedSince(flow []admission.Flow, now int64) int64 {
 
 func seconds(s float64) int64 { return int64(math.Round(min(s, 1e9))) }
 
-// tidy keeps milliseconds and thousandths.
+// tidy rounds to three decimal places.
 func tidy(f float64) float64 { return math.Round(f*1000) / 1000 }
 
 func finite(f float64) bool { return !math.IsNaN(f) && !math.IsInf(f, 0) }
@@ -315,7 +313,7 @@ func (c *Console) listRooms(w http.ResponseWriter, _ *http.Request, _ identity) 
 	return ophttp.OK(w, list)
 }
 
-// roomHandler is a handler that needs the room of its path.
+// roomHandler is a handler for the room in the path.
 type roomHandler func(w http.ResponseWriter, r *http.Request, who identity, room Room) error
 
 func (c *Console) inRoom(h roomHandler) handler {

@@ -13,17 +13,17 @@ const (
 	attemptPeers = 4096            // networks remembered; more share one allowance
 )
 
-// Attempts limits wrong tokens by network: GCRA, one time each. It is asked about wrong tokens alone. Many operators and tenants
-// share an address behind a proxy, so whoever holds a right token must not wait for somebody else's wrong ones.
+// Attempts limits wrong tokens by network, with one GCRA time each. Only wrong tokens count: operators and tenants
+// may share an address behind a proxy, and the holder of a right token must not wait because of another's wrong ones.
 type Attempts struct {
 	mu sync.Mutex
-	at map[netip.Prefix]time.Time // when the network's allowance is whole again
+	at map[netip.Prefix]time.Time // when the network's allowance is full again
 }
 
-// NewAttempts returns Attempts that have counted none.
+// NewAttempts returns empty Attempts.
 func NewAttempts() *Attempts { return &Attempts{at: map[netip.Prefix]time.Time{}} }
 
-// Wrong counts a wrong token of a request. It returns 0 while the network has allowance left, and otherwise how long until it has
+// Wrong counts a wrong token. It returns 0 while the network has allowance left, and otherwise how long until it has
 // some again.
 func (a *Attempts) Wrong(now time.Time, r *http.Request) time.Duration {
 	return a.wrong(now, network(r))
@@ -40,7 +40,7 @@ func (a *Attempts) wrong(now time.Time, peer netip.Prefix) time.Duration {
 			}
 		}
 		if len(a.at) >= attemptPeers {
-			peer = netip.Prefix{} // the newcomers share one
+			peer = netip.Prefix{} // new networks share one
 			whole = a.at[peer]
 		}
 	}
@@ -54,8 +54,8 @@ func (a *Attempts) wrong(now time.Time, peer netip.Prefix) time.Duration {
 	return 0
 }
 
-// network returns what an attempt counts against: an address, or the /64 that one IPv6 host usually commands. Zero where the peer is
-// not known.
+// network returns the network that a wrong token counts for: an address, or the /64 that usually belongs to one IPv6
+// host. It is zero if the peer is unknown.
 func network(r *http.Request) netip.Prefix {
 	ap, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {

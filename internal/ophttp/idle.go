@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// movingBody lets a body take as long as it likes while it moves.
+// movingBody extends the read deadline while the body moves.
 type movingBody struct {
 	io.ReadCloser
 	c      *http.ResponseController
@@ -16,9 +16,9 @@ type movingBody struct {
 	before time.Time
 }
 
-// Moving bounds how long a request's body may stand still. Its first deadline holds where no handler reads the body, too:
-// net/http then does, and lets the answer go after it. The request is a copy, since net/http looks into its own for what
-// Expect: 100-continue means.
+// Moving bounds how long a request's body may stand still. Its first deadline also applies if no handler reads the
+// body: net/http then reads it before it sends the response. The request is a copy: net/http needs the original's
+// body for Expect: 100-continue.
 func Moving(w http.ResponseWriter, r *http.Request, idle time.Duration) *http.Request {
 	if r.Body == nil || r.Body == http.NoBody {
 		return r
@@ -38,26 +38,26 @@ func (m *movingBody) Read(p []byte) (int, error) {
 	}
 	n, err := m.ReadCloser.Read(p)
 	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
-		// Behind the body the server watches the connection for its end: a deadline would look like one. One that has passed
-		// stays, or the server would wait for the rest before it answers.
+		// After the body, the server watches the connection for its end, and a deadline would look like one. A
+		// deadline that has passed stays, or the server would wait for the rest of the body before it responds.
 		_ = m.c.SetReadDeadline(time.Time{})
 	}
 	return n, err
 }
 
-// Flow is an answer that may take as long as its reader reads.
+// Flow is a response without an overall deadline.
 type Flow struct {
 	http.ResponseWriter
 	c    *http.ResponseController
 	idle time.Duration
 }
 
-// Flowing bounds how long an answer may stay unread.
+// Flowing bounds how long a response may stay unread.
 func Flowing(w http.ResponseWriter, idle time.Duration) *Flow {
 	return &Flow{w, http.NewResponseController(w), idle}
 }
 
-// Unwrap is for http.ResponseController.
+// Unwrap returns the writer for http.ResponseController.
 func (f *Flow) Unwrap() http.ResponseWriter { return f.ResponseWriter }
 
 func (f *Flow) Write(p []byte) (int, error) {
@@ -65,13 +65,13 @@ func (f *Flow) Write(p []byte) (int, error) {
 	return f.ResponseWriter.Write(p)
 }
 
-// Send sends what has been written so far; an error comes again with the next Write.
+// Send flushes. The next Write returns its error.
 func (f *Flow) Send() {
 	f.wait()
 	_ = f.c.Flush()
 }
 
-// wait allows for idle, and once more for the rest of the request's body, which net/http reads before it writes.
+// wait extends the deadline by idle, twice since net/http first reads the rest of the request's body.
 func (f *Flow) wait() {
-	_ = f.c.SetWriteDeadline(time.Now().Add(2 * f.idle)) // not to be had in a test's recorder
+	_ = f.c.SetWriteDeadline(time.Now().Add(2 * f.idle)) // a test's recorder has none
 }

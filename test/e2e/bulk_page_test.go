@@ -155,7 +155,7 @@ processors: {webhook: {kind: webhook, url: %q, timeout: 60s}}
 	p.text("#confirm", "may succeed or fail first")
 	accessible(t, p.ctx, "confirmation for a job")
 	p.press("#confirm [value=yes]")
-	p.text("#said", "is told to end")
+	p.text("#said", "is asked to stop")
 	p.text("#job .tags", "cancelled")
 	p.shows(`document.querySelector('#group .tags').textContent === 'COMPLETED' || document.querySelector('#group .tags').textContent === 'FAILED'`)
 	do(t, p.ctx, chromedp.Reload()) // the address names the job
@@ -217,7 +217,7 @@ processors: {%s}
 		more[i] = `{"payload":{"do":"wait"}}`
 	}
 	api.submit("tenant=globex&id=more", more...)
-	p.text("#workers .note", "25 jobs run; these 20 have run longest.")
+	p.text("#workers .note", "25 jobs run; these 20 run longest.")
 	p.shows(`document.querySelectorAll('[aria-label="Jobs that run longest"] tbody tr').length === 20`)
 	p.shows(`[...document.querySelector('[aria-label="Jobs that run longest"] tbody tr').cells].map(e => e.textContent).filter((_, i) => i !== 1).join().startsWith('a/b?,first,acme,webhook,1,')`)
 	accessible(t, p.ctx, "running now")

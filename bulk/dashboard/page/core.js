@@ -1,5 +1,5 @@
-// The dashboard asks the public API under /v1 and shows the answers. It never builds HTML from text, and the token goes into
-// a header only. This file has what its views share; list.js, limits.js, workers.js, job.js and group.js follow it in the same function, then open().
+// The dashboard calls the public API under /v1. It never builds HTML from text, and sends the token
+// in a header only. This file has what the views share; list.js, limits.js, workers.js, job.js and group.js follow it in the same function, then open().
 
 const every = 2000, groupsAPage = 25, deadAPage = 20;
 const $ = (s, root = document) => root.querySelector(s);
@@ -33,7 +33,7 @@ const put = (root, texts) => { for (const name in texts) set($('[data-f=' + name
 const tags = (list, words) => {
   if (list.textContent !== words.map(w => w[0]).join('')) list.replaceChildren(...words.map(w => make('li', w[0], 'tag ' + (w[1] || ''))));
 };
-// A table that is laid out as cards would lose what it is to some screen readers.
+// Some screen readers do not recognize a table that is laid out as cards.
 const role = {TABLE: 'table', THEAD: 'rowgroup', TBODY: 'rowgroup', TR: 'row', TD: 'cell', TH: 'columnheader', row: 'rowheader'};
 const roles = root => {
   for (const e of [root, ...root.querySelectorAll('*')]) if (role[e.scope || e.tagName]) e.setAttribute('role', role[e.scope || e.tagName]);
@@ -41,7 +41,7 @@ const roles = root => {
 };
 document.querySelectorAll('.cards').forEach(roles);
 const copyOf = id => roles($(id).content.firstElementChild.cloneNode(true));
-// rows keeps a table's rows by their key, so that what has the focus or is open stays.
+// rows keeps a table's rows by key, so that focus and open details stay.
 const rows = (body, items, key, create) => {
   const kept = new Map([...body.children].map(e => [e.dataset.key, e])), keys = items.map(key);
   for (const [k, e] of kept) if (!keys.includes(k)) e.remove();
@@ -65,22 +65,22 @@ const show = (...names) => { for (const n of ['enter', 'totals', 'list', 'group'
 class Refused extends Error {
   constructor(status, p, after) {
     const faults = (p.problems || []).map(f => [f.path, f.problem, f.allowed].filter(Boolean).join(': '));
-    super(faults.length ? faults.join('\n') : p.detail || 'The bulk worker answered ' + status + '.');
+    super(faults.length ? faults.join('\n') : p.detail || 'The bulk worker responded ' + status + '.');
     Object.assign(this, {status, after});
   }
 }
 async function ask(path, {method = 'GET', body, signal, lines} = {}) {
   const headers = token ? {Authorization: 'Bearer ' + token} : {};
   if (body) headers['Content-Type'] = 'application/json';
-  const limit = AbortSignal.timeout(method === 'GET' ? 15000 : 600000); // a redrive goes through all its jobs
+  const limit = AbortSignal.timeout(method === 'GET' ? 15000 : 600000); // a redrive visits all its jobs
   const r = await fetch('/v1/' + path, {method, headers, body: body && JSON.stringify(body), cache: 'no-store', credentials: 'omit',
     redirect: 'error', signal: signal ? AbortSignal.any([signal, limit]) : limit});
   if (!r.ok) throw new Refused(r.status, await r.json().catch(() => ({})), r.headers.get('Retry-After'));
   return lines === undefined ? parse(await r.text()) : first(r.body, lines);
 }
-// parse keeps whole numbers that JavaScript would round, as the ids in many payloads are.
+// parse keeps whole numbers that JavaScript would round, such as ids in payloads.
 const parse = text => JSON.parse(text, (k, v, c) => Number.isInteger(v) && !Number.isSafeInteger(v) && c && JSON.rawJSON ? JSON.rawJSON(c.source) : v);
-// first reads up to n lines of NDJSON and leaves the rest unread, however long it is.
+// first reads up to n lines of NDJSON and leaves the rest unread.
 async function first(stream, n) {
   const reader = stream.pipeThrough(new TextDecoderStream()).getReader(), got = [];
   let rest = '';
@@ -95,7 +95,7 @@ async function first(stream, n) {
 }
 const of = (id, rest = '') => 'groups/' + encodeURIComponent(id) + rest;
 
-// -- coming and going
+// -- token and connection
 const form = $('#enter'), field = $('#token');
 function askForToken(why) {
   view.abort();
@@ -126,9 +126,9 @@ $('#hold').addEventListener('click', e => {
 document.addEventListener('visibilitychange', () => { awake() ? wake() : rest(); });
 const awake = () => !document.hidden && !held;
 const wake = () => { again = true; go(); };
-const rest = () => { if (form.hidden) set($('#link'), held ? 'Held: the figures stand still' : 'Paused while this tab is hidden'); };
+const rest = () => { if (form.hidden) set($('#link'), held ? 'Updates are held' : 'Paused while this tab is hidden'); };
 
-// loop repeats work, while somebody looks, until the view is left. What is done by hand wakes it.
+// loop repeats work while the tab is visible, until the view changes. Actions wake it.
 async function loop(work, {signal}) {
   for (;;) {
     again = false;
@@ -144,7 +144,7 @@ async function loop(work, {signal}) {
         return askForToken(e.status === 401 && !token ? '' : e.message + (e.after ? ' Try again in ' + span(+e.after) + '.' : ''));
       }
       set($('#link'), 'Not connected');
-      alarm(e.status ? e.message : 'The bulk worker does not answer; what is shown is old.');
+      alarm(e.status ? e.message : 'The bulk worker does not respond; the page shows old data.');
     }
     if (!again) await new Promise(r => { go = r; if (awake()) setTimeout(r, every); });
     if (signal.aborted) return;
@@ -163,7 +163,7 @@ function open() {
   const at = location.hash.slice(1);
   if (at.startsWith('group/')) {
     const [id, job] = at.slice(6).split('/', 2).map(text => {
-      try { return decodeURIComponent(text); } catch { return text; } // then it is meant as it stands
+      try { return decodeURIComponent(text); } catch { return text; } // not encoded
     });
     openGroup(id, job || '');
   } else {
@@ -173,9 +173,9 @@ function open() {
 addEventListener('hashchange', open);
 
 // -- actions on a group
-const done = {pause: 'is paused: nothing of it starts.', resume: 'runs again.', release: 'waits for its downstream no more.', cancel: 'is cancelled.'};
+const done = {pause: 'is paused: no more of its jobs start.', resume: 'runs again.', release: 'no longer waits for its downstream.', cancel: 'is cancelled.'};
 async function act(g, verb, shown) {
-  const here = view; // by the answer, another group may be on the page
+  const here = view; // the page may show another group by then
   if (verb === 'cancel' && !await confirmedGroup(g)) return;
   try {
     const now = await ask(of(g.id, '/' + verb), {method: 'POST'});
@@ -208,7 +208,7 @@ const choose = (root, g) => {
   $('[data-a=cancel]', root).hidden = ended(g);
 };
 const dialog = $('#confirm');
-const confirmedGroup = g => confirmed('Cancel ' + g.id + '?', whole(waitingOf(g)) + ' jobs that have not begun never will; ' + whole(g.in_flight) + ' in flight end as they do.', 'Cancel the group');
+const confirmedGroup = g => confirmed('Cancel ' + g.id + '?', whole(waitingOf(g)) + ' jobs that have not started never will; ' + whole(g.in_flight) + ' in flight run to their end.', 'Cancel the group');
 function confirmed(title, text, yes) {
   set($('h2', dialog), title);
   set($('p', dialog), text + ' This cannot be undone.');
@@ -218,7 +218,7 @@ function confirmed(title, text, yes) {
   return new Promise(settle => dialog.addEventListener('close', () => settle(dialog.returnValue === 'yes'), {once: true}));
 }
 
-// -- figures of a group
+// -- counts of a group
 const waitingOf = g => g.pending + g.ready + g.non_ready;
 const doneOf = g => g.succeeded + g.failed + g.dead + g.cancelled;
 const percent = g => Math.floor(g.progress * 1000) / 10 + ' %';

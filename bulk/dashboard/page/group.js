@@ -1,4 +1,4 @@
-// One group: its figures, result, dead letters and its tenant's congestion.
+// One group: its counts, result, dead letters and its tenant's congestion.
 
 const page = $('#group'), dead = $('#dead'), letters = $('tbody', dead);
 let shown, wanted = deadAPage, redriving = false;
@@ -30,7 +30,7 @@ function openGroup(id, job) {
     showGroup(g);
     await readJob(signal);
     if (signal.aborted) return;
-    // What costs more is read less often, and once more when the group has ended.
+    // Expensive data is read less often, and once more when the group has ended.
     const state = g.status + g.dead + wanted;
     if (turnNo++ % 5 === 0 || state !== read) {
       const [result, lines, past] = await Promise.all([
@@ -79,10 +79,10 @@ function showResult(r) {
   $('#errors dl').replaceChildren(...codes.flatMap(([code, n]) => [make('dt', code), make('dd', whole(n))]));
 }
 function showDead(g, lines) {
-  dead.hidden = !lines.length && !g.failed; // a redrive has the dead ones
+  dead.hidden = !lines.length && !g.failed; // redriven jobs have left
   $('table', dead).hidden = !lines.length;
   const part = lines.slice(0, wanted);
-  set($('.note', dead), whole(g.dead) + (g.dead === 1 ? ' job is' : ' jobs are') + ' dead: out of tries, or nothing can run it. ' + whole(g.failed) + ' failed for good. A redrive runs them again as a group of their own.');
+  set($('.note', dead), whole(g.dead) + (g.dead === 1 ? ' job is' : ' jobs are') + ' dead: no tries left, or no processor. ' + whole(g.failed) + ' failed permanently. A redrive runs them again in a new group.');
   $('[data-a=more]', dead).hidden = lines.length <= wanted;
   rows(letters, part, d => JSON.stringify([d.id, d.attempts]), d => {
     const tr = copyOf('#letter'), payload = JSON.stringify(d.payload ?? null);
@@ -127,7 +127,7 @@ function showHistory(g, points) {
   draw($('[data-c=non_ready]'), points.map(p => [Date.parse(p.at), p.non_ready]), whole);
   draw($('[data-c=backoff]'), points.map(p => [Date.parse(p.at), p.backoff_seconds]), v => number(v) + ' s');
 }
-// draw makes a curve of [time, value] points; of many it keeps the highest in each stretch.
+// draw draws a curve of [time, value] points; of many it keeps the highest of each interval.
 function draw(svg, points, words) {
   const w = 400, h = 96, from = points[0][0], until = Math.max(points.at(-1)[0], from + 1000);
   const kept = [];

@@ -1,4 +1,4 @@
-// One job of the group that is shown, found by its id.
+// One job of the shown group, found by its id.
 
 const jobPart = $('#job'), jobField = $('#job [name=job]'), jobError = $('#job .error');
 let jobID = '', job, jobBusy = false;
@@ -30,7 +30,7 @@ function showJob(j) {
   $('.stack', jobPart).hidden = !j;
   if (!j) return;
   const result = j.result === undefined ? j.result_base64 : JSON.stringify(j.result, null, 2);
-  tags($('.tags', jobPart), [[j.status, {running: 'on', succeeded: 'good', failed: 'bad', dead: 'bad'}[j.status]], ...(j.cancelling ? [['told to end', 'warn']] : [])]);
+  tags($('.tags', jobPart), [[j.status, {running: 'on', succeeded: 'good', failed: 'bad', dead: 'bad'}[j.status]], ...(j.cancelling ? [['stopping', 'warn']] : [])]);
   const facts = Object.entries({Job: j.id, Type: j.type, Attempts: whole(j.attempts), Created: j.created_at && moment(j.created_at), Started: j.started_at && moment(j.started_at),
     Duration: j.duration_ms !== undefined && (j.duration_ms < 1000 ? j.duration_ms + ' ms' : span(j.duration_ms / 1000)), Ended: j.at && moment(j.at),
     'Next try': j.next_at && moment(j.next_at), Process: j.process, Code: j.code, Error: j.error}).filter(f => f[1]);
@@ -55,12 +55,12 @@ const jobAddress = (group, id) => 'group/' + encodeURIComponent(group) + (id && 
 
 async function actOnJob(verb) {
   const here = view, group = shown.id, {id} = job, path = jobPath(id, '/' + verb);
-  if (verb === 'cancel' && !await confirmed('Cancel job ' + id + '?', job.status === 'running' ? 'It runs: it is told to end, and may succeed or fail first.' :
-    'It has not begun and never will.', 'Cancel the job')) return;
+  if (verb === 'cancel' && !await confirmed('Cancel job ' + id + '?', job.status === 'running' ? 'It runs: it is asked to stop, and may succeed or fail first.' :
+    'It has not started and never will.', 'Cancel the job')) return;
   try {
     const now = await ask(path, {method: 'POST'});
     const again = now.group && now.group !== group;
-    say(id + (verb === 'cancel' ? now.status === 'running' ? ' is told to end.' : ' is cancelled.' : again ? ' runs again in ' + now.group + '.' : ' may start now.'));
+    say(id + (verb === 'cancel' ? now.status === 'running' ? ' is asked to stop.' : ' is cancelled.' : again ? ' runs again in ' + now.group + '.' : ' may start now.'));
     if (here !== view || id !== jobID) return;
     set(jobError, '');
     if (again) {

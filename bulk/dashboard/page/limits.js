@@ -2,7 +2,7 @@
 
 const limits = $('#limits'), everywhere = limits.querySelectorAll('[name=global],[name=per_tenant]');
 
-// The breakers that are open.
+// Open breakers.
 function showBreakers({breakers}) {
   $('#breakers').hidden = !breakers.length;
   rows($('#breakers tbody'), breakers, b => b.processor + '@' + (b.tenant ?? ''), newBreaker);
@@ -28,15 +28,15 @@ function newBreaker({processor, tenant}) {
 }
 
 // -- limits
-// follow shows what is in force in a field, unless somebody edits it.
+// follow shows the value in force in a field that is not being edited.
 const follow = (input, now) => {
   if (input.dataset.now === undefined || input.value === input.dataset.now) input.value = now;
   input.dataset.now = now;
 };
-// fault shows what is wrong beside the fields that it concerns.
+// fault shows an error beside its fields.
 const fault = (inputs, text) => set($('.error', inputs === everywhere ? $('form', limits) : $('#own')), text);
 const isRate = text => /^\d+(\.\d+)?$/.test(text);
-// changesIn returns what fields have that is not in force, and undefined where one is no number, which it says. Fields without a limit in
+// changesIn returns the changed values, or undefined after showing an error for an invalid number. Fields without a limit in
 // force may be empty.
 function changesIn(inputs, of = '') {
   const change = {};
@@ -51,9 +51,9 @@ function changesIn(inputs, of = '') {
   }
   fault(inputs, '');
   if (Object.keys(change).length) return change;
-  say('Nothing differs from what is in force.');
+  say('Nothing has been changed.');
 }
-// relimit changes limits; what the given fields have is settled then, whatever is being edited elsewhere.
+// relimit changes limits. The given fields then show the values in force; other fields keep their edits.
 async function relimit(change, text, inputs) {
   let changed = false;
   try {
@@ -83,7 +83,7 @@ $('form', limits).addEventListener('submit', e => {
 });
 $('[data-a=tofile]').addEventListener('click', () => relimit({global: null, per_tenant: null}, 'The limits are as configured.', everywhere));
 
-// A processor that has limits of its own.
+// A processor with limits of its own.
 function newProcessor({name}) {
   const tr = copyOf('#processor'), inputs = [...tr.querySelectorAll('input')], form = $('form', tr), [apply, back] = tr.querySelectorAll('button');
   form.id = 'limits-' + name;
@@ -108,7 +108,7 @@ function newProcessor({name}) {
   };
   return tr;
 }
-// One that has none yet.
+// A processor without limits of its own.
 const another = $('#another');
 another.addEventListener('submit', async e => {
   e.preventDefault();

@@ -33,7 +33,7 @@ function openList(query) {
     filter.hidden = none && !narrowed;
     if (fresh) {
       fresh = false;
-      // Back from a group, or from the token: go on where one was.
+      // Back from a group or the token form: restore the position.
       if (leaving) ($('[data-key=' + CSS.escape(leaving) + '] a', body) || $('#listhead')).focus();
       else if (document.activeElement === document.body && token) $('#main').focus({preventScroll: true});
     }
@@ -90,7 +90,7 @@ function newTotals() {
     const {tenants: all, summary: sum} = seen, waiting = sum.pending + sum.non_ready;
     const worst = sum.level, from = worst !== 'none' && all.find(t => t.level === worst);
     const now = {at: performance.now(), by: new Map(all.map(t => [t.tenant, t.finished]))};
-    // A tenant whose last group ended begins anew from zero.
+    // The count of a tenant whose last group ended restarts at zero.
     let rate = 0;
     if (before) for (const [t, n] of now.by) rate += Math.max(0, n - (before.by.get(t) ?? n)) / (now.at - before.at) * 1000;
     put($('#totals'), {

@@ -1,8 +1,8 @@
-// What runs now: the processes, and the jobs that run longest.
+// The processes and the longest running jobs.
 
 const workers = $('#workers'), longest = 20;
-// readWorkers asks only while somebody looks, as the answer costs the store more than others, and until it is known that there is one:
-// an older process behind the same address has none.
+// readWorkers polls only while the section is open, since the response is expensive for the store, and stops after a 404:
+// an older version has no such path.
 async function readWorkers(signal) {
   if (!workers.open && !workers.hidden) return;
   const now = await ask('workers?limit=' + longest, {signal}).catch(e => { if (e.status !== 404) throw e; });
@@ -12,9 +12,9 @@ async function readWorkers(signal) {
 }
 function showWorkers({processes, running, jobs}) {
   const all = whole(running) + (running === 1 ? ' job runs' : ' jobs run');
-  set($('.note', workers), !running ? 'No job runs.' : jobs.length < running ? all + '; these ' + jobs.length + ' have run longest.' : all + '.');
+  set($('.note', workers), !running ? 'No job runs.' : jobs.length < running ? all + '; these ' + jobs.length + ' run longest.' : all + '.');
   const processTable = $('table', workers), jobTable = $('.scroll', workers);
-  processTable.hidden = !processes.length; // as for a tenant's token
+  processTable.hidden = !processes.length; // a tenant's token sees none
   jobTable.hidden = !jobs.length;
   rows($('tbody', processTable), processes, p => p.id, newProcess);
   rows($('tbody', jobTable), jobs, j => JSON.stringify([j.group, j.id, j.started_at]), newRunning);

@@ -1,2 +1,2 @@
-// Package email runs jobs by handing a message each to an SMTP server.
+// Package email runs jobs by sending one message each through an SMTP server.
 package email

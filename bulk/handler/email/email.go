@@ -13,25 +13,25 @@ import (
 
 // Options are processors.<Name> of the configuration.
 type Options struct {
-	Name string // the job type, by which errors name the setting; "": email
-	// SMTP is smtp://[user:pass@]host[:port] (587, STARTTLS) or smtps://… (465, TLS from the start). ?tls=optional takes
-	// STARTTLS where it is offered, ?tls=none never; a loopback host's default is optional, any other's is required, and
-	// credentials go to another host over TLS only.
+	Name string // the job type, for errors that name the setting; "": email
+	// SMTP is smtp://[user:pass@]host[:port] (587, STARTTLS) or smtps://… (465, implicit TLS). ?tls=optional uses
+	// STARTTLS if offered, ?tls=none never; the default is optional for a loopback host and required for any other.
+	// Credentials are sent to other hosts over TLS only.
 	SMTP     string
 	From     string        // name and address, or the address alone
-	MaxConns int           // connections to the server, and so messages at a time; 0: 8
+	MaxConns int           // connections to the server, each with one message at a time; 0: 8
 	Idle     time.Duration // how long an unused connection is kept; 0: 30 s
-	Timeout  time.Duration // of one message, connecting included but not the wait for one of MaxConns; 0: 30 s
-	// MaxResult is how many bytes a result may have, longer ones are dropped with a note; 0: 64 KiB.
+	Timeout  time.Duration // of one message, including connecting, without the wait for one of MaxConns; 0: 30 s
+	// MaxResult is the most bytes of a result; a longer one is replaced by a note; 0: 64 KiB.
 	MaxResult int
-	TLS       *tls.Config // further roots; nil: the system's
+	TLS       *tls.Config // additional roots; nil: the system's
 }
 
 // Handler is a bulk.Handler that sends mail.
 type Handler struct {
 	name    string
 	from    *netmail.Address
-	domain  string // of from: the right side of Message-IDs
+	domain  string // domain of From, for Message-IDs
 	timeout time.Duration
 	most    int // bytes of a result
 	pool    *pool
@@ -39,7 +39,7 @@ type Handler struct {
 
 var _ bulk.Handler = (*Handler)(nil)
 
-// New checks o and connects to nothing. An error names each setting that is wrong, and repeats no password.
+// New checks o and does not connect. Its error names each invalid setting and contains no password.
 func New(o Options) (*Handler, error) {
 	if o.Name == "" {
 		o.Name = "email"
@@ -75,13 +75,13 @@ func New(o Options) (*Handler, error) {
 	}, nil
 }
 
-// Close ends the kept connections; messages on their way are sent.
+// Close closes idle connections; messages in progress are sent.
 func (h *Handler) Close() error {
 	h.pool.close()
 	return nil
 }
 
-// Handle sends the job's message. The result is {"message_id","reply"}, the reply being what the server said on taking it.
+// Handle sends the job's message. The result is {"message_id","reply"} with the server's reply.
 func (h *Handler) Handle(ctx context.Context, job *bulk.Job) ([]byte, error) {
 	letter, err := h.compose(job, time.Now())
 	if err != nil {
@@ -91,7 +91,7 @@ func (h *Handler) Handle(ctx context.Context, job *bulk.Job) ([]byte, error) {
 		if errors.Is(ctx.Err(), context.Canceled) {
 			return nil, bulk.Fail("cancelled", context.Cause(ctx))
 		}
-		return nil, bulk.Busy(0, fmt.Errorf("all %d connections to the mail server were in use all the time", cap(h.pool.slots)))
+		return nil, bulk.Busy(0, fmt.Errorf("all %d connections to the mail server stayed in use", cap(h.pool.slots)))
 	}
 	defer h.pool.leave()
 	ctx, cancel := context.WithTimeout(ctx, h.timeout)

@@ -14,19 +14,19 @@ import (
 	"github.com/anteroom/anteroom/bulk/outbound"
 )
 
-// enhanced finds the status of RFC 3463 that may begin a reply's text.
+// enhanced matches the RFC 3463 status at the beginning of a reply's text.
 var enhanced = regexp.MustCompile(`^\s*([245]\.\d{1,3}\.\d{1,3})\b`)
 
-// meaning says what an undelivered message means for its job:
+// meaning returns the job's error for an undelivered message:
 //
 //	5xx of the message (MAIL, RCPT, DATA)            permanent  smtp_<code>
-//	5xx before it (greeting, STARTTLS, AUTH), 530    a failed try: the operator's to mend, not the job's fault
-//	4xx that the server says of itself               busy: 421, 432, 454, 452 but of RCPT, 4.3.x, any before RCPT
+//	5xx before it (greeting, STARTTLS, AUTH), 530    a failed try: a matter of the configuration, not of the job
+//	4xx about the server itself                      busy: 421, 432, 454, 452 except of RCPT, 4.3.x, any before RCPT
 //	greylisting: 450 and 451 that say so or are 4.7.x  a failed try; the next one after greylistDelay
 //	other 4xx, about a recipient or a message        a failed try (a full mailbox)
 //	no reply                                         a failed try: timeout, connection
 //
-// What the server says of itself, and no reply, count for the processor's breaker.
+// Replies about the server itself, and missing replies, count for the processor's breaker.
 func (h *Handler) meaning(ctx context.Context, err error) error {
 	code, status := 0, ""
 	if said, ok := errors.AsType[*textproto.Error](err); ok {
@@ -44,9 +44,9 @@ func (h *Handler) meaning(ctx context.Context, err error) error {
 	case ctx.Err() != nil && errors.Is(ctx.Err(), context.Canceled):
 		return bulk.Fail("cancelled", fmt.Errorf("%w (%w)", context.Cause(ctx), err))
 	case ctx.Err() != nil || code == 0 && outbound.IsTimeout(err):
-		return bulk.Down(bulk.Fail("timeout", fmt.Errorf("the mail server did not take the message in time: %w", err)))
+		return bulk.Down(bulk.Fail("timeout", fmt.Errorf("the mail server did not accept the message in time: %w", err)))
 	case code == 530 || code >= 500 && isEarly:
-		return bulk.Down(bulk.Fail(name, fmt.Errorf("the mail server does not let us in, see processors.%s.smtp: %w", h.name, err)))
+		return bulk.Down(bulk.Fail(name, fmt.Errorf("the mail server refuses the connection, check processors.%s.smtp: %w", h.name, err)))
 	case code >= 500:
 		return bulk.Permanent(name, err)
 	case code >= 400 && (isEarly || ofServer(code, status, reply.command)):
@@ -56,15 +56,15 @@ func (h *Handler) meaning(ctx context.Context, err error) error {
 	case code >= 400:
 		return bulk.Fail(name, err)
 	case isEarly && early.stage == "auth":
-		return bulk.Down(bulk.Fail("smtp_auth", fmt.Errorf("see processors.%s.smtp: %w", h.name, err)))
+		return bulk.Down(bulk.Fail("smtp_auth", fmt.Errorf("check processors.%s.smtp: %w", h.name, err)))
 	}
 	return bulk.Down(bulk.Fail("connection", err))
 }
 
-// greylistDelay is how long a message waits after greylisting. Servers commonly accept a repeat after one to five minutes.
+// greylistDelay is how long a message waits after greylisting. Servers commonly accept it after one to five minutes.
 const greylistDelay = 5 * time.Minute
 
-// greylisted reports whether a reply asks for a repeat of the same message at a later time.
+// greylisted reports whether a reply asks to send the message again later.
 func greylisted(code int, status string, err error) bool {
 	if code != 450 && code != 451 {
 		return false
@@ -73,12 +73,12 @@ func greylisted(code int, status string, err error) bool {
 	return strings.HasPrefix(status, "4.7.") || strings.Contains(text, "greylist") || strings.Contains(text, "graylist")
 }
 
-// ofServer says that a 4xx speaks of the server's state and not of a recipient's or the message's.
+// ofServer reports whether a 4xx concerns the server and not a recipient or the message.
 func ofServer(code int, status, command string) bool {
 	switch code {
 	case 421, 432, 454:
 		return true
-	case 452: // storage; of a recipient it means a full mailbox, or that there are too many of them
+	case 452: // storage; for a recipient a full mailbox, or too many recipients
 		return !strings.HasPrefix(command, "RCPT")
 	}
 	return command == "MAIL" || strings.HasPrefix(status, "4.3.")

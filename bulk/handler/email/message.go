@@ -22,10 +22,10 @@ import (
 	"github.com/anteroom/anteroom/bulk"
 )
 
-// maxRecipients of one message, which is what servers have to take at least (RFC 5321, 4.5.3.1.8).
+// maxRecipients is the most recipients of a message, which all servers must accept (RFC 5321, 4.5.3.1.8).
 const maxRecipients = 100
 
-// payload is a job's, as docs/handlers.md describes it.
+// payload is a job's payload, see docs/handlers.md.
 type payload struct {
 	To      addresses         `json:"to"`
 	Cc      addresses         `json:"cc"`
@@ -37,7 +37,7 @@ type payload struct {
 	Headers map[string]string `json:"headers"`
 }
 
-// addresses are one or a list of them.
+// addresses is one address or a list of them.
 type addresses []string
 
 func (a *addresses) UnmarshalJSON(b []byte) error {
@@ -51,13 +51,13 @@ func (a *addresses) UnmarshalJSON(b []byte) error {
 // letter is a message ready to be sent.
 type letter struct {
 	id         string // without its angle brackets
-	from       string // addresses without names, ASCII but for local parts
+	from       string // addresses without names, ASCII except for local parts
 	recipients []string
-	utf8       bool // an address of it is not ASCII
+	utf8       bool // an address is not ASCII
 	body       []byte
 }
 
-// compose makes the job's letter. An error names the payload's field.
+// compose returns the job's letter. Its error names the payload's field.
 func (h *Handler) compose(job *bulk.Job, now time.Time) (*letter, error) {
 	var p payload
 	d := json.NewDecoder(bytes.NewReader(job.Payload))
@@ -93,9 +93,9 @@ func (h *Handler) compose(job *bulk.Job, now time.Time) (*letter, error) {
 	}
 	switch n := len(l.recipients); {
 	case n == 0:
-		return nil, errors.New("to: nobody to send to; give to, cc or bcc an address")
+		return nil, errors.New("to: no recipient; give to, cc or bcc an address")
 	case n > maxRecipients:
-		return nil, fmt.Errorf("to: %d recipients, with cc and bcc; %d are the most, send several jobs", n, maxRecipients)
+		return nil, fmt.Errorf("to: %d recipients with cc and bcc; at most %d, send several jobs", n, maxRecipients)
 	}
 	if p.ReplyTo != "" {
 		a, err := address(p.ReplyTo)
@@ -111,7 +111,7 @@ func (h *Handler) compose(job *bulk.Job, now time.Time) (*letter, error) {
 	for name, value := range p.Headers {
 		canonical := textproto.CanonicalMIMEHeaderKey(name)
 		if !allowedHeader(canonical) {
-			return nil, fmt.Errorf("headers.%q: not a header that a job may set; %s may be", name, allowedHeaders)
+			return nil, fmt.Errorf("headers.%q: a job cannot set this header, only %s", name, allowedHeaders)
 		}
 		if err := line(value); err != nil {
 			return nil, fmt.Errorf("headers.%s: %w", canonical, err)
@@ -146,24 +146,25 @@ func (h *Handler) compose(job *bulk.Job, now time.Time) (*letter, error) {
 	return l, nil
 }
 
-// messageID is the same for each run of a job, so that a receiver that sees the message twice can tell; the key itself stays
-// with us.
+// messageID returns the same id for each run of a job, so that receivers can recognize repetitions, without revealing
+// the key.
 func messageID(idempotencyKey, domain string) string {
 	sum := sha256.Sum256([]byte("message-id\n" + idempotencyKey))
 	return hex.EncodeToString(sum[:16]) + "@" + domain
 }
 
-// fieldError says which field encoding/json stumbled over.
+// fieldError adds the field to an error of encoding/json.
 func fieldError(err error) error {
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && wrong.Field != "" {
-		return fmt.Errorf("%s: a %s is not what belongs there", wrong.Field, wrong.Value)
+		return fmt.Errorf("%s: must not be a %s", wrong.Field, wrong.Value)
 	}
 	return err
 }
 
 const allowedHeaders = "X-…, List-…, Auto-Submitted, Comments, Feedback-Id, Importance, In-Reply-To, Keywords, Organization, Precedence, Priority and References"
 
-// allowedHeader keeps a job from setting what identifies or routes the message, and what its parts are.
+// allowedHeader reports whether a job may set a header: not those that identify or route the message or describe its
+// parts.
 func allowedHeader(canonical string) bool {
 	for _, c := range []byte(canonical) {
 		if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-') {
@@ -184,10 +185,10 @@ func allowedHeader(canonical string) bool {
 	return false
 }
 
-// line refuses what could end a header's line, or is not text.
+// line refuses text that could end a header's line, and other than text.
 func line(s string) error {
 	if len(s) > 2000 {
-		return fmt.Errorf("%d bytes; 2000 are the most", len(s))
+		return fmt.Errorf("%d bytes; at most 2000", len(s))
 	}
 	if !utf8.ValidString(s) {
 		return errors.New("not UTF-8")
@@ -207,12 +208,13 @@ func line(s string) error {
 	return nil
 }
 
-// spaced makes one blank of several: folded there, a header would have lines of blanks alone, which some readers take for its end.
+// spaced replaces a run of blanks by one: folded within, a header would have lines of blanks only, which some readers
+// take for its end.
 func spaced(s string) string {
 	return strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r == ' ' }), " ")
 }
 
-// address parses one address, with or without a name, and gives its domain in ASCII.
+// address parses an address, with or without a name, and converts its domain to ASCII.
 func address(text string) (*netmail.Address, error) {
 	if text == "" {
 		return nil, errors.New("empty; give an address as name@example.com")
@@ -224,7 +226,7 @@ func address(text string) (*netmail.Address, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%q is not an address: %w", text, err)
 	}
-	if err := line(a.Name); err != nil { // an encoded word can hold what the text itself may not
+	if err := line(a.Name); err != nil { // an encoded word can contain control characters
 		return nil, err
 	}
 	a.Name = spaced(a.Name)
@@ -249,7 +251,7 @@ func ascii(s string) bool {
 	return strings.IndexFunc(s, func(r rune) bool { return r >= utf8.RuneSelf }) < 0
 }
 
-// result is the job's.
+// result returns the job's result.
 func result(l *letter, reply string) ([]byte, error) {
 	return json.Marshal(struct {
 		MessageID string `json:"message_id"`

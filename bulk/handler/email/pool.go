@@ -12,14 +12,14 @@ import (
 	"github.com/wneessen/go-mail/smtp"
 )
 
-// pool bounds the connections to the server and keeps those that are free for the next message.
+// pool bounds the connections to the server and keeps idle ones for the next message.
 type pool struct {
 	server *server
 	idle   time.Duration
-	slots  chan struct{} // a token a connection in use
+	slots  chan struct{} // one entry for each connection in use
 
 	mu     sync.Mutex
-	free   []*session // the latest used last
+	free   []*session // most recently used last
 	closed bool
 }
 
@@ -27,7 +27,7 @@ func newPool(s *server, size int, idle time.Duration) *pool {
 	return &pool{server: s, idle: idle, slots: make(chan struct{}, size)}
 }
 
-// enter waits until another connection may be used; false: ctx ended first.
+// enter waits for a free connection slot; it returns false if ctx ends first.
 func (p *pool) enter(ctx context.Context) bool {
 	select {
 	case p.slots <- struct{}{}:
@@ -39,7 +39,7 @@ func (p *pool) enter(ctx context.Context) bool {
 
 func (p *pool) leave() { <-p.slots }
 
-// send hands l to the server and gives its reply; its caller has entered. An error is a *stageError, a *replyError or of the
+// send sends l and returns the server's reply, after enter. Its error is a *stageError, a *replyError or one of the
 // connection.
 func (p *pool) send(ctx context.Context, l *letter) (reply string, err error) {
 	for {
@@ -47,22 +47,22 @@ func (p *pool) send(ctx context.Context, l *letter) (reply string, err error) {
 		if err != nil {
 			return "", err
 		}
-		reused := s.reused // s is somebody else's once it is back
+		reused := s.reused // read before s returns to the pool
 		reply, err := p.transact(ctx, s, l)
 		if reused && stale(err) && ctx.Err() == nil {
-			continue // with a connection that the server did not close meanwhile; nothing was handed over yet
+			continue // the server closed an idle connection before the message: use another one
 		}
 		return reply, err
 	}
 }
 
-// stale says that the server ended the connection before this message was under way.
+// stale reports whether the server closed the connection before this message.
 func stale(err error) bool {
 	r, ok := errors.AsType[*replyError](err)
 	return ok && r.command == "MAIL" && (r.code == 0 || r.code == 421)
 }
 
-// take gives a kept connection, or a new one.
+// take returns an idle connection or a new one.
 func (p *pool) take(ctx context.Context) (*session, error) {
 	p.mu.Lock()
 	if n := len(p.free); n > 0 {
@@ -77,7 +77,7 @@ func (p *pool) take(ctx context.Context) (*session, error) {
 	return p.server.dial(ctx)
 }
 
-// keep puts a connection back that is ready for the next message, for a while.
+// keep returns a connection to the pool for a while.
 func (p *pool) keep(s *session) {
 	p.mu.Lock()
 	if p.closed {
@@ -111,14 +111,14 @@ func (p *pool) close() {
 	}
 }
 
-// quit says goodbye, if the server listens.
+// quit ends the session politely, if possible.
 func quit(s *session) {
 	_ = s.conn.SetDeadline(time.Now().Add(time.Second))
 	_ = s.client.Quit()
 	s.close()
 }
 
-// replyError is a command that was not answered as it should: with a reply of 4xx or 5xx, or (code 0) not at all.
+// replyError is a command with a 4xx or 5xx reply or (code 0) without one.
 type replyError struct {
 	command string
 	code    int
@@ -136,13 +136,13 @@ func replied(command string, err error) *replyError {
 	return r
 }
 
-// transact runs one mail transaction on s and keeps or closes s after it. ctx's end closes the connection at once.
+// transact runs one mail transaction on s, then keeps or closes s. The end of ctx closes the connection immediately.
 func (p *pool) transact(ctx context.Context, s *session, l *letter) (reply string, err error) {
 	deadline, _ := ctx.Deadline()
 	_ = s.conn.SetDeadline(deadline)
 	stop := context.AfterFunc(ctx, s.close)
 	reply, failure := transaction(s.client, l)
-	// A refusal leaves a transaction open, which RSET ends; after anything else than a reply the connection is of no use.
+	// After a refusal, RSET ends the transaction; after any other error the connection is unusable.
 	sound := failure == nil || failure.code >= 400 && failure.code != 421 && s.client.Reset() == nil
 	if stop() && sound {
 		p.keep(s)
@@ -155,14 +155,14 @@ func (p *pool) transact(ctx context.Context, s *session, l *letter) (reply strin
 	return reply, nil
 }
 
-// transaction is MAIL, RCPT for each recipient, and DATA. Where one recipient is refused nobody gets the message, as a job
-// has one outcome: to send it again must not reach the others twice.
+// transaction is MAIL, RCPT for each recipient, and DATA. If one recipient is refused, none gets the message: a job
+// has one outcome, and a retry must not reach the others twice.
 func transaction(c *smtp.Client, l *letter) (string, *replyError) {
 	utf8, _ := c.Extension("SMTPUTF8")
 	if l.utf8 && !utf8 {
-		return "", &replyError{command: "MAIL", code: 553, err: errors.New("553 an address is not ASCII, and the server does not take such (SMTPUTF8)")}
+		return "", &replyError{command: "MAIL", code: 553, err: errors.New("553 an address is not ASCII, which the server does not support (SMTPUTF8)")}
 	}
-	c.SkipSMTPUTF8(!l.utf8) // asked for without need, the message could not be passed on to older servers
+	c.SkipSMTPUTF8(!l.utf8) // used without need, it keeps servers from forwarding to older ones
 	if err := c.Mail(path(l.from)); err != nil {
 		return "", replied("MAIL", err)
 	}
@@ -176,7 +176,7 @@ func transaction(c *smtp.Client, l *letter) (string, *replyError) {
 		if r.code == 0 || r.code == 421 {
 			return "", r
 		}
-		// One that is refused for good decides: the message as it is will never be taken.
+		// A permanent refusal decides: the message will never be accepted as it is.
 		if refused == nil || refused.code < 500 && r.code >= 500 {
 			refused = r
 		}
@@ -200,5 +200,5 @@ func transaction(c *smtp.Client, l *letter) (string, *replyError) {
 	return "", nil
 }
 
-// path is an address as MAIL and RCPT take it.
+// path returns an address in the form of MAIL and RCPT.
 func path(address string) string { return (&netmail.Address{Address: address}).String() }

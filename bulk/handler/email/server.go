@@ -17,17 +17,17 @@ import (
 	"github.com/wneessen/go-mail/smtp"
 )
 
-// server is where mail is handed in.
+// server is the address and settings of the mail server.
 type server struct {
 	host       string
 	port       int
-	implicit   bool // TLS from the start
+	implicit   bool // implicit TLS
 	policy     mail.TLSPolicy
 	user, pass string
 	tls        *tls.Config // may be nil
 }
 
-// parseServer reads processors.<type>.smtp.
+// parseServer parses processors.<type>.smtp.
 func parseServer(raw string) (*server, error) {
 	if raw == "" {
 		return nil, errors.New("empty; give the server as smtp://user:pass@host:587 or smtps://user:pass@host:465")
@@ -35,7 +35,7 @@ func parseServer(raw string) (*server, error) {
 	u, err := url.Parse(raw)
 	if err != nil {
 		if inner, ok := errors.AsType[*url.Error](err); ok {
-			err = inner.Err // without the URL, which holds the password
+			err = inner.Err // without the URL, which contains the password
 		}
 		if _, ok := errors.AsType[url.InvalidHostError](err); ok || strings.Contains(err.Error(), "port") {
 			err = errors.New("the host or port cannot be read; percent-encode /, ?, # and @ of the password")
@@ -49,7 +49,7 @@ func parseServer(raw string) (*server, error) {
 	case s.host == "":
 		return nil, errors.New("it has no host")
 	case u.Path != "" && u.Path != "/" || u.Fragment != "":
-		return nil, errors.New("something follows the host and port; percent-encode /, ? and # of the password")
+		return nil, errors.New("unexpected text after host and port; percent-encode /, ? and # of the password")
 	}
 	if s.implicit {
 		s.port = 465
@@ -65,7 +65,7 @@ func parseServer(raw string) (*server, error) {
 		s.user = u.User.Username()
 		s.pass, _ = u.User.Password()
 		if s.user == "" || s.pass == "" {
-			return nil, errors.New("it has a user or a password alone; give both or neither")
+			return nil, errors.New("give both user and password, or neither")
 		}
 	}
 	return s, s.setPolicy(u.Query())
@@ -74,7 +74,7 @@ func parseServer(raw string) (*server, error) {
 func (s *server) setPolicy(query url.Values) error {
 	for key := range query {
 		if key != "tls" {
-			return fmt.Errorf("unknown parameter %q; there is tls=required, optional or none", key)
+			return fmt.Errorf("unknown parameter %q; use tls=required, optional or none", key)
 		}
 	}
 	local := s.host == "localhost"
@@ -88,16 +88,16 @@ func (s *server) setPolicy(query url.Values) error {
 	case choice == "", choice == "required":
 		s.policy = mail.TLSMandatory
 	case s.implicit:
-		return fmt.Errorf("tls=%s does not go with smtps, which is TLS from the start; use smtp", choice)
+		return fmt.Errorf("tls=%s cannot be combined with smtps, which always uses TLS; use smtp", choice)
 	case choice == "optional":
 		s.policy = mail.TLSOpportunistic
 	case choice == "none":
 		s.policy = mail.NoTLS
 	default:
-		return fmt.Errorf("tls=%s; there is tls=required, optional or none", choice)
+		return fmt.Errorf("tls=%s; use tls=required, optional or none", choice)
 	}
 	if s.user != "" && !local && s.policy != mail.TLSMandatory {
-		return fmt.Errorf("tls=%s would send the password in the clear; leave it out", choice)
+		return fmt.Errorf("tls=%s would send the password unencrypted; remove it", choice)
 	}
 	return nil
 }
@@ -105,14 +105,14 @@ func (s *server) setPolicy(query url.Values) error {
 // session is one connection to the server, used by one message at a time.
 type session struct {
 	client *smtp.Client
-	conn   net.Conn // under client's, and under TLS
+	conn   net.Conn // below client and TLS
 	reused bool
 	expire *time.Timer // while idle
 }
 
 func (s *session) close() { _ = s.conn.Close() }
 
-// stageError wraps what went wrong before there was a connection that takes mail: it is no message's fault.
+// stageError is an error before the connection accepts mail, which no message can cause.
 type stageError struct {
 	stage string
 	err   error
@@ -121,7 +121,7 @@ type stageError struct {
 func (e *stageError) Error() string { return e.stage + ": " + e.err.Error() }
 func (e *stageError) Unwrap() error { return e.err }
 
-// dial connects, greets, turns TLS on and signs in. ctx bounds and really ends it.
+// dial connects, greets, starts TLS and authenticates. The end of ctx interrupts it.
 func (s *server) dial(ctx context.Context) (*session, error) {
 	sess := &session{}
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
@@ -134,7 +134,7 @@ func (s *server) dial(ctx context.Context) (*session, error) {
 	}
 	policy := s.policy
 	if s.implicit {
-		policy = mail.NoTLS // what STARTTLS is to do
+		policy = mail.NoTLS // STARTTLS is done here
 	}
 	var stop func() bool
 	connect := func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -180,7 +180,7 @@ func (s *server) dial(ctx context.Context) (*session, error) {
 	return sess, nil
 }
 
-// signIn picks the mechanism itself, the strongest first. In the clear it comes here for loopback hosts only.
+// signIn authenticates with the strongest mechanism offered. Without TLS it is called for loopback hosts only.
 func (s *server) signIn(client *smtp.Client) error {
 	if s.user == "" {
 		return nil
@@ -198,7 +198,7 @@ func (s *server) signIn(client *smtp.Client) error {
 	case slices.Contains(mechanisms, "CRAM-MD5"):
 		auth = smtp.CRAMMD5Auth(s.user, s.pass)
 	default:
-		return &stageError{"auth", fmt.Errorf("the server offers %q; known are SCRAM-SHA-256, PLAIN, LOGIN and CRAM-MD5", offered)}
+		return &stageError{"auth", fmt.Errorf("the server offers %q; supported are SCRAM-SHA-256, PLAIN, LOGIN and CRAM-MD5", offered)}
 	}
 	if err := client.Auth(auth); err != nil {
 		return &stageError{"auth", err}

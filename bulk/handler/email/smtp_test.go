@@ -386,14 +386,14 @@ func TestNewNamesTheSetting(t *testing.T) {
 		"smtp://mail.example:0":                       "the port is not a number of 1 to 65535",
 		"smtp://mail.example:99999":                   "the port is not a number of 1 to 65535",
 		"smtp://ann:pa/ss@mail.example":               "the host or port cannot be read; percent-encode /, ?, # and @ of the password",
-		"smtp://ann:12#34@mail.example":               "something follows the host and port; percent-encode /, ? and # of the password",
-		"smtp://ann@mail.example":                     "it has a user or a password alone; give both or neither",
-		"smtp://ann:secret@mail.example/path":         "something follows the host and port; percent-encode /, ? and # of the password",
-		"smtp://mail.example?starttls=no":             `unknown parameter "starttls"; there is tls=required, optional or none`,
-		"smtp://mail.example?tls=maybe":               "tls=maybe; there is tls=required, optional or none",
-		"smtps://mail.example?tls=none":               "tls=none does not go with smtps, which is TLS from the start; use smtp",
-		"smtp://ann:secret@mail.example?tls=optional": "tls=optional would send the password in the clear; leave it out",
-		"smtp://ann:secret@10.0.0.1?tls=none":         "tls=none would send the password in the clear; leave it out",
+		"smtp://ann:12#34@mail.example":               "unexpected text after host and port; percent-encode /, ? and # of the password",
+		"smtp://ann@mail.example":                     "give both user and password, or neither",
+		"smtp://ann:secret@mail.example/path":         "unexpected text after host and port; percent-encode /, ? and # of the password",
+		"smtp://mail.example?starttls=no":             `unknown parameter "starttls"; use tls=required, optional or none`,
+		"smtp://mail.example?tls=maybe":               "tls=maybe; use tls=required, optional or none",
+		"smtps://mail.example?tls=none":               "tls=none cannot be combined with smtps, which always uses TLS; use smtp",
+		"smtp://ann:secret@mail.example?tls=optional": "tls=optional would send the password unencrypted; remove it",
+		"smtp://ann:secret@10.0.0.1?tls=none":         "tls=none would send the password unencrypted; remove it",
 	} {
 		_, err := New(Options{Name: "letters", SMTP: raw, From: "shop@example.com"})
 		if err == nil || err.Error() != "processors.letters.smtp: "+want || strings.Contains(err.Error(), "secret") {

@@ -24,11 +24,11 @@ import (
 )
 
 const (
-	// providerTokenLife is how long a provider token is used. Apple takes one for an hour.
+	// providerTokenLife is how long a provider token is used. Apple accepts one for an hour.
 	providerTokenLife = 40 * time.Minute
-	// providerTokenLeast is the age below which Apple may refuse a new one as too many.
+	// providerTokenLeast is the age below which Apple may refuse a new token as too many.
 	providerTokenLeast = 20 * time.Minute
-	// maxAPNs and maxVoIP are the bytes of a notification that Apple takes.
+	// maxAPNs and maxVoIP are the most bytes of a notification.
 	maxAPNs, maxVoIP = 4096, 5120
 )
 
@@ -37,11 +37,11 @@ type APNs struct {
 	KeyFile  string // the .p8 file of an authentication key; "": not configured
 	KeyID    string
 	TeamID   string
-	Topic    string // of notifications that name none: the app's bundle id
+	Topic    string // the app's bundle id, for notifications without a topic
 	Endpoint string // "": https://api.push.apple.com
 }
 
-// apns sends to Apple's devices, with a provider token that it signs itself.
+// apns sends to Apple devices with a provider token that it signs.
 type apns struct {
 	url, host, topic string
 	client           *http.Client
@@ -79,7 +79,7 @@ func newAPNs(o Options) (*apns, error) {
 	}
 	u, err := outbound.ParseURL(endpoint)
 	if err == nil && u.Scheme != "https" {
-		err = fmt.Errorf("%q is not https, and Apple's devices are reached by HTTP/2 alone", endpoint)
+		err = fmt.Errorf("%q is not https; Apple's service needs HTTP/2", endpoint)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("endpoint: %w", err)
@@ -94,7 +94,7 @@ func newAPNs(o Options) (*apns, error) {
 func signingKey(raw []byte) (*ecdsa.PrivateKey, error) {
 	block, _ := pem.Decode(raw)
 	if block == nil {
-		return nil, errors.New("not PEM; it has to be the .p8 file of an authentication key")
+		return nil, errors.New("not PEM; use the .p8 file of an authentication key")
 	}
 	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 	if err != nil {
@@ -107,7 +107,7 @@ func signingKey(raw []byte) (*ecdsa.PrivateKey, error) {
 	return key, nil
 }
 
-// provider gives the token that says who sends. refused is one that Apple did not take any more.
+// provider returns the provider token. refused is one that Apple no longer accepts.
 func (a *apns) provider(refused string) (string, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -127,7 +127,7 @@ func (a *apns) provider(refused string) (string, error) {
 	return signed, nil
 }
 
-// device is a notification for one of Apple's devices.
+// device is a notification for an Apple device.
 type device struct {
 	Token      string          `json:"token"`
 	Payload    json.RawMessage `json:"payload"`
@@ -207,7 +207,7 @@ func (a *apns) send(ctx context.Context, d *device) ([]byte, error) {
 		}
 		var said struct{ Reason string }
 		_ = json.Unmarshal(answer.Body, &said) // 200 has none
-		// A token that was made of late is refused for another reason than its age.
+		// A recent token is refused for a reason other than its age.
 		if said.Reason == "ExpiredProviderToken" && refused == "" {
 			if next, err := a.provider(token); err == nil && next != token {
 				refused = token
@@ -218,8 +218,8 @@ func (a *apns) send(ctx context.Context, d *device) ([]byte, error) {
 	}
 }
 
-// read says what Apple's answer means for the job. Only what is about the device is final for it; what is about the key, the
-// team or the topic is for the operator to mend.
+// read returns the job's result or error for Apple's response. Only errors about the device are permanent; those
+// about the key, team or topic are a matter of the configuration.
 func (a *apns) read(answer *outbound.Answer, reason string) ([]byte, error) {
 	err := fmt.Errorf("%s answered %d %s: %.100q", a.host, answer.Status, http.StatusText(answer.Status), reason)
 	code := "apns_" + strconv.Itoa(answer.Status)
@@ -227,14 +227,14 @@ func (a *apns) read(answer *outbound.Answer, reason string) ([]byte, error) {
 	case answer.Status == http.StatusOK:
 		return []byte(`{"status":200}`), nil
 	case answer.Status == http.StatusGone: // Unregistered, ExpiredToken
-		return nil, bulk.Permanent("unregistered", fmt.Errorf("%w; the app is gone from the device, forget the token", err))
+		return nil, bulk.Permanent("unregistered", fmt.Errorf("%w; the app was removed from the device, delete the token", err))
 	case reason == "BadDeviceToken" || reason == "DeviceTokenNotForTopic":
 		return nil, bulk.Permanent("bad_device_token", fmt.Errorf("%w; the token belongs to another app, or to Apple's other environment", err))
 	case answer.Status == http.StatusRequestEntityTooLarge:
 		return nil, bulk.Permanent("too_large", err)
 	case reason == "TopicDisallowed" || answer.Status == http.StatusForbidden || answer.Status == http.StatusUnauthorized ||
 		answer.Status == http.StatusNotFound || answer.Status == http.StatusMethodNotAllowed:
-		return nil, bulk.Fail(code, fmt.Errorf("%w; check processors' apns.key_id, team_id, topic and endpoint", err))
+		return nil, bulk.Fail(code, fmt.Errorf("%w; check apns.key_id, team_id, topic and endpoint", err))
 	case answer.Status == http.StatusTooManyRequests && reason == "TooManyProviderTokenUpdates" && answer.RetryAfter >= time.Second:
 		return nil, bulk.BusyGroup(answer.RetryAfter, err)
 	case answer.Status == http.StatusServiceUnavailable:

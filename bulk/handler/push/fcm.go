@@ -18,7 +18,7 @@ import (
 	"github.com/anteroom/anteroom/bulk/outbound"
 )
 
-// scope is what the service account's token is asked for.
+// scope is the OAuth scope of the service account's token.
 const scope = "https://www.googleapis.com/auth/firebase.messaging"
 
 // fcm sends to apps.
@@ -36,7 +36,7 @@ func newFCM(o Options) (*fcm, error) {
 	}
 	config, err := google.JWTConfigFromJSON(raw, scope)
 	if err != nil {
-		return nil, fmt.Errorf("credentials_file: %s: %w; it has to be a service account's JSON key", o.CredentialsFile, err)
+		return nil, fmt.Errorf("credentials_file: %s: %w; use a service account's JSON key", o.CredentialsFile, err)
 	}
 	var account struct {
 		Project string `json:"project_id"`
@@ -56,7 +56,7 @@ func newFCM(o Options) (*fcm, error) {
 		return nil, fmt.Errorf("credentials_file: %s: token_uri: %w", o.CredentialsFile, err)
 	}
 	if account.Project == "" || config.Email == "" {
-		return nil, fmt.Errorf("credentials_file: %s: no project_id or no client_email in it", o.CredentialsFile)
+		return nil, fmt.Errorf("credentials_file: %s: project_id or client_email is missing", o.CredentialsFile)
 	}
 	if err := checkKey(config.PrivateKey); err != nil {
 		return nil, fmt.Errorf("credentials_file: %s: private_key: %w", o.CredentialsFile, err)
@@ -70,7 +70,7 @@ func newFCM(o Options) (*fcm, error) {
 	}, nil
 }
 
-// checkMessage looks for a target; what else is in a message is FCM's to judge.
+// checkMessage checks that a message has a target; FCM checks the rest.
 func checkMessage(message json.RawMessage) error {
 	var targets struct {
 		Token, Topic, Condition string
@@ -90,7 +90,7 @@ func checkMessage(message json.RawMessage) error {
 	return nil
 }
 
-// send posts the message. A token that FCM no longer takes is renewed once.
+// send posts the message. If FCM refuses the token, it is renewed once.
 func (f *fcm) send(ctx context.Context, p *payload) ([]byte, error) {
 	body, err := json.Marshal(struct {
 		ValidateOnly bool            `json:"validate_only,omitempty"`
@@ -143,8 +143,8 @@ func fcmRefusal(body []byte) refused {
 	return r
 }
 
-// read says what FCM's answer means for the job. Only UNREGISTERED is about the token: a 404 alone may be a wrong project, on
-// which nobody should throw tokens away.
+// read returns the job's result or error for FCM's response. Only UNREGISTERED is about the token: a 404 alone may be
+// a wrong project, for which no token should be deleted.
 func (f *fcm) read(a *outbound.Answer, r refused) ([]byte, error) {
 	text := strings.Join(strings.Fields(r.code+" "+r.status+" "+r.message), " ")
 	err := fmt.Errorf("%s answered %d %s: %.300s", f.host, a.Status, http.StatusText(a.Status), text)

@@ -14,22 +14,22 @@ import (
 	"github.com/anteroom/anteroom/bulk/outbound"
 )
 
-// maxAnswer bounds what is read of a push service's answer; they are of a few hundred bytes.
+// maxAnswer bounds what is read of a push service's response, which has a few hundred bytes.
 const maxAnswer = 16 << 10
 
-// Options are processors.<Name> of the configuration. One of the three services is needed.
+// Options are processors.<Name> of the configuration. At least one of the three services is required.
 type Options struct {
-	Name            string // the job type, by which errors name the setting; "": push
+	Name            string // the job type, for errors that name the setting; "": push
 	CredentialsFile string // fcm.credentials_file: a service account's JSON key
 	Endpoint        string // fcm.endpoint; "": https://fcm.googleapis.com
 	VAPIDKeyFile    string // webpush.vapid_key_file: {"publicKey","privateKey","subject"}
 	APNs            APNs   // apns
-	// Guard judges the endpoints of Web Push subscriptions, as they come from outside; needed with VAPIDKeyFile.
+	// Guard checks the endpoints of Web Push subscriptions, which come from outside; required with VAPIDKeyFile.
 	Guard      *outbound.Guard
-	Timeout    time.Duration // of one notification, where ctx allows more; 0: 10 s
-	MaxResult  int           // bytes of a result, longer ones are dropped with a note; 0: 64 KiB
+	Timeout    time.Duration // of one notification; 0: 10 s
+	MaxResult  int           // bytes of a result; a longer one is replaced by a note; 0: 64 KiB
 	MaxPerHost int           // connections to one service; 0: outbound.DefaultMaxPerHost
-	TLS        *tls.Config   // further roots; nil: the system's
+	TLS        *tls.Config   // additional roots; nil: the system's
 }
 
 // Handler is a bulk.Handler that sends notifications.
@@ -44,7 +44,7 @@ type Handler struct {
 
 var _ bulk.Handler = (*Handler)(nil)
 
-// New reads the files that o names and calls nobody. An error names each setting that is wrong.
+// New reads the files that o names and does not connect. Its error names each invalid setting.
 func New(o Options) (*Handler, error) {
 	if o.Name == "" {
 		o.Name = "push"
@@ -87,7 +87,7 @@ func New(o Options) (*Handler, error) {
 	return h, nil
 }
 
-// Close drops the kept connections; notifications on their way are sent.
+// Close closes idle connections; notifications in progress are sent.
 func (h *Handler) Close() error {
 	if h.fcm != nil {
 		h.fcm.client.CloseIdleConnections()
@@ -101,7 +101,7 @@ func (h *Handler) Close() error {
 	return nil
 }
 
-// payload is a job's: a message for FCM, a subscription with what it is to get, or a notification for APNs.
+// payload is a job's payload: a message for FCM, a subscription with its data, or a notification for APNs.
 type payload struct {
 	Message      json.RawMessage `json:"message"`
 	ValidateOnly bool            `json:"validate_only"`
@@ -143,7 +143,8 @@ func (h *Handler) send(ctx context.Context, job *bulk.Job) ([]byte, error) {
 	return ofService(h.fcm.send(ctx, p))
 }
 
-// ofService marks what an error says of the service as a whole. Web Push has as many services as browsers, so theirs stay as they are.
+// ofService marks errors about the service as a whole. Web Push has one service for each browser, so its errors are
+// not marked.
 func ofService(result []byte, err error) ([]byte, error) {
 	if f, ok := errors.AsType[*bulk.Failure](err); ok {
 		switch f.Code {
@@ -154,14 +155,14 @@ func ofService(result []byte, err error) ([]byte, error) {
 	return result, err
 }
 
-// parse checks what can be checked without knowing the service. An error names the field.
+// parse checks the payload without knowing the service. Its error names the field.
 func parse(raw []byte) (*payload, error) {
 	p := &payload{}
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.DisallowUnknownFields()
 	if err := d.Decode(p); err != nil {
 		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && wrong.Field != "" {
-			err = fmt.Errorf("%s: a %s is not what belongs there", wrong.Field, wrong.Value)
+			err = fmt.Errorf("%s: must not be a %s", wrong.Field, wrong.Value)
 		}
 		return nil, fmt.Errorf("the payload: %w", err)
 	}
@@ -179,9 +180,9 @@ func parse(raw []byte) (*payload, error) {
 	case services != 1:
 		return nil, errors.New("message, subscription, apns: give one of them, message for FCM, subscription for Web Push or apns for Apple's devices")
 	case p.Subscription == nil && isWeb:
-		return nil, errors.New("data, ttl, urgency, topic: go with subscription; the others' are inside message and apns")
+		return nil, errors.New("data, ttl, urgency, topic: only valid with subscription; message and apns have their own")
 	case p.Message == nil && p.ValidateOnly:
-		return nil, errors.New("validate_only: goes with message")
+		return nil, errors.New("validate_only: only valid with message")
 	case p.Message != nil:
 		return p, checkMessage(p.Message)
 	case p.APNs != nil:
@@ -190,13 +191,13 @@ func parse(raw []byte) (*payload, error) {
 	return p, p.Subscription.check()
 }
 
-// noAnswer is what a call under ctx that brought none means.
+// noAnswer returns the job's error for a call without a response.
 func noAnswer(ctx context.Context, err error) error {
 	if refused, ok := errors.AsType[*outbound.RefusedError](err); ok {
 		return bulk.Permanent("address_refused", refused)
 	}
 	switch {
-	case errors.Is(ctx.Err(), context.Canceled): // err may be the cause that was given for it
+	case errors.Is(ctx.Err(), context.Canceled): // err may be its cause
 		return bulk.Fail("cancelled", err)
 	case ctx.Err() != nil || outbound.IsTimeout(err):
 		return bulk.Fail("timeout", err)

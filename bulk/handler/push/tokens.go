@@ -18,13 +18,13 @@ import (
 	"github.com/anteroom/anteroom/bulk/outbound"
 )
 
-// tokens keeps the service account's access token and gets a new one (RFC 7523: an assertion signed with the account's key)
-// when a tenth of its life is left at most, for all callers one request.
+// tokens keeps the service account's access token. It requests a new one (RFC 7523: an assertion signed with the
+// account's key) for all callers when at most a tenth of its life is left.
 type tokens struct {
 	config *jwt.Config
 	client *http.Client
 
-	turn    chan struct{} // held by whoever reads or writes what follows
+	turn    chan struct{} // guards the fields below
 	current string
 	until   time.Time
 }
@@ -33,7 +33,7 @@ func newTokens(config *jwt.Config, client *http.Client) *tokens {
 	return &tokens{config: config, client: client, turn: make(chan struct{}, 1)}
 }
 
-// checkKey accepts what the library will sign with.
+// checkKey returns an error for a key that the library cannot sign with.
 func checkKey(key []byte) error {
 	if block, _ := pem.Decode(key); block != nil {
 		key = block.Bytes
@@ -50,7 +50,7 @@ func checkKey(key []byte) error {
 	return nil
 }
 
-// get gives a token, or what its lack means for the job. Who waits for another's request leaves when ctx ends.
+// get returns a token, or the job's error. A caller that waits for another's request leaves when ctx ends.
 func (t *tokens) get(ctx context.Context) (string, error) {
 	select {
 	case t.turn <- struct{}{}:
@@ -78,7 +78,7 @@ func (t *tokens) get(ctx context.Context) (string, error) {
 	return t.current, nil
 }
 
-// drop forgets a token that was refused, unless it has been replaced already.
+// drop discards a refused token unless it was replaced already.
 func (t *tokens) drop(ctx context.Context, refused string) {
 	select {
 	case t.turn <- struct{}{}:
@@ -106,7 +106,7 @@ func tokenFailure(ctx context.Context, err error) error {
 	return bulk.Fail("fcm_token_"+strconv.Itoa(status), err)
 }
 
-// withContext ends the library's requests, which know no context, with the caller's.
+// withContext binds the library's requests to the caller's context.
 type withContext struct {
 	ctx  context.Context
 	next http.RoundTripper

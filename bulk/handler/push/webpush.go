@@ -21,10 +21,11 @@ import (
 )
 
 const (
-	// maxData is what fits beside padding, key and tag into the one record of 4096 bytes that services have to take (RFC 8291, 4).
+	// maxData is the room for data in the one record of 4096 bytes that services must accept (RFC 8291, 4), besides
+	// padding, key and tag.
 	maxData = 4096 - 16 - 86 - 1
-	// defaultTTL and maxTTL are how long a service keeps a notification for a browser that is away, in seconds: four weeks is
-	// what the large ones cut it to.
+	// defaultTTL and maxTTL are how long a service keeps a notification for an offline browser, in seconds. Large
+	// services reduce it to four weeks.
 	defaultTTL = 24 * 60 * 60
 	maxTTL     = 28 * 24 * 60 * 60
 )
@@ -38,11 +39,11 @@ type webPush struct {
 	private string
 }
 
-// vapidFile is what `web-push generate-vapid-keys --json` prints, with a subject.
+// vapidFile is the output of `web-push generate-vapid-keys --json` with a subject.
 type vapidFile struct {
 	PublicKey  string `json:"publicKey"`
 	PrivateKey string `json:"privateKey"`
-	Subject    string `json:"subject"` // whom the push service may write to: mailto:… or https://…
+	Subject    string `json:"subject"` // contact for the push service: mailto:… or https://…
 }
 
 func newWebPush(o Options) (*webPush, error) {
@@ -75,12 +76,12 @@ func newWebPush(o Options) (*webPush, error) {
 		return problem("subject: %q is not mailto:name@example.com or an https URL, and push services want to know whom to write to", file.Subject)
 	}
 	if o.Guard == nil {
-		return nil, errors.New("vapid_key_file: Options.Guard is nil, and endpoints come from outside")
+		return nil, errors.New("vapid_key_file: Options.Guard is required, since endpoints come from outside")
 	}
 	return &webPush{
 		guard:   o.Guard,
 		client:  outbound.NewClient(outbound.Options{Guard: o.Guard, MaxPerHost: o.MaxPerHost, HTTP2: true, TLS: o.TLS}),
-		subject: subject, // the library puts mailto: before what is not https:
+		subject: subject, // the library adds mailto: unless it begins with https:
 		public:  base64.RawURLEncoding.EncodeToString(public),
 		private: base64.RawURLEncoding.EncodeToString(private),
 	}, nil
@@ -89,14 +90,14 @@ func newWebPush(o Options) (*webPush, error) {
 // subscription is a browser's PushSubscription as JSON.
 type subscription struct {
 	Endpoint       string          `json:"endpoint"`
-	ExpirationTime json.RawMessage `json:"expirationTime"` // is in what browsers give; 404 and 410 are what count
+	ExpirationTime json.RawMessage `json:"expirationTime"` // sent by browsers, unused: 404 and 410 report the end
 	Keys           struct {
 		P256dh string `json:"p256dh"`
 		Auth   string `json:"auth"`
 	} `json:"keys"`
 }
 
-// check refuses keys that nothing can be encrypted for, and brings them to the one spelling that needs no guessing.
+// check validates the keys and converts them to one encoding.
 func (s *subscription) check() error {
 	if s.Endpoint == "" {
 		return errors.New("subscription.endpoint: empty")
@@ -116,7 +117,7 @@ func (s *subscription) check() error {
 	return nil
 }
 
-// decode takes base64 of either alphabet, padded or not.
+// decode decodes base64 of either alphabet, padded or not.
 func decode(text string) ([]byte, error) {
 	if text == "" {
 		return nil, errors.New("empty")
@@ -131,12 +132,12 @@ func decode(text string) ([]byte, error) {
 
 var topic = regexp.MustCompile(`^[A-Za-z0-9_-]{1,32}$`)
 
-// notification checks the rest of a Web Push payload and gives the bytes for the browser and how to deliver them.
+// notification checks the rest of a Web Push payload and returns the bytes for the browser and the delivery options.
 func (w *webPush) notification(p *payload) ([]byte, *webpush.Options, error) {
 	data := []byte(p.Data)
 	var text string
 	if json.Unmarshal(p.Data, &text) == nil {
-		data = []byte(text) // a string is sent as the text it is, null as no text, anything else as JSON
+		data = []byte(text) // a string is sent as text, null as no text, anything else as JSON
 	}
 	o := &webpush.Options{
 		HTTPClient: w.client, Subscriber: w.subject, VAPIDPublicKey: w.public, VAPIDPrivateKey: w.private,
@@ -160,14 +161,14 @@ func (w *webPush) notification(p *payload) ([]byte, *webpush.Options, error) {
 	return data, o, nil
 }
 
-// endpoint judges where the notification is to go. Push services speak https; only a host that the operator lists may not.
+// endpoint checks the target. Push services use https; other schemes need a host listed by the operator.
 func (w *webPush) endpoint(raw string) (*url.URL, error) {
 	u, err := w.guard.CheckURL(raw)
 	if err != nil {
 		return nil, err
 	}
 	if u.Scheme != "https" && !w.guard.Listed(u) {
-		return nil, fmt.Errorf("the scheme is %s, not https, and callbacks.allow does not list the host", u.Scheme)
+		return nil, fmt.Errorf("the scheme is %s, not https, and the host is not listed in callbacks.allow", u.Scheme)
 	}
 	return u, nil
 }
@@ -185,7 +186,7 @@ func (w *webPush) send(ctx context.Context, p *payload) ([]byte, error) {
 		return nil, bulk.Permanent("bad_payload", err)
 	}
 	if len(data) > maxData {
-		return nil, bulk.Permanent("too_large", fmt.Errorf("data: %d bytes; %d are the most that Web Push carries", len(data), maxData))
+		return nil, bulk.Permanent("too_large", fmt.Errorf("data: %d bytes; Web Push carries at most %d", len(data), maxData))
 	}
 	resp, err := webpush.SendNotificationWithContext(ctx, data, &webpush.Subscription{
 		Endpoint: u.String(), Keys: webpush.Keys{P256dh: p.Subscription.Keys.P256dh, Auth: p.Subscription.Keys.Auth},
@@ -201,7 +202,7 @@ func (w *webPush) send(ctx context.Context, p *payload) ([]byte, error) {
 	return w.read(u.Host, answer, location)
 }
 
-// read says what a push service's answer means for the job (RFC 8030, 5 and 7.3; RFC 8292, 4.2).
+// read returns the job's result or error for a push service's response (RFC 8030, 5 and 7.3; RFC 8292, 4.2).
 func (w *webPush) read(host string, a *outbound.Answer, location string) ([]byte, error) {
 	text := strings.Join(strings.Fields(strings.ToValidUTF8(string(a.Body), "")), " ")
 	err := fmt.Errorf("%s answered %d %s: %.200s", host, a.Status, http.StatusText(a.Status), text)
@@ -213,9 +214,9 @@ func (w *webPush) read(host string, a *outbound.Answer, location string) ([]byte
 			Location string `json:"location,omitempty"` // of the message at the service
 		}{a.Status, location})
 	case a.Status == http.StatusNotFound || a.Status == http.StatusGone:
-		return nil, bulk.Permanent("gone", fmt.Errorf("%w; the subscription has ended, forget it", err))
+		return nil, bulk.Permanent("gone", fmt.Errorf("%w; the subscription has ended, delete it", err))
 	case a.Status == http.StatusUnauthorized || a.Status == http.StatusForbidden:
-		return nil, bulk.Fail(code, fmt.Errorf("%w; the subscription was made with another key, or vapid_key_file is not the one in use", err))
+		return nil, bulk.Fail(code, fmt.Errorf("%w; the subscription was made with another key; check webpush.vapid_key_file", err))
 	case a.Status == http.StatusTooManyRequests || a.Status == http.StatusServiceUnavailable:
 		return nil, bulk.Busy(a.RetryAfter, err)
 	case a.Status == http.StatusRequestEntityTooLarge:

@@ -295,11 +295,11 @@ func TestBadPayload(t *testing.T) {
 		`the payload: EOF`:                                           ``,
 		`the payload: more than one JSON value`:                      toAnn + `1`,
 		`the payload: json: unknown field "token"`:                   `{"token":"x"}`,
-		`the payload: ttl: a string is not what belongs there`:       b.payload(`,"ttl":"1"`),
+		`the payload: ttl: must not be a string`:                     b.payload(`,"ttl":"1"`),
 		`message, subscription, apns: give one of them, message for`: `{}`,
 		`message, subscription, apns: give one of them, message`:     b.payload(`,"message":{"token":"x"}`),
-		`data, ttl, urgency, topic: go with subscription`:            `{"message":{"token":"x"},"data":1}`,
-		`validate_only: goes with message`:                           b.payload(`,"validate_only":true`),
+		`data, ttl, urgency, topic: only valid with subscription`:    `{"message":{"token":"x"},"data":1}`,
+		`validate_only: only valid with message`:                     b.payload(`,"validate_only":true`),
 		`message: give one of token, topic and condition`:            `{"message":{}}`,
 		`message: give one of token, topic and`:                      `{"message":{"token":"x","topic":"y"}}`,
 		`message: give one of token, topic`:                          `{"message":null}`,
@@ -316,8 +316,8 @@ func TestBadPayload(t *testing.T) {
 		`topic: not 1 to 32 characters of A-Z a-z 0-9 _ -`:           b.payload(`,"topic":"a b"`),
 		`topic: not 1 to 32`:                                         b.payload(`,"topic":"` + strings.Repeat("x", 33) + `"`),
 		`subscription.endpoint: the scheme is "", not http or`:       strings.Replace(b.payload(""), "https:", "", 1),
-		`subscription.endpoint: it has credentials before the`:       strings.Replace(b.payload(""), "https://", "https://a:b@", 1),
-		`the payload: subscription.endpoint: a number is not`:        `{"subscription":{"endpoint":1}}`,
+		`subscription.endpoint: the host is preceded by credentials`: strings.Replace(b.payload(""), "https://", "https://a:b@", 1),
+		`the payload: subscription.endpoint: must not be a number`:   `{"subscription":{"endpoint":1}}`,
 	} {
 		_, err := h.Handle(t.Context(), job(payload))
 		if outcome(err) != "permanent bad_payload" || !strings.HasPrefix(err.Error(), "bad_payload: "+want) {
@@ -383,7 +383,7 @@ func TestNewNamesTheSetting(t *testing.T) {
 		"$: subject: \"http://x.example\" is not":                                                          {VAPIDKeyFile: vapid(public, private, "http://x.example")},
 		"$: private_key: not a PEM private key": {CredentialsFile: file(t, "a.json", map[string]string{"type": "service_account", "project_id": "p",
 			"client_email": "e", "token_uri": "https://t.example", "private_key": "x"})},
-		"$: no project_id or no client_email": {CredentialsFile: file(t, "a.json", map[string]string{"type": "service_account", "token_uri": "https://t.example"})},
+		"$: project_id or client_email is missing": {CredentialsFile: file(t, "a.json", map[string]string{"type": "service_account", "token_uri": "https://t.example"})},
 	} {
 		_, err := New(o)
 		before, after, both := strings.Cut(want, "$")

@@ -1,2 +1,2 @@
-// Package webhook runs jobs by posting them to one URL: any language behind HTTP can be a worker.
+// Package webhook runs jobs by posting them to one URL, so that a worker can be written in any language.
 package webhook

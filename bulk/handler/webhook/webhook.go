@@ -22,14 +22,14 @@ import (
 
 // Options are processors.<Name> of the configuration.
 type Options struct {
-	Name       string            // the job type, by which errors name the setting; "": webhook
-	URL        string            // http or https; may be private, as it is the operator's own
+	Name       string            // the job type, for errors that name the setting; "": webhook
+	URL        string            // http or https; may be private, since the operator configures it
 	Secret     []byte            // signs each request; empty: unsigned
-	Timeout    time.Duration     // of one request and its answer; 0: 10 s
+	Timeout    time.Duration     // of one request and response; 0: 10 s
 	Headers    map[string]string // sent with each request
-	MaxResult  int               // bytes of an answer that are kept as the result; 0: none
-	MaxPerHost int               // connections, and so requests at a time; 0: outbound.DefaultMaxPerHost
-	TLS        *tls.Config       // further roots; nil: the system's
+	MaxResult  int               // bytes of a response kept as the result; 0: none
+	MaxPerHost int               // connections, each with one request at a time; 0: outbound.DefaultMaxPerHost
+	TLS        *tls.Config       // additional roots; nil: the system's
 }
 
 // Handler is a bulk.Handler that posts jobs.
@@ -42,7 +42,7 @@ type Handler struct {
 
 var _ bulk.Handler = (*Handler)(nil)
 
-// New checks o. An error names each setting that is wrong.
+// New checks o. Its error names each invalid setting.
 func New(o Options) (*Handler, error) {
 	if o.Name == "" {
 		o.Name = "webhook"
@@ -89,7 +89,7 @@ func New(o Options) (*Handler, error) {
 	return h, nil
 }
 
-// reserved are the headers that say what the request is, and those of the connection.
+// reserved reports whether a header describes the request or the connection.
 func reserved(name string) bool {
 	switch name {
 	case "Idempotency-Key", "Content-Type", "Content-Length", "Content-Encoding", "Host", "Connection", "Keep-Alive",
@@ -99,13 +99,13 @@ func reserved(name string) bool {
 	return strings.HasPrefix(name, "X-Bulk-")
 }
 
-// Close drops the kept connections; running requests go on.
+// Close closes idle connections; running requests go on.
 func (h *Handler) Close() error {
 	h.client.CloseIdleConnections()
 	return nil
 }
 
-// Handle posts the job and reads the answer as docs/handlers.md says.
+// Handle posts the job and interprets the response, see docs/handlers.md.
 func (h *Handler) Handle(ctx context.Context, job *bulk.Job) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, h.o.Timeout)
 	defer cancel()
@@ -117,12 +117,12 @@ func (h *Handler) Handle(ctx context.Context, job *bulk.Job) ([]byte, error) {
 	header.Set("X-Bulk-Fence", strconv.FormatInt(job.Fence, 10))
 	header.Set("Idempotency-Key", idempotencyKey(job.IdempotencyKey))
 	answer, err := outbound.Post(ctx, h.client, outbound.Request{
-		URL: h.o.URL, Header: header, Body: job.Payload, Secret: h.o.Secret, MaxAnswer: max(int64(h.o.MaxResult)+1, excerptMax), // one more tells that it is too long
+		URL: h.o.URL, Header: header, Body: job.Payload, Secret: h.o.Secret, MaxAnswer: max(int64(h.o.MaxResult)+1, excerptMax), // one more byte detects a longer one
 	})
 	switch {
 	case err == nil:
 		return h.read(answer)
-	case errors.Is(ctx.Err(), context.Canceled): // err may be the cause that was given for it
+	case errors.Is(ctx.Err(), context.Canceled): // err may be its cause
 		return nil, bulk.Fail("cancelled", err)
 	case ctx.Err() != nil || outbound.IsTimeout(err):
 		return nil, bulk.Down(bulk.Fail("timeout", err))
@@ -130,8 +130,8 @@ func (h *Handler) Handle(ctx context.Context, job *bulk.Job) ([]byte, error) {
 	return nil, bulk.Down(bulk.Fail("connection", err))
 }
 
-// visible returns s with every byte that is not visible ASCII, and each percent sign, as in a URL: some servers answer 400 to a
-// header with any other.
+// visible returns s with percent signs and all bytes except visible ASCII percent-encoded: some servers respond 400
+// to headers with others.
 func visible(s string) string {
 	if !strings.ContainsFunc(s, func(c rune) bool { return c <= ' ' || c > '~' || c == '%' }) {
 		return s
@@ -150,7 +150,7 @@ func visible(s string) string {
 // maxKey is the longest Idempotency-Key that receivers commonly store.
 const maxKey = 255
 
-// idempotencyKey returns a key as a header carries it: of one that would be too long the end is replaced by the hash of all of it.
+// idempotencyKey returns the value of the header: the end of a long key is replaced by a hash of the whole key.
 func idempotencyKey(key string) string {
 	text := visible(key)
 	if len(text) <= maxKey {
@@ -161,7 +161,7 @@ func idempotencyKey(key string) string {
 	return text[:maxKey-1-len(hash)] + "-" + hash
 }
 
-// read says what an answer means for the job.
+// read returns the job's result or error for a response.
 func (h *Handler) read(a *outbound.Answer) ([]byte, error) {
 	code := "http_" + strconv.Itoa(a.Status)
 	err := fmt.Errorf("%s answered %d %s%s", h.host, a.Status, http.StatusText(a.Status), excerpt(a.Body))
@@ -179,15 +179,15 @@ func (h *Handler) read(a *outbound.Answer) ([]byte, error) {
 	case a.Status >= 400 && a.Status < 500 && !passing(a.Status):
 		return nil, bulk.Permanent(code, err)
 	case a.Status >= 300 && a.Status < 400:
-		// Often a page that says "be right back", so the job is tried again, and kept as a dead letter if it stays so.
-		return nil, bulk.Fail(code, fmt.Errorf("%s answered %d, a redirect that is not followed; if it is meant, set processors.%s.url to its target",
+		// Often a maintenance page, so the job is retried.
+		return nil, bulk.Fail(code, fmt.Errorf("%s answered %d, a redirect that is not followed; if it is intended, set processors.%s.url to its target",
 			h.host, a.Status, h.o.Name))
 	}
 	return nil, bulk.FailAfter(code, a.RetryAfter, err)
 }
 
-// passing reports whether a 4xx is likely to describe the receiver or the way to it rather than the job: a rotated token, a
-// firewall's rule, a route that is missing during a deployment, a time-out.
+// passing reports whether a 4xx probably concerns the receiver or the network rather than the job: a rotated token, a
+// firewall rule, a route missing during a deployment, a timeout.
 func passing(status int) bool {
 	switch status {
 	case http.StatusForbidden, http.StatusNotFound, http.StatusRequestTimeout, http.StatusTooEarly:
@@ -196,10 +196,10 @@ func passing(status int) bool {
 	return false
 }
 
-// excerptMax is how much of an answer that is an error is shown, in bytes.
+// excerptMax is how many bytes of an error response are shown.
 const excerptMax = 200
 
-// excerpt is the beginning of an answer's body, for the error that the job's owner reads.
+// excerpt returns the beginning of a response for the job's error.
 func excerpt(body []byte) string {
 	text := strings.TrimSpace(strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {

@@ -258,7 +258,7 @@ func TestNewNamesTheSetting(t *testing.T) {
 	for want, o := range map[string]Options{
 		"processors.webhook.url: empty; give the http or https URL that takes the jobs":                                  {},
 		"processors.hooks.url: the scheme is \"ftp\", not http or https":                                                 {Name: "hooks", URL: "ftp://x.example"},
-		"processors.webhook.url: it has credentials before the host; send them in a header":                              {URL: "http://a:secret@x.example"},
+		"processors.webhook.url: the host is preceded by credentials; send them in a header":                             {URL: "http://a:secret@x.example"},
 		"processors.webhook.timeout: -1s is below 0":                                                                     {URL: "http://x.example", Timeout: -time.Second},
 		"limits.result: -1 is below 0":                                                                                   {URL: "http://x.example", MaxResult: -1},
 		"processors.webhook.headers: X-Bulk-Job is set by the worker itself; leave it out":                               {URL: "http://x.example", Headers: map[string]string{"x-bulk-job": "1"}},

@@ -29,7 +29,7 @@
   class Refused extends Error {
     constructor(status, p, after) {
       const lines = (p.problems || []).map(f => f.path + ' ' + f.problem + (f.allowed ? ': ' + f.allowed : ''));
-      super(lines.length ? lines.join('\n') : p.detail || 'The gateway answered ' + status + '.');
+      super(lines.length ? lines.join('\n') : p.detail || 'The gateway responded ' + status + '.');
       this.status = status;
       this.after = after;
     }
@@ -44,7 +44,7 @@
   }
   const roomPath = (id, rest = '') => 'rooms/' + encodeURIComponent(id) + rest;
 
-  // -- coming and going
+  // -- token and connection
   const form = $('#enter');
   function askForToken(why) {
     stop();
@@ -92,7 +92,7 @@
   }
   document.addEventListener('visibilitychange', () => { if (!document.hidden && form.hidden) { refresh(); records(); } });
 
-  // refresh gets the rooms; false when the page was left for the token form.
+  // refresh reads the rooms; it returns false after a change to the token form.
   async function refresh() {
     const mine = generation;
     let list;
@@ -106,7 +106,7 @@
         return false;
       }
       set($('#link'), 'Not connected');
-      alarm('The gateway does not answer; what is shown is old. ' + (e instanceof Refused ? e.message : ''));
+      alarm('The gateway does not respond; the page shows old data. ' + (e instanceof Refused ? e.message : ''));
       return true;
     }
     if (mine !== generation) return false;
@@ -131,9 +131,9 @@
     const never = list.filter(r => r.store_age_seconds === undefined);
     const old = list.filter(r => r.store_age_seconds > stale);
     const age = Math.max(0, ...list.map(r => r.store_age_seconds || 0));
-    set($('#link'), list.length === 0 ? 'Connected, no rooms are configured' : 'Connected' + (never.length ? '' : ', store heard ' + (age < 1 ? 'just now' : span(age) + ' ago')));
-    alarm(never.length ? 'The store has not been heard since the gateway started: new visitors follow on_store_error.'
-      : old.length ? 'The store has not been heard for ' + span(age) + '. Passes keep working and nobody loses a place; newcomers follow on_store_error, and changes are refused until it is back.' : '');
+    set($('#link'), list.length === 0 ? 'Connected, no rooms are configured' : 'Connected' + (never.length ? '' : ', store read ' + (age < 1 ? 'just now' : span(age) + ' ago')));
+    alarm(never.length ? 'The gateway has not reached the store since it started: new visitors follow on_store_error.'
+      : old.length ? 'The gateway has not reached the store for ' + span(age) + '. Passes keep working and no visitor loses a place; new visitors follow on_store_error, and changes are refused until it is back.' : '');
     const waiting = list.reduce((n, r) => n + r.waiting, 0);
     document.title = (waiting ? whole.format(waiting) + ' waiting · ' : '') + 'Anteroom console';
   }
@@ -168,7 +168,7 @@
       }
     }
     const button = name => $r('[data-a=' + name + ']');
-    const did = {pause: 'Paused: nobody is admitted, people still join the line.', drain: 'Draining: nobody joins any more, those waiting are still served.', resume: 'Running again.'};
+    const did = {pause: 'Paused: no visitor is admitted, visitors still join the queue.', drain: 'Draining: no visitor joins, waiting visitors are still admitted.', resume: 'Running again.'};
     for (const name of Object.keys(did)) {
       button(name).addEventListener('click', e => act(e.currentTarget, () => api('POST', roomPath(id, '/' + name)), did[name]));
     }
@@ -196,14 +196,14 @@
       if (dirty('ttl')) patch.session = {ttl: fields.ttl.value.trim()};
       if (dirty('method')) patch.method = fields.method.value;
       if (dirty('message')) patch.message = fields.message.value;
-      if (!Object.keys(patch).length) { say('Nothing differs from what is in force.'); return; }
+      if (!Object.keys(patch).length) { say('Nothing has been changed.'); return; }
       await save(e.submitter || $('button', settings), patch, 'Applied.');
     });
     button('tofile').addEventListener('click', e => save(e.currentTarget,
-      {rate: null, burst: null, max_active: null, message: null, method: null, enabled: null, session: {ttl: null}}, 'As the file says again.'));
+      {rate: null, burst: null, max_active: null, message: null, method: null, enabled: null, session: {ttl: null}}, 'Returned to the configuration.'));
     async function save(b, patch, done) {
       const before = base;
-      base = {}; // the answer fills the form anew
+      base = {}; // the response fills the form again
       if (!await act(b, () => api('PATCH', roomPath(id), patch), done)) {
         base = before;
         set($('.error', settings), $r('.said').textContent);
@@ -221,7 +221,7 @@
       const l = r.live, names = [];
       for (const [name, v] of Object.entries({rate: l.rate, burst: l.burst, max_active: l.max_active, session: l.session?.ttl,
         method: l.method, message: l.message, enabled: l.enabled})) if (v !== undefined) names.push(name);
-      set($('[data-live]', settings), names.length ? 'Changed live, over the file: ' + names.join(', ') + '.' : 'All as the file says.');
+      set($('[data-live]', settings), names.length ? 'Changed live, over the configuration: ' + names.join(', ') + '.' : 'All as configured.');
       button('tofile').disabled = !names.length;
     }
 
@@ -234,11 +234,11 @@
         const t = await api('GET', roomPath(id, '/tickets/' + encodeURIComponent(ticket)));
         pairs.replaceChildren();
         const row = (k, v) => { if (v !== undefined) pairs.append(make('dt', k), make('dd', v)); };
-        row('State', t.state + (t.parked ? ', parked (not heard of lately)' : ''));
+        row('State', t.state + (t.parked ? ', parked (no recent heartbeat)' : ''));
         row('Reason', t.reason);
         row('Position', t.position && whole.format(t.position));
         row('Waiting for', t.waited_seconds === undefined ? undefined : span(t.waited_seconds));
-        row('Last heard', t.seen_seconds_ago === undefined ? undefined : span(t.seen_seconds_ago) + ' ago');
+        row('Last heartbeat', t.seen_seconds_ago === undefined ? undefined : span(t.seen_seconds_ago) + ' ago');
         row('Admitted', t.admitted_at && new Date(t.admitted_at).toLocaleString());
         button('remove').hidden = t.state !== 'waiting' && t.state !== 'admitted';
         button('revoke').hidden = t.state !== 'active';
@@ -273,15 +273,15 @@
         if (r.next_event) tags.push(['next: ' + called(r.next_event) + ' ' + when(r.next_event.prequeue_at || r.next_event.starts_at), '']);
         if (r.paused) tags.push(['paused', 'warn']);
         if (r.draining) tags.push(['draining', 'warn']);
-        if (r.store_age_seconds === undefined || r.store_age_seconds > stale) tags.push(['store away', 'bad']);
-        if (r.adaptive && r.adaptive.unmoved) tags.push(['at min rate, origin no better', 'bad']);
-        if (!tags.length) tags.push([r.waiting ? 'running, with a line' : 'running, no line', '']);
+        if (r.store_age_seconds === undefined || r.store_age_seconds > stale) tags.push(['store unreachable', 'bad']);
+        if (r.adaptive && r.adaptive.unmoved) tags.push(['at min rate, origin still unhealthy', 'bad']);
+        if (!tags.length) tags.push([r.waiting ? 'running, with a queue' : 'running, no queue', '']);
         const list = $r('.tags');
         if (list.textContent !== tags.map(t => t[0]).join('')) list.replaceChildren(...tags.map(t => make('li', t[0], t[1])));
         set(f('waiting'), whole.format(r.waiting));
         set(f('parked'), r.parked ? whole.format(r.parked) + ' parked' : '');
         set(f('active'), whole.format(r.active));
-        set(f('admitted'), [p.max_active ? 'of ' + whole.format(p.max_active) : '', r.admitted ? whole.format(r.admitted) + ' on their way in' : ''].filter(Boolean).join(', '));
+        set(f('admitted'), [p.max_active ? 'of ' + whole.format(p.max_active) : '', r.admitted ? whole.format(r.admitted) + ' admitted, not entered yet' : ''].filter(Boolean).join(', '));
         set(f('rate'), measured(r.rate));
         set(f('limit'), r.budget ? 'of ' + some.format(limit) + '/s, budget ' + some.format(r.budget.rate) + '/s' : 'of ' + some.format(limit) + '/s, burst ' + some.format(p.burst));
         set(f('eta'), r.eta ? span(r.eta.seconds) : '–');
@@ -289,12 +289,12 @@
         const share = limit > 0 ? Math.min(1, r.rate / limit) : 0;
         $r('.bar i').style.width = (100 * share).toFixed(1) + '%';
         set($r('.health'), [r.oldest_wait_seconds ? 'Longest wait so far ' + span(r.oldest_wait_seconds) : '',
-          r.guard ? 'refused joins ' + measured(Object.values(r.guard.joins_refused).reduce((a, b) => a + b, 0)) + (r.guard.proof_number ? ', a proof is ' + measured(r.guard.proof_number) + ' hashes at most' : '') : '',
-          r.eta_error ? 'promised / real wait ' + measured(r.eta_error) + ', in range ' + Math.round(100 * (r.eta_coverage || 0)) + ' %' : '',
-          r.adaptive ? 'origin ' + r.adaptive.state + (r.adaptive.pinned ? ', rate set by hand' : '') + (r.adaptive.target === undefined ? '' :
+          r.guard ? 'refused joins ' + measured(Object.values(r.guard.joins_refused).reduce((a, b) => a + b, 0)) + (r.guard.proof_number ? ', a proof takes ' + measured(r.guard.proof_number) + ' hashes at most' : '') : '',
+          r.eta_error ? 'announced / real wait ' + measured(r.eta_error) + ', in range ' + Math.round(100 * (r.eta_coverage || 0)) + ' %' : '',
+          r.adaptive ? 'origin ' + r.adaptive.state + (r.adaptive.pinned ? ', rate set by an operator' : '') + (r.adaptive.target === undefined ? '' :
             ', target ' + some.format(r.adaptive.target) + '/s of ' + some.format(r.adaptive.min_rate) + ' to ' + some.format(r.adaptive.max_rate) + (r.adaptive.shadow ? ' (shadow)' : '')) +
             (r.adaptive.score === undefined ? '' : ', score ' + measured(r.adaptive.score)) +
-            (r.adaptive.at_min_rate_seconds ? ', at min rate for ' + span(r.adaptive.at_min_rate_seconds) + ' without getting better' : '') : '',
+            (r.adaptive.at_min_rate_seconds ? ', at min rate for ' + span(r.adaptive.at_min_rate_seconds) + ' without improvement' : '') : '',
           r.adaptive ? 'p95 ' + Math.round(r.adaptive.p95_seconds * 1000) + ' of ' + Math.round(r.adaptive.target_p95_seconds * 1000) + ' ms, errors ' + measured(r.adaptive.error_rate * 100) + ' %' :
           'origin p95 ' + Math.round(r.origin.p95_seconds * 1000) + ' ms, errors ' + measured(r.origin.error_rate * 100) + ' %'].filter(Boolean).join(' · '));
         button('pause').hidden = r.paused;
@@ -306,8 +306,8 @@
         let all;
         try {
           all = (await api('GET', roomPath(id, '/history?minutes=60'))).buckets;
-        } catch { return; } // the alarm above says why, and the old curve stays
-        // A young room is drawn from its beginning.
+        } catch { return; } // the alarm shows the error, and the old curve stays
+        // The curve of a new room begins with the room.
         const first = all.findIndex(b => b.joins || b.admissions || b.waiting);
         const buckets = all.slice(Math.max(0, Math.min(first < 0 ? all.length : first - 1, all.length - 15)));
         draw($r('[data-c=waiting]'), buckets, ['waiting'], true);
@@ -318,7 +318,7 @@
   }
 
   // -- charts
-  const words = {waiting: 'waiting', joins: 'joined', admissions: 'let in'};
+  const words = {waiting: 'waiting', joins: 'joined', admissions: 'admitted'};
   function draw(svg, buckets, series, area) {
     const w = 400, h = 96, top = Math.max(1, ...buckets.flatMap(b => series.map(s => b[s])));
     const x = i => buckets.length < 2 ? w : i * w / (buckets.length - 1), y = v => h - 2 - v / top * (h - 8);
@@ -356,7 +356,7 @@
     let entries;
     try {
       entries = (await api('GET', 'audit?limit=50')).entries;
-    } catch { return; } // the alarm above says why
+    } catch { return; } // the alarm shows the error
     if (mine !== generation) return;
     const body = $('#log tbody');
     body.replaceChildren(...entries.map(e => {
@@ -367,14 +367,14 @@
     $('#log table').hidden = !entries.length;
     $('[data-empty]').hidden = entries.length > 0;
   }
-  // difference names what an entry changed, as "rate 10 → 5".
+  // difference returns what an entry changed, as "rate 10 → 5".
   function difference(before, after) {
     const flat = (v, at = '', to = {}) => {
       if (v && typeof v === 'object' && !Array.isArray(v)) for (const k in v) flat(v[k], at ? at + '.' + k : k, to);
       else if (v !== null && v !== undefined) to[at] = v;
       return to;
     };
-    const a = flat(before), b = flat(after), text = v => v === undefined ? 'file' : typeof v === 'string' ? '“' + v + '”' : String(v);
+    const a = flat(before), b = flat(after), text = v => v === undefined ? 'configuration' : typeof v === 'string' ? '“' + v + '”' : String(v);
     return [...new Set([...Object.keys(a), ...Object.keys(b)])].filter(k => a[k] !== b[k])
       .map(k => (k ? k + ' ' : '') + (k in a || k in b ? text(a[k]) + ' → ' + text(b[k]) : '')).join(', ');
   }
