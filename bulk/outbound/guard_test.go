@@ -105,7 +105,7 @@ func TestCheckURL(t *testing.T) {
 		"//x.example":                    `the scheme is "", not http or https`,
 		"http://":                        `it has no host`,
 		"http://:80/":                    `it has no host`,
-		"http://me:secret@x.example/":    `it has credentials before the host; send them in a header`,
+		"http://me:secret@x.example/":    `the host is preceded by credentials; send them in a header`,
 		"http://x.example:99999/":        `the port is not a number of 1 to 65535`,
 		"http://x.example:0/":            `the port is not a number of 1 to 65535`,
 		"http://x.example/\x7f?k=secret": `not a URL: net/url: invalid control character in URL`,

@@ -143,7 +143,7 @@ func groupRefusal(reason, group string, r reply) error {
 	case "not_found":
 		return refuse(CodeNotFound, "group %q: there is none of this id (or its retention has passed)", group)
 	case "sealed":
-		return refuse(CodeSealed, "group %q is sealed: it takes no more jobs; make a new group for them", group)
+		return refuse(CodeSealed, "group %q is sealed: it accepts no more jobs; create a new group for them", group)
 	case "quota":
 		return refuse(CodeQuota, "tenant has %d jobs to do: %s is reached; wait until some have ended and send this again", r.int(1), r.string(2))
 	case "operators_only":

@@ -243,7 +243,7 @@ processors: {webhook: {url: "%s/new"}, invoice: {kind: webhook, url: "%s/invoice
 `, to.URL, to.URL))
 	p.signal(syscall.SIGHUP)
 	p.said("configuration reloaded")
-	if later := fmt.Sprint(p.said("these settings change with a restart only; the old ones stay in force")["settings"]); later != "[worker.lease processors.invoice]" {
+	if later := fmt.Sprint(p.said("these settings need a restart; the old values stay in force")["settings"]); later != "[worker.lease processors.invoice]" {
 		t.Error("named:", later)
 	}
 	if status("operators-token-1") != 401 || status("teams-token-of-old") != 200 || status("operators-token-2") != 200 {
@@ -277,7 +277,7 @@ processors: {webhook: {url: "%s/new"}, invoice: {kind: webhook, url: "%s/invoice
 	// A bad file changes nothing.
 	p.write("rate: {global: 0}\nadmin: {token: operators-token-3}\n")
 	p.signal(syscall.SIGHUP)
-	contains(t, fmt.Sprint(p.said("the configuration was not reloaded; the old one stays in force")["error"]), "rate.global: 0 is too small")
+	contains(t, fmt.Sprint(p.said("cannot reload the configuration; the old one stays in force")["error"]), "rate.global: 0 is too small")
 	if status("operators-token-3") != 401 || status("operators-token-2") != 200 {
 		t.Error("tokens after a bad file")
 	}
@@ -291,7 +291,7 @@ func TestStoreAwayAtStart(t *testing.T) {
 	redis := redistest.Server(t)
 	redis.Kill()
 	p := start(t, fmt.Sprintf("store: {url: %q}\nprocessors: {webhook: {url: \"%s/jobs\"}}\n", redis.URL(), to.URL))
-	p.said("the store does not answer; jobs are taken and run when it does")
+	p.said("cannot reach the store; jobs are accepted and run when it is back")
 	p.ready(http.StatusServiceUnavailable)
 	redis.Restart()
 	p.ready(http.StatusOK)
@@ -364,7 +364,7 @@ func TestAuditNamesWhatIsBroken(t *testing.T) {
 		t.Fatalf("it ended with %v", err)
 	}
 	contains(t, string(out), "wr:{bulk:0}:stray")
-	contains(t, string(exit.Stderr), "bulkworker: audit: the invariants above are broken")
+	contains(t, string(exit.Stderr), "bulkworker: audit: the invariants above are violated")
 }
 
 // TestAudit_Repairs restores the housekeeping of a sealed group that nothing would have ended.
