@@ -24,7 +24,7 @@ func okBreakers(w http.ResponseWriter, who identity, open []store.OpenBreaker) e
 	return ophttp.OK(w, bulktype.Breakers[timestamp]{Breakers: views})
 }
 
-func (s *Server) showBreakers(w http.ResponseWriter, r *http.Request, who identity) error {
+func (s tenantRoutes) showBreakers(w http.ResponseWriter, r *http.Request, who identity) error {
 	if err := noQuery(r); err != nil {
 		return err
 	}
@@ -43,7 +43,7 @@ var breakerFields = []field[breakerName]{
 }
 
 // liftBreaker closes a breaker, so that the jobs it held back start. It takes the operators' token.
-func (s *Server) liftBreaker(w http.ResponseWriter, r *http.Request, who identity) error {
+func (s tenantRoutes) liftBreaker(w http.ResponseWriter, r *http.Request, who identity) error {
 	if err := who.forAll(); err != nil {
 		return err
 	}

@@ -26,7 +26,7 @@ func derivedID(what, tenant, key string) string {
 
 // bulk creates a group, adds jobs and seals it, in one request. An interrupted upload continues when it is sent again
 // with the same id or, without one, the same tenant and Idempotency-Key.
-func (s *Server) bulk(w http.ResponseWriter, r *http.Request, who identity) error {
+func (s uploadRoutes) bulk(w http.ResponseWriter, r *http.Request, who identity) error {
 	spec, key, err := s.readBulk(r, who)
 	if err != nil {
 		return refuseUpload(r, err)
@@ -76,7 +76,7 @@ func (s *Server) bulk(w http.ResponseWriter, r *http.Request, who identity) erro
 	return nil
 }
 
-func (s *Server) readBulk(r *http.Request, who identity) (spec store.GroupSpec, key string, err error) {
+func (s uploadRoutes) readBulk(r *http.Request, who identity) (spec store.GroupSpec, key string, err error) {
 	faults := complete(&spec, who.bound(&spec, decodeQuery(s.specFields(), r.URL.Query(), &spec)))
 	if len(faults) > 0 {
 		return spec, "", ophttp.Invalid(faults...)

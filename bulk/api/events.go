@@ -19,7 +19,7 @@ const (
 
 // events streams a group's progress: one event now, one a second while the group changes, and a last one when it ends
 // or is deleted.
-func (s *Server) events(w http.ResponseWriter, r *http.Request, who identity) error {
+func (s groupRoutes) events(w http.ResponseWriter, r *http.Request, who identity) error {
 	g, err := s.group(r, who)
 	if err != nil {
 		return err

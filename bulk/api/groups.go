@@ -44,7 +44,7 @@ func (s *Server) visible(r *http.Request, who identity) (id string, err error) {
 	return id, err
 }
 
-func (s *Server) createGroup(w http.ResponseWriter, r *http.Request, who identity) error {
+func (s groupRoutes) createGroup(w http.ResponseWriter, r *http.Request, who identity) error {
 	if err := noQuery(r); err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func (s *Server) create(ctx context.Context, spec *store.GroupSpec, what, key st
 	return g, created, err
 }
 
-func (s *Server) showGroup(w http.ResponseWriter, r *http.Request, who identity) error {
+func (s groupRoutes) showGroup(w http.ResponseWriter, r *http.Request, who identity) error {
 	g, err := s.group(r, who)
 	if err != nil {
 		return err
@@ -129,7 +129,7 @@ var statusNames = []string{
 	string(store.Completed), string(store.Failed), string(store.Cancelled),
 }
 
-func (s *Server) listGroups(w http.ResponseWriter, r *http.Request, who identity) error {
+func (s groupRoutes) listGroups(w http.ResponseWriter, r *http.Request, who identity) error {
 	f := listFilter{limit: 100}
 	if faults := decodeQuery(listFields, r.URL.Query(), &f); len(faults) > 0 {
 		return ophttp.Invalid(faults...)
@@ -152,7 +152,7 @@ func (s *Server) listGroups(w http.ResponseWriter, r *http.Request, who identity
 	return ophttp.OK(w, page)
 }
 
-func (s *Server) patchGroup(w http.ResponseWriter, r *http.Request, who identity) error {
+func (s groupRoutes) patchGroup(w http.ResponseWriter, r *http.Request, who identity) error {
 	g, err := s.group(r, who)
 	if err != nil {
 		return err
@@ -183,7 +183,7 @@ var sealFields = []field[bool]{
 	}, false},
 }
 
-func (s *Server) seal(w http.ResponseWriter, r *http.Request, who identity) error {
+func (s groupRoutes) seal(w http.ResponseWriter, r *http.Request, who identity) error {
 	id, err := s.visible(r, who)
 	if err != nil {
 		return err
@@ -202,18 +202,18 @@ func (s *Server) seal(w http.ResponseWriter, r *http.Request, who identity) erro
 	return s.change(w, r, who, "seal", id, s.store.Seal)
 }
 
-func (s *Server) cancel(ctx context.Context, id string) (store.Group, error) {
+func (s groupRoutes) cancel(ctx context.Context, id string) (store.Group, error) {
 	return s.store.Cancel(ctx, id)
 }
-func (s *Server) pause(ctx context.Context, id string) (store.Group, error) {
+func (s groupRoutes) pause(ctx context.Context, id string) (store.Group, error) {
 	return s.store.Patch(ctx, id, store.Patch{Paused: new(true)})
 }
-func (s *Server) resume(ctx context.Context, id string) (store.Group, error) {
+func (s groupRoutes) resume(ctx context.Context, id string) (store.Group, error) {
 	return s.store.Patch(ctx, id, store.Patch{Paused: new(false)})
 }
 
 // release lifts delays that a downstream asked for. It takes the operators' token.
-func (s *Server) release(w http.ResponseWriter, r *http.Request, who identity) error {
+func (s groupRoutes) release(w http.ResponseWriter, r *http.Request, who identity) error {
 	if _, err := s.visible(r, who); err != nil {
 		return err
 	}
@@ -230,7 +230,7 @@ func (s *Server) release(w http.ResponseWriter, r *http.Request, who identity) e
 }
 
 // plain serves an action without a body, or with an empty object.
-func (s *Server) plain(do func(context.Context, string) (store.Group, error)) handler {
+func (s groupRoutes) plain(do func(context.Context, string) (store.Group, error)) handler {
 	return func(w http.ResponseWriter, r *http.Request, who identity) error {
 		id, err := s.visible(r, who)
 		if err != nil {
@@ -249,7 +249,7 @@ func (s *Server) plain(do func(context.Context, string) (store.Group, error)) ha
 }
 
 // change calls do, logs the action and responds with the changed group.
-func (s *Server) change(w http.ResponseWriter, r *http.Request, who identity, action, id string, do func(context.Context, string) (store.Group, error)) error {
+func (s groupRoutes) change(w http.ResponseWriter, r *http.Request, who identity, action, id string, do func(context.Context, string) (store.Group, error)) error {
 	g, err := do(r.Context(), id)
 	if err != nil {
 		return err
@@ -259,7 +259,7 @@ func (s *Server) change(w http.ResponseWriter, r *http.Request, who identity, ac
 }
 
 // deleteGroup deletes an ended group with all its data: 204, or 202 when that takes longer than a request should.
-func (s *Server) deleteGroup(w http.ResponseWriter, r *http.Request, who identity) error {
+func (s groupRoutes) deleteGroup(w http.ResponseWriter, r *http.Request, who identity) error {
 	id, err := s.visible(r, who)
 	if err != nil {
 		return err
@@ -311,7 +311,7 @@ func setWords(to *[]string, raw []byte, most int) (wrong string) {
 	return ""
 }
 
-func (s *Server) redrive(w http.ResponseWriter, r *http.Request, who identity) error {
+func (s groupRoutes) redrive(w http.ResponseWriter, r *http.Request, who identity) error {
 	g, err := s.group(r, who)
 	if err != nil {
 		return err

@@ -10,7 +10,7 @@ import (
 )
 
 // showJob responds with one job of a group, in any state.
-func (s *Server) showJob(w http.ResponseWriter, r *http.Request, who identity) error {
+func (s jobRoutes) showJob(w http.ResponseWriter, r *http.Request, who identity) error {
 	g, err := s.group(r, who)
 	if err != nil {
 		return err
@@ -26,7 +26,7 @@ func (s *Server) showJob(w http.ResponseWriter, r *http.Request, who identity) e
 }
 
 // jobOf reads the job in the path.
-func (s *Server) jobOf(r *http.Request, group string) (jobView, error) {
+func (s jobRoutes) jobOf(r *http.Request, group string) (jobView, error) {
 	id := r.PathValue("job")
 	j, err := s.store.Job(r.Context(), group, id)
 	if err != nil {
@@ -46,7 +46,7 @@ func noJob(err error, group, id string) error {
 }
 
 // oneJob checks a request that acts on one job.
-func (s *Server) oneJob(r *http.Request, who identity) (group, job string, err error) {
+func (s jobRoutes) oneJob(r *http.Request, who identity) (group, job string, err error) {
 	if group, err = s.visible(r, who); err != nil {
 		return "", "", err
 	}
@@ -64,7 +64,7 @@ func (s *Server) oneJob(r *http.Request, who identity) (group, job string, err e
 }
 
 // cancelJob cancels one job. A running one is asked to stop: 202.
-func (s *Server) cancelJob(w http.ResponseWriter, r *http.Request, who identity) error {
+func (s jobRoutes) cancelJob(w http.ResponseWriter, r *http.Request, who identity) error {
 	group, job, err := s.oneJob(r, who)
 	if err != nil {
 		return err
@@ -91,7 +91,7 @@ func (s *Server) cancelJob(w http.ResponseWriter, r *http.Request, who identity)
 }
 
 // retryJob lets a waiting job start now, and redrives one that has failed or died: 201 with the new group's job.
-func (s *Server) retryJob(w http.ResponseWriter, r *http.Request, who identity) error {
+func (s jobRoutes) retryJob(w http.ResponseWriter, r *http.Request, who identity) error {
 	group, job, err := s.oneJob(r, who)
 	if err != nil {
 		return err

@@ -43,7 +43,7 @@ func summarize(tenants []congestionView) bulktype.CongestionSummary {
 	return sum
 }
 
-func (s *Server) congestion(w http.ResponseWriter, r *http.Request, who identity) error {
+func (s tenantRoutes) congestion(w http.ResponseWriter, r *http.Request, who identity) error {
 	if err := noQuery(r); err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ var historyFields = []field[int64]{
 	{"minutes", "a whole number from 1 to 1440", func(m *int64, raw []byte) string { return setWhole(m, raw, 1, 1440) }, false},
 }
 
-func (s *Server) history(w http.ResponseWriter, r *http.Request, who identity) error {
+func (s tenantRoutes) history(w http.ResponseWriter, r *http.Request, who identity) error {
 	tenant, err := tenantOf(r, who)
 	if err != nil {
 		return err
@@ -94,7 +94,7 @@ func (s *Server) history(w http.ResponseWriter, r *http.Request, who identity) e
 	return ophttp.OK(w, bulktype.History[timestamp]{Tenant: tenant, History: points})
 }
 
-func (s *Server) showLimits(w http.ResponseWriter, r *http.Request, _ identity) error {
+func (s tenantRoutes) showLimits(w http.ResponseWriter, r *http.Request, _ identity) error {
 	if err := noQuery(r); err != nil {
 		return err
 	}
@@ -182,7 +182,7 @@ func setOrNil(to **float64, raw []byte, least float64) string {
 	return setDecimal(*to, raw, least, maxRate)
 }
 
-func (s *Server) patchLimits(w http.ResponseWriter, r *http.Request, who identity) error {
+func (s tenantRoutes) patchLimits(w http.ResponseWriter, r *http.Request, who identity) error {
 	if err := who.forAll(); err != nil {
 		return err
 	}
@@ -211,7 +211,7 @@ func okTenant(w http.ResponseWriter, t store.Tenant) error {
 	})
 }
 
-func (s *Server) showTenant(w http.ResponseWriter, r *http.Request, who identity) error {
+func (s tenantRoutes) showTenant(w http.ResponseWriter, r *http.Request, who identity) error {
 	name, err := tenantOf(r, who)
 	if err != nil {
 		return err
@@ -251,7 +251,7 @@ var tenantFields = []field[store.Tenant]{
 }
 
 // patchTenant takes the operators' token: a tenant must not raise its own share.
-func (s *Server) patchTenant(w http.ResponseWriter, r *http.Request, who identity) error {
+func (s tenantRoutes) patchTenant(w http.ResponseWriter, r *http.Request, who identity) error {
 	name, err := tenantOf(r, who)
 	if err == nil {
 		err = who.forAll()

@@ -97,7 +97,7 @@ func (f *resultFilter) show(o store.Outcome) any {
 }
 
 // results streams the outcomes of a group's jobs in the order in which the jobs ended.
-func (s *Server) results(w http.ResponseWriter, r *http.Request, who identity) error {
+func (s jobRoutes) results(w http.ResponseWriter, r *http.Request, who identity) error {
 	g, err := s.group(r, who)
 	if err != nil {
 		return err
@@ -111,7 +111,7 @@ func (s *Server) results(w http.ResponseWriter, r *http.Request, who identity) e
 }
 
 // dead streams the dead letters of a group.
-func (s *Server) dead(w http.ResponseWriter, r *http.Request, who identity) error {
+func (s jobRoutes) dead(w http.ResponseWriter, r *http.Request, who identity) error {
 	var f struct {
 		pageFilter
 		group string
@@ -142,7 +142,7 @@ const (
 
 // lines streams outcomes page by page, so that memory does not grow with their number. An error after the first page
 // breaks the connection: a truncated response must not look complete.
-func (s *Server) lines(w http.ResponseWriter, r *http.Request, group, cursor string, most int64,
+func (s jobRoutes) lines(w http.ResponseWriter, r *http.Request, group, cursor string, most int64,
 	read func(ctx context.Context, group, cursor string, limit int) (store.Page, error), show func(store.Outcome) any,
 ) error {
 	// The first page must be small enough for the largest results; later ones adapt to the size of the results
@@ -196,7 +196,7 @@ func (s *Server) lines(w http.ResponseWriter, r *http.Request, group, cursor str
 }
 
 // result responds with the aggregate of an ended group.
-func (s *Server) result(w http.ResponseWriter, r *http.Request, who identity) error {
+func (s jobRoutes) result(w http.ResponseWriter, r *http.Request, who identity) error {
 	g, err := s.group(r, who)
 	if err != nil {
 		return err

@@ -143,6 +143,14 @@ func (s *Server) Handler() http.Handler {
 // http.Server.RegisterOnShutdown.
 func (s *Server) Close() { s.close.Do(func() { close(s.closing) }) }
 
+// The handlers, by what they serve.
+type (
+	groupRoutes  struct{ *Server }
+	uploadRoutes struct{ *Server }
+	jobRoutes    struct{ *Server }
+	tenantRoutes struct{ *Server } // also limits, breakers and workers
+)
+
 type (
 	handler = ophttp.Handler[identity]
 	methods = ophttp.Methods[identity]
@@ -150,32 +158,33 @@ type (
 
 // paths returns the routes of the API, as described in api/openapi-bulk.yaml.
 func (s *Server) paths() map[string]methods {
+	groups, uploads, jobs, tenants := groupRoutes{s}, uploadRoutes{s}, jobRoutes{s}, tenantRoutes{s}
 	return map[string]methods{
-		"/v1/groups":                        {"GET": s.listGroups, "POST": s.createGroup},
-		"/v1/groups/{id}":                   {"GET": s.showGroup, "PATCH": s.patchGroup, "DELETE": s.deleteGroup},
-		"/v1/groups/{id}/jobs":              {"POST": s.addJobs},
-		"/v1/groups/{id}/jobs/{job}":        {"GET": s.showJob},
-		"/v1/groups/{id}/jobs/{job}/cancel": {"POST": s.cancelJob},
-		"/v1/groups/{id}/jobs/{job}/retry":  {"POST": s.retryJob},
-		"/v1/groups/{id}/seal":              {"POST": s.seal},
-		"/v1/groups/{id}/pause":             {"POST": s.plain(s.pause)},
-		"/v1/groups/{id}/resume":            {"POST": s.plain(s.resume)},
-		"/v1/groups/{id}/release":           {"POST": s.release},
-		"/v1/groups/{id}/cancel":            {"POST": s.plain(s.cancel)},
-		"/v1/groups/{id}/redrive":           {"POST": s.redrive},
-		"/v1/groups/{id}/events":            {"GET": s.events},
-		"/v1/groups/{id}/results":           {"GET": s.results},
-		"/v1/groups/{id}/result":            {"GET": s.result},
-		"/v1/dead":                          {"GET": s.dead},
-		"/v1/bulk":                          {"POST": s.bulk},
-		"/v1/congestion":                    {"GET": s.congestion},
+		"/v1/groups":                        {"GET": groups.listGroups, "POST": groups.createGroup},
+		"/v1/groups/{id}":                   {"GET": groups.showGroup, "PATCH": groups.patchGroup, "DELETE": groups.deleteGroup},
+		"/v1/groups/{id}/jobs":              {"POST": uploads.addJobs},
+		"/v1/groups/{id}/jobs/{job}":        {"GET": jobs.showJob},
+		"/v1/groups/{id}/jobs/{job}/cancel": {"POST": jobs.cancelJob},
+		"/v1/groups/{id}/jobs/{job}/retry":  {"POST": jobs.retryJob},
+		"/v1/groups/{id}/seal":              {"POST": groups.seal},
+		"/v1/groups/{id}/pause":             {"POST": groups.plain(groups.pause)},
+		"/v1/groups/{id}/resume":            {"POST": groups.plain(groups.resume)},
+		"/v1/groups/{id}/release":           {"POST": groups.release},
+		"/v1/groups/{id}/cancel":            {"POST": groups.plain(groups.cancel)},
+		"/v1/groups/{id}/redrive":           {"POST": groups.redrive},
+		"/v1/groups/{id}/events":            {"GET": groups.events},
+		"/v1/groups/{id}/results":           {"GET": jobs.results},
+		"/v1/groups/{id}/result":            {"GET": jobs.result},
+		"/v1/dead":                          {"GET": jobs.dead},
+		"/v1/bulk":                          {"POST": uploads.bulk},
+		"/v1/congestion":                    {"GET": tenants.congestion},
 		"/v1/congestion/{tenant}/history": {
-			"GET": s.history,
+			"GET": tenants.history,
 		},
-		"/v1/breakers":         {"GET": s.showBreakers, "DELETE": s.liftBreaker},
-		"/v1/limits":           {"GET": s.showLimits, "PATCH": s.patchLimits},
-		"/v1/workers":          {"GET": s.showWorkers},
-		"/v1/tenants/{tenant}": {"GET": s.showTenant, "PATCH": s.patchTenant},
+		"/v1/breakers":         {"GET": tenants.showBreakers, "DELETE": tenants.liftBreaker},
+		"/v1/limits":           {"GET": tenants.showLimits, "PATCH": tenants.patchLimits},
+		"/v1/workers":          {"GET": tenants.showWorkers},
+		"/v1/tenants/{tenant}": {"GET": tenants.showTenant, "PATCH": tenants.patchTenant},
 	}
 }
 

@@ -270,7 +270,7 @@ func bulkKey(key string) string  { return "b:" + key }
 
 // whole reads a body without a key to its end, so that an interrupted upload adds no jobs. release frees the memory
 // that it counts.
-func (s *Server) whole(body io.Reader, with string) (lines io.Reader, release func(), err error) {
+func (s uploadRoutes) whole(body io.Reader, with string) (lines io.Reader, release func(), err error) {
 	var held int64
 	release = func() { s.held.Add(-held) }
 	var b bytes.Buffer
@@ -307,7 +307,7 @@ func (s *Server) whole(body io.Reader, with string) (lines io.Reader, release fu
 }
 
 // addJobs adds a chunk of jobs to a group.
-func (s *Server) addJobs(w http.ResponseWriter, r *http.Request, who identity) error {
+func (s uploadRoutes) addJobs(w http.ResponseWriter, r *http.Request, who identity) error {
 	id, err := s.visible(r, who)
 	if err != nil {
 		return refuseUpload(r, err)

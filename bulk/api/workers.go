@@ -26,7 +26,7 @@ var runningFields = []field[runningFilter]{
 
 // showWorkers responds with the processes and the running jobs, longest running first. A tenant's token sees its
 // tenants' jobs and no processes.
-func (s *Server) showWorkers(w http.ResponseWriter, r *http.Request, who identity) error {
+func (s tenantRoutes) showWorkers(w http.ResponseWriter, r *http.Request, who identity) error {
 	f := runningFilter{limit: 100}
 	if faults := decodeQuery(runningFields, r.URL.Query(), &f); len(faults) > 0 {
 		return ophttp.Invalid(faults...)

@@ -10,13 +10,13 @@ import (
 )
 
 // Breakers returns the open breakers that the token may see.
-func (c *Client) Breakers(ctx context.Context) ([]Breaker, error) {
+func (c limits) Breakers(ctx context.Context) ([]Breaker, error) {
 	return c.breakers(ctx, get("v1", "breakers"))
 }
 
 // LiftBreaker closes the breaker of a processor or, with a tenant, the breaker of that tenant's jobs. It returns the
 // breakers that are still open. It needs the operators' token.
-func (c *Client) LiftBreaker(ctx context.Context, processor, tenant string) ([]Breaker, error) {
+func (c limits) LiftBreaker(ctx context.Context, processor, tenant string) ([]Breaker, error) {
 	k := call{method: http.MethodDelete, path: []string{"v1", "breakers"}, query: url.Values{"processor": {processor}}}
 	if tenant != "" {
 		k.query.Set("tenant", tenant)
@@ -24,7 +24,7 @@ func (c *Client) LiftBreaker(ctx context.Context, processor, tenant string) ([]B
 	return c.breakers(ctx, k)
 }
 
-func (c *Client) breakers(ctx context.Context, k call) ([]Breaker, error) {
+func (c limits) breakers(ctx context.Context, k call) ([]Breaker, error) {
 	var a bulktype.Breakers[time.Time]
 	err := c.do(ctx, k, &a)
 	return a.Breakers, err

@@ -16,7 +16,7 @@ import (
 // connection, it sends a body that can seek again from where it began. With any other body, or after an error, send
 // the whole body again under the same spec.ID: accepted jobs are not added twice. (AddLines continues where it
 // stopped instead.)
-func (c *Client) Bulk(ctx context.Context, spec GroupSpec, body io.Reader) (*BulkAnswer, error) {
+func (c uploads) Bulk(ctx context.Context, spec GroupSpec, body io.Reader) (*BulkAnswer, error) {
 	if spec.ID == "" {
 		spec.ID = newID("g-")
 	}
@@ -54,7 +54,7 @@ func (c *Client) Bulk(ctx context.Context, spec GroupSpec, body io.Reader) (*Bul
 }
 
 // bulk sends a body once and returns how many of its bytes were read.
-func (c *Client) bulk(ctx context.Context, k call, body io.Reader, wait bool) (a *BulkAnswer, read int64, err error) {
+func (c uploads) bulk(ctx context.Context, k call, body io.Reader, wait bool) (a *BulkAnswer, read int64, err error) {
 	source := &source{r: body}
 	answer, err := c.send(ctx, k, source)
 	read = source.read.Load()

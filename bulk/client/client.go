@@ -44,6 +44,23 @@ type Options struct {
 
 // Client is a client of one server. It may be used by multiple goroutines and needs no closing.
 type Client struct {
+	*connection
+	groups
+	uploads
+	jobs
+	limits
+}
+
+// The methods of a Client, by what they concern.
+type (
+	groups  struct{ *connection }
+	uploads struct{ *connection }
+	jobs    struct{ groups }
+	limits  struct{ *connection }
+)
+
+// connection sends requests.
+type connection struct {
 	base  *url.URL
 	o     Options
 	stall time.Duration // stallAfter
@@ -82,7 +99,9 @@ func New(baseURL string, o Options) (*Client, error) {
 	if o.Patience == 0 {
 		o.Patience = DefaultPatience
 	}
-	return &Client{base: u, o: o, stall: stallAfter, firstEvent: firstEvent}, nil
+	c := &connection{base: u, o: o, stall: stallAfter, firstEvent: firstEvent}
+	g := groups{c}
+	return &Client{c, g, uploads{c}, jobs{g}, limits{c}}, nil
 }
 
 // call is a request. All requests are safe to repeat.
@@ -112,7 +131,7 @@ func (k call) with(v any) (call, error) {
 	return k, nil
 }
 
-func (c *Client) url(k call) string {
+func (c *connection) url(k call) string {
 	segments := make([]string, len(k.path))
 	for i, s := range k.path {
 		segments[i] = url.PathEscape(s)
@@ -128,12 +147,12 @@ func (c *Client) url(k call) string {
 }
 
 // do sends a call, with retries, and decodes the response into out.
-func (c *Client) do(ctx context.Context, k call, out any) error {
+func (c *connection) do(ctx context.Context, k call, out any) error {
 	return c.retry(ctx, func() error { return c.ask(ctx, k, out) })
 }
 
 // ask sends a call once.
-func (c *Client) ask(ctx context.Context, k call, out any) error {
+func (c *connection) ask(ctx context.Context, k call, out any) error {
 	body, err := c.try(ctx, k)
 	if err != nil {
 		return err
@@ -153,7 +172,7 @@ func (c *Client) ask(ctx context.Context, k call, out any) error {
 }
 
 // try sends a call once. The caller closes the response's body, which fails when it stalls. A refusal is a *Problem.
-func (c *Client) try(ctx context.Context, k call) (*stream, error) {
+func (c *connection) try(ctx context.Context, k call) (*stream, error) {
 	var body io.Reader
 	if k.body != nil {
 		body = bytes.NewReader(k.body)
@@ -161,7 +180,7 @@ func (c *Client) try(ctx context.Context, k call) (*stream, error) {
 	return c.send(ctx, k, body)
 }
 
-func (c *Client) send(ctx context.Context, k call, body io.Reader) (*stream, error) {
+func (c *connection) send(ctx context.Context, k call, body io.Reader) (*stream, error) {
 	ctx, guard := newGuard(ctx, cmp.Or(k.stall, c.stall))
 	switch b := body.(type) {
 	case nil:

@@ -35,7 +35,7 @@ type GroupSpec struct {
 }
 
 // CreateGroup creates a group. Repeated with the same spec and ID, it returns the existing group.
-func (c *Client) CreateGroup(ctx context.Context, spec GroupSpec) (*Group, error) {
+func (c groups) CreateGroup(ctx context.Context, spec GroupSpec) (*Group, error) {
 	if spec.ID == "" {
 		spec.ID = newID("g-")
 	}
@@ -43,46 +43,46 @@ func (c *Client) CreateGroup(ctx context.Context, spec GroupSpec) (*Group, error
 }
 
 // Group returns a group.
-func (c *Client) Group(ctx context.Context, id string) (*Group, error) {
+func (c groups) Group(ctx context.Context, id string) (*Group, error) {
 	return c.group(ctx, get("v1", "groups", id), nil)
 }
 
 // Seal ends the submission of jobs, so that the group can complete. Sealing again is no error. A group with an open
 // chunk is refused with chunk_open.
-func (c *Client) Seal(ctx context.Context, id string) (*Group, error) {
+func (c groups) Seal(ctx context.Context, id string) (*Group, error) {
 	return c.group(ctx, post("v1", "groups", id, "seal"), nil)
 }
 
 // SealAbandoning is Seal for a group with open chunks whose sender is gone: their accepted jobs run, later ones are
 // refused.
-func (c *Client) SealAbandoning(ctx context.Context, id string) (*Group, error) {
+func (c groups) SealAbandoning(ctx context.Context, id string) (*Group, error) {
 	return c.group(ctx, post("v1", "groups", id, "seal"), map[string]bool{"abandon_chunks": true})
 }
 
 // Pause starts no more jobs of a group until Resume. Running jobs go on.
-func (c *Client) Pause(ctx context.Context, id string) (*Group, error) {
+func (c groups) Pause(ctx context.Context, id string) (*Group, error) {
 	return c.group(ctx, post("v1", "groups", id, "pause"), nil)
 }
 
 // Resume ends a pause.
-func (c *Client) Resume(ctx context.Context, id string) (*Group, error) {
+func (c groups) Resume(ctx context.Context, id string) (*Group, error) {
 	return c.group(ctx, post("v1", "groups", id, "resume"), nil)
 }
 
 // Release lifts the delays that a downstream asked for: those of the group after a Retry-After, and of jobs that were
 // refused or wait for a retry. Limits, breakers and run_at stay in force. It needs the operators' token.
-func (c *Client) Release(ctx context.Context, id string) (*Group, error) {
+func (c groups) Release(ctx context.Context, id string) (*Group, error) {
 	return c.group(ctx, post("v1", "groups", id, "release"), nil)
 }
 
 // Cancel ends a group: no more of its jobs start. A group that has ended is refused with wrong_state.
-func (c *Client) Cancel(ctx context.Context, id string) (*Group, error) {
+func (c groups) Cancel(ctx context.Context, id string) (*Group, error) {
 	return c.group(ctx, post("v1", "groups", id, "cancel"), nil)
 }
 
 // Delete deletes an ended group with its outcomes, dead letters and result. It returns when nothing is left. A group
 // that has not ended, or whose callback or redrive is in progress, is refused with wrong_state.
-func (c *Client) Delete(ctx context.Context, id string) error {
+func (c groups) Delete(ctx context.Context, id string) error {
 	k, begun := call{method: http.MethodDelete, path: []string{"v1", "groups", id}}, false
 	for {
 		gone := false
@@ -117,7 +117,7 @@ type Patch struct {
 }
 
 // Patch changes weight, rate, concurrency, priority and stop_at of a group. The change takes effect immediately.
-func (c *Client) Patch(ctx context.Context, id string, p Patch) (*Group, error) {
+func (c groups) Patch(ctx context.Context, id string, p Patch) (*Group, error) {
 	return c.group(ctx, call{method: http.MethodPatch, path: []string{"v1", "groups", id}}, p)
 }
 
@@ -130,13 +130,13 @@ type Redriving struct {
 }
 
 // Redrive redrives the dead jobs of a group at rate jobs a second (0: the group's rate).
-func (c *Client) Redrive(ctx context.Context, id string, rate float64) (*Group, error) {
+func (c groups) Redrive(ctx context.Context, id string, rate float64) (*Group, error) {
 	return c.RedriveJobs(ctx, id, Redriving{Rate: rate})
 }
 
 // RedriveJobs creates a new, sealed group from the selected jobs of a group. A job can be redriven once. A group
 // without such jobs is refused with wrong_state.
-func (c *Client) RedriveJobs(ctx context.Context, id string, r Redriving) (*Group, error) {
+func (c groups) RedriveJobs(ctx context.Context, id string, r Redriving) (*Group, error) {
 	k, err := post("v1", "groups", id, "redrive").with(r)
 	if err != nil {
 		return nil, err
@@ -158,7 +158,7 @@ func (c *Client) RedriveJobs(ctx context.Context, id string, r Redriving) (*Grou
 }
 
 // redriveOf returns the newest redrive of a group, or the error instead if there is none.
-func (c *Client) redriveOf(ctx context.Context, id string, instead error) (*Group, error) {
+func (c groups) redriveOf(ctx context.Context, id string, instead error) (*Group, error) {
 	source, err := c.Group(ctx, id)
 	if err != nil {
 		return nil, err
@@ -176,7 +176,7 @@ func (c *Client) redriveOf(ctx context.Context, id string, instead error) (*Grou
 	return nil, instead
 }
 
-func (c *Client) group(ctx context.Context, k call, body any) (*Group, error) {
+func (c groups) group(ctx context.Context, k call, body any) (*Group, error) {
 	if body != nil {
 		var err error
 		if k, err = k.with(body); err != nil {
@@ -197,7 +197,7 @@ type Filter struct {
 }
 
 // Groups lists groups, newest first, and requests pages as needed. It ends after an error.
-func (c *Client) Groups(ctx context.Context, f Filter) iter.Seq2[*Group, error] {
+func (c groups) Groups(ctx context.Context, f Filter) iter.Seq2[*Group, error] {
 	return func(yield func(*Group, error) bool) {
 		k := get("v1", "groups")
 		k.query = url.Values{}

@@ -40,17 +40,17 @@ func (s Which) call(group string) call {
 }
 
 // Select is Results for selected outcomes.
-func (c *Client) Select(ctx context.Context, group string, which Which) iter.Seq2[*Outcome, error] {
+func (c jobs) Select(ctx context.Context, group string, which Which) iter.Seq2[*Outcome, error] {
 	return c.outcomes(ctx, which.call(group))
 }
 
 // WriteSelected writes what Select returns as NDJSON. It returns the number of lines.
-func (c *Client) WriteSelected(ctx context.Context, group string, which Which, w io.Writer) (int64, error) {
+func (c jobs) WriteSelected(ctx context.Context, group string, which Which, w io.Writer) (int64, error) {
 	return c.writeLines(ctx, which.call(group), w)
 }
 
 // Job returns one job of a group, in any state.
-func (c *Client) Job(ctx context.Context, group, job string) (*JobState, error) {
+func (c jobs) Job(ctx context.Context, group, job string) (*JobState, error) {
 	var j JobState
 	if err := c.do(ctx, get("v1", "groups", group, "jobs", job), &j); err != nil {
 		return nil, err
@@ -60,7 +60,7 @@ func (c *Client) Job(ctx context.Context, group, job string) (*JobState, error) 
 
 // CancelJob cancels one job of a group. A waiting job is cancelled immediately; a running one is asked to stop and is
 // cancelled unless it succeeds first. A job that has ended otherwise is refused with wrong_state.
-func (c *Client) CancelJob(ctx context.Context, group, job string) (*JobState, error) {
+func (c jobs) CancelJob(ctx context.Context, group, job string) (*JobState, error) {
 	var j JobState
 	if err := c.do(ctx, post("v1", "groups", group, "jobs", job, "cancel"), &j); err != nil {
 		return nil, err
@@ -70,7 +70,7 @@ func (c *Client) CancelJob(ctx context.Context, group, job string) (*JobState, e
 
 // RetryJob starts a job now that waits for a retry or its run_at. A job that has failed or died is redriven:
 // JobState.Group is the new group. Others are refused with wrong_state.
-func (c *Client) RetryJob(ctx context.Context, group, job string) (*JobState, error) {
+func (c jobs) RetryJob(ctx context.Context, group, job string) (*JobState, error) {
 	var j JobState
 	k, lost := post("v1", "groups", group, "jobs", job, "retry"), false
 	err := c.retry(ctx, func() error {
@@ -89,7 +89,7 @@ func (c *Client) RetryJob(ctx context.Context, group, job string) (*JobState, er
 
 // retried returns a job after a retry whose response was lost. If it failed or died in its group, it is now in the
 // group's newest redrive; instead is the error if it is not.
-func (c *Client) retried(ctx context.Context, group, job string, instead error) (*JobState, error) {
+func (c jobs) retried(ctx context.Context, group, job string, instead error) (*JobState, error) {
 	j, err := c.Job(ctx, group, job)
 	if err != nil {
 		return nil, err
@@ -115,22 +115,22 @@ func (c *Client) retried(ctx context.Context, group, job string, instead error) 
 
 // Results streams the recorded outcomes of a group's jobs in the order in which they ended, in constant memory. It
 // continues after a broken connection and ends after an error.
-func (c *Client) Results(ctx context.Context, group string) iter.Seq2[*Outcome, error] {
+func (c jobs) Results(ctx context.Context, group string) iter.Seq2[*Outcome, error] {
 	return c.outcomes(ctx, resultsCall(group))
 }
 
 // Dead streams the dead jobs of a group with their payloads.
-func (c *Client) Dead(ctx context.Context, group string) iter.Seq2[*Outcome, error] {
+func (c jobs) Dead(ctx context.Context, group string) iter.Seq2[*Outcome, error] {
 	return c.outcomes(ctx, deadCall(group))
 }
 
 // WriteResults writes the outcomes as the server's NDJSON. It returns the number of lines.
-func (c *Client) WriteResults(ctx context.Context, group string, w io.Writer) (int64, error) {
+func (c jobs) WriteResults(ctx context.Context, group string, w io.Writer) (int64, error) {
 	return c.writeLines(ctx, resultsCall(group), w)
 }
 
 // WriteDead writes the dead jobs as NDJSON. It returns the number of lines.
-func (c *Client) WriteDead(ctx context.Context, group string, w io.Writer) (int64, error) {
+func (c jobs) WriteDead(ctx context.Context, group string, w io.Writer) (int64, error) {
 	return c.writeLines(ctx, deadCall(group), w)
 }
 
@@ -159,13 +159,13 @@ func deadCall(group string) call {
 
 // Result returns the aggregate of an ended group, null if it has none. A group that has not ended is refused with
 // wrong_state.
-func (c *Client) Result(ctx context.Context, group string) (json.RawMessage, error) {
+func (c jobs) Result(ctx context.Context, group string) (json.RawMessage, error) {
 	var result json.RawMessage
 	err := c.do(ctx, get("v1", "groups", group, "result"), &result)
 	return result, err
 }
 
-func (c *Client) outcomes(ctx context.Context, k call) iter.Seq2[*Outcome, error] {
+func (c jobs) outcomes(ctx context.Context, k call) iter.Seq2[*Outcome, error] {
 	return func(yield func(*Outcome, error) bool) {
 		for line, err := range c.lines(ctx, k) {
 			var o *Outcome
@@ -182,7 +182,7 @@ func (c *Client) outcomes(ctx context.Context, k call) iter.Seq2[*Outcome, error
 	}
 }
 
-func (c *Client) writeLines(ctx context.Context, k call, w io.Writer) (n int64, err error) {
+func (c jobs) writeLines(ctx context.Context, k call, w io.Writer) (n int64, err error) {
 	b := bufio.NewWriterSize(w, 64<<10)
 	for line, err := range c.lines(ctx, k) {
 		if err != nil {
@@ -198,7 +198,7 @@ func (c *Client) writeLines(ctx context.Context, k call, w io.Writer) (n int64, 
 
 // lines yields the lines of an NDJSON response, each with its line end and valid until the next. After a broken
 // connection it continues after the cursor of the last line or, without cursors, skips the lines it has read.
-func (c *Client) lines(ctx context.Context, k call) iter.Seq2[[]byte, error] {
+func (c jobs) lines(ctx context.Context, k call) iter.Seq2[[]byte, error] {
 	k.accept = "application/x-ndjson"
 	query, wanted := k.query, k.query.Has("cursor")
 	return func(yield func([]byte, error) bool) {

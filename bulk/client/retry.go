@@ -22,7 +22,7 @@ func (e *Unreachable) Error() string {
 // Unwrap returns the cause.
 func (e *Unreachable) Unwrap() error { return e.Err }
 
-func (c *Client) unreachable(err error) error {
+func (c *connection) unreachable(err error) error {
 	return &Unreachable{Server: c.base.Redacted(), Err: err}
 }
 
@@ -38,14 +38,14 @@ func Passing(err error) bool {
 // patience decides after each failure whether and when to retry. It measures from the first failure since the last
 // progress, so that work of any length may be interrupted any number of times.
 type patience struct {
-	c     *Client
+	c     *connection
 	pause *backoff.ExponentialBackOff
 	since time.Time // of the first failure; zero: none
 }
 
 // newPatience pauses for a quarter of a second up to ten seconds, with jitter, so that clients do not return all at
 // once.
-func (c *Client) newPatience() *patience {
+func (c *connection) newPatience() *patience {
 	b := backoff.NewExponentialBackOff()
 	b.InitialInterval, b.Multiplier, b.MaxInterval = 250*time.Millisecond, 2, 10*time.Second
 	return &patience{c: c, pause: b}
@@ -90,7 +90,7 @@ func (p *patience) wait(ctx context.Context, err error) error {
 }
 
 // retry calls f until it succeeds, is refused, or patience ends.
-func (c *Client) retry(ctx context.Context, f func() error) error {
+func (c *connection) retry(ctx context.Context, f func() error) error {
 	for p := c.newPatience(); ; {
 		err := f()
 		if err == nil {

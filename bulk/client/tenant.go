@@ -11,7 +11,7 @@ import (
 )
 
 // Congestion returns the congestion of the tenants with groups that the token may see.
-func (c *Client) Congestion(ctx context.Context) ([]Congestion, error) {
+func (c limits) Congestion(ctx context.Context) ([]Congestion, error) {
 	var a bulktype.Congestions[time.Time]
 	err := c.do(ctx, get("v1", "congestion"), &a)
 	return a.Tenants, err
@@ -19,7 +19,7 @@ func (c *Client) Congestion(ctx context.Context) ([]Congestion, error) {
 
 // History returns a tenant's congestion over the last minutes (1…1440; 0: an hour), at most one entry a second,
 // oldest first.
-func (c *Client) History(ctx context.Context, tenant string, minutes int) ([]Congestion, error) {
+func (c limits) History(ctx context.Context, tenant string, minutes int) ([]Congestion, error) {
 	k := get("v1", "congestion", tenant, "history")
 	if minutes != 0 {
 		k.query = url.Values{"minutes": {strconv.Itoa(minutes)}}
@@ -38,7 +38,7 @@ type ProcessorPatch struct {
 }
 
 // SetProcessor changes the limits of one job type. It needs the operators' token.
-func (c *Client) SetProcessor(ctx context.Context, jobType string, p ProcessorPatch) (*Limits, error) {
+func (c limits) SetProcessor(ctx context.Context, jobType string, p ProcessorPatch) (*Limits, error) {
 	change := map[string]any{}
 	if p.Rate != nil || p.Reset {
 		change["rate"] = p.Rate
@@ -50,7 +50,7 @@ func (c *Client) SetProcessor(ctx context.Context, jobType string, p ProcessorPa
 }
 
 // Limits returns the rates in force.
-func (c *Client) Limits(ctx context.Context) (*Limits, error) {
+func (c limits) Limits(ctx context.Context) (*Limits, error) {
 	var l Limits
 	if err := c.do(ctx, get("v1", "limits"), &l); err != nil {
 		return nil, err
@@ -59,11 +59,11 @@ func (c *Client) Limits(ctx context.Context) (*Limits, error) {
 }
 
 // SetLimits changes the rates; nil returns to the configuration. It needs the operators' token.
-func (c *Client) SetLimits(ctx context.Context, global, perTenant *float64) (*Limits, error) {
+func (c limits) SetLimits(ctx context.Context, global, perTenant *float64) (*Limits, error) {
 	return c.patchLimits(ctx, map[string]*float64{"global": global, "per_tenant": perTenant})
 }
 
-func (c *Client) patchLimits(ctx context.Context, change any) (*Limits, error) {
+func (c limits) patchLimits(ctx context.Context, change any) (*Limits, error) {
 	k, err := call{method: http.MethodPatch, path: []string{"v1", "limits"}}.with(change)
 	if err != nil {
 		return nil, err
@@ -76,7 +76,7 @@ func (c *Client) patchLimits(ctx context.Context, change any) (*Limits, error) {
 }
 
 // Tenant returns a tenant.
-func (c *Client) Tenant(ctx context.Context, name string) (*Tenant, error) {
+func (c limits) Tenant(ctx context.Context, name string) (*Tenant, error) {
 	var t Tenant
 	if err := c.do(ctx, get("v1", "tenants", name), &t); err != nil {
 		return nil, err
@@ -92,7 +92,7 @@ type TenantPatch struct {
 }
 
 // SetTenant changes a tenant's weight, rate and concurrency. It needs the operators' token.
-func (c *Client) SetTenant(ctx context.Context, name string, p TenantPatch) (*Tenant, error) {
+func (c limits) SetTenant(ctx context.Context, name string, p TenantPatch) (*Tenant, error) {
 	k, err := call{method: http.MethodPatch, path: []string{"v1", "tenants", name}}.with(p)
 	if err != nil {
 		return nil, err

@@ -62,7 +62,7 @@ type Uploaded struct {
 }
 
 // AddJobs adds jobs to a group. Line numbers count them from 1.
-func (c *Client) AddJobs(ctx context.Context, group string, jobs iter.Seq[Job], u Upload) (Uploaded, error) {
+func (c uploads) AddJobs(ctx context.Context, group string, jobs iter.Seq[Job], u Upload) (Uploaded, error) {
 	next, stop := iter.Pull(jobs)
 	defer stop()
 	return c.upload(ctx, group, u, func(b []byte) ([]byte, int64, error) {
@@ -82,13 +82,13 @@ func (c *Client) AddJobs(ctx context.Context, group string, jobs iter.Seq[Job], 
 //
 // Jobs are sent in chunks, each until the server confirms it, so no job is lost or added twice however often the
 // connection breaks. After an error, the same call with the same Upload.ID continues.
-func (c *Client) AddLines(ctx context.Context, group string, r io.Reader, u Upload) (Uploaded, error) {
+func (c uploads) AddLines(ctx context.Context, group string, r io.Reader, u Upload) (Uploaded, error) {
 	lines := newLineReader(r, MaxLine)
 	return c.upload(ctx, group, u, lines.append)
 }
 
 // upload sends the lines that next appends, in chunks. next returns the length of the line in the source.
-func (c *Client) upload(ctx context.Context, group string, u Upload, next func([]byte) ([]byte, int64, error)) (Uploaded, error) {
+func (c uploads) upload(ctx context.Context, group string, u Upload, next func([]byte) ([]byte, int64, error)) (Uploaded, error) {
 	if u.ID == "" {
 		u.ID = newID("u-")
 	}
@@ -152,7 +152,7 @@ func (c *Client) upload(ctx context.Context, group string, u Upload, next func([
 
 // addChunk sends a chunk until it is confirmed. A full server may accept a chunk in parts; each part counts as
 // progress.
-func (c *Client) addChunk(ctx context.Context, group, key string, chunk []byte) (a bulktype.Tally, err error) {
+func (c uploads) addChunk(ctx context.Context, group, key string, chunk []byte) (a bulktype.Tally, err error) {
 	k := post("v1", "groups", group, "jobs")
 	k.body, k.ndjson, k.key = chunk, true, key
 	in := int64(0)

@@ -21,7 +21,7 @@ const (
 
 // Watch yields a group now and after each change until it has ended. It reads the server's events, reconnects when
 // they break off, and polls if something in between holds events back. It ends after an error.
-func (c *Client) Watch(ctx context.Context, id string) iter.Seq2[*Group, error] {
+func (c groups) Watch(ctx context.Context, id string) iter.Seq2[*Group, error] {
 	return func(yield func(*Group, error) bool) {
 		p := c.newPatience()
 		for listen := true; ; {
@@ -56,7 +56,7 @@ func (c *Client) Watch(ctx context.Context, id string) iter.Seq2[*Group, error] 
 var errNoEvents = errors.New("no events")
 
 // listen calls see with each state of a group until see returns false or the stream breaks off.
-func (c *Client) listen(ctx context.Context, id string, see func(*Group) bool) error {
+func (c groups) listen(ctx context.Context, id string, see func(*Group) bool) error {
 	k := get("v1", "groups", id, "events")
 	k.accept, k.stall = "text/event-stream", c.firstEvent
 	body, err := c.try(ctx, k)
@@ -104,7 +104,7 @@ func silence(err error) error {
 }
 
 // poll reads a group every second until see returns false.
-func (c *Client) poll(ctx context.Context, id string, see func(*Group) bool) error {
+func (c groups) poll(ctx context.Context, id string, see func(*Group) bool) error {
 	t := time.NewTicker(pollEvery)
 	defer t.Stop()
 	for {

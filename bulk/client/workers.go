@@ -13,7 +13,7 @@ type WorkersQuery struct {
 }
 
 // Workers returns the processes and running jobs that the token may see. It may be a second old.
-func (c *Client) Workers(ctx context.Context, which WorkersQuery) (Workers, error) {
+func (c limits) Workers(ctx context.Context, which WorkersQuery) (Workers, error) {
 	q := url.Values{}
 	for name, value := range map[string]string{"tenant": which.Tenant, "group": which.Group, "type": which.Type, "process": which.Process} {
 		if value != "" {
