@@ -17,7 +17,7 @@ const auditLooks = 3
 // Audit checks every invariant. It reads in bounded steps while the engine runs and repeats the pass for suspected
 // violations before it reports them. It holds about 20 bytes a job in memory, for auditPart jobs at a time; for more,
 // it reads the shard several times.
-func (s *Store) Audit(ctx context.Context) ([]Violation, error) {
+func (s upkeepStore) Audit(ctx context.Context) ([]Violation, error) {
 	var broken map[Violation]bool
 	for range auditLooks {
 		a := &auditor{s: s, found: map[Violation]bool{}}
@@ -39,7 +39,7 @@ func (s *Store) Audit(ctx context.Context) ([]Violation, error) {
 
 // auditor is one pass over the whole shard.
 type auditor struct {
-	s        *Store
+	s        upkeepStore
 	found    map[Violation]bool
 	now      int64
 	score    bool                // the fair queue is in the order of the score policy

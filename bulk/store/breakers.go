@@ -69,11 +69,11 @@ type OpenBreaker struct {
 }
 
 // Breakers returns the open breakers by type and tenant.
-func (s *Store) Breakers(ctx context.Context) ([]OpenBreaker, error) { return s.breakers(ctx, "") }
+func (s rateStore) Breakers(ctx context.Context) ([]OpenBreaker, error) { return s.breakers(ctx, "") }
 
 // LiftBreaker closes the breaker of a type or, with a tenant, of that tenant's jobs of the type, so that they start
 // again. It returns the breakers that are still open.
-func (s *Store) LiftBreaker(ctx context.Context, kind, tenant string) ([]OpenBreaker, error) {
+func (s rateStore) LiftBreaker(ctx context.Context, kind, tenant string) ([]OpenBreaker, error) {
 	name, what := kind, fmt.Sprintf("processor %q", kind)
 	if tenant != "" {
 		name, what = kind+"@"+tenant, fmt.Sprintf("processor %q and tenant %q", kind, tenant)
@@ -86,7 +86,7 @@ func (s *Store) LiftBreaker(ctx context.Context, kind, tenant string) ([]OpenBre
 }
 
 // breakers lifts a breaker if lift names one; it returns nil if that is not open.
-func (s *Store) breakers(ctx context.Context, lift string) ([]OpenBreaker, error) {
+func (s rateStore) breakers(ctx context.Context, lift string) ([]OpenBreaker, error) {
 	r, err := s.run(ctx, "breakers_read", lift)
 	if err != nil || r.string(0) == "not_found" && len(r) == 1 {
 		return nil, err

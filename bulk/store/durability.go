@@ -9,7 +9,7 @@ import (
 
 // confirm waits until replicas, or the disk, have all writes so far. WAIT covers the writes of its own connection, so
 // a small write precedes it on the same one: a node that has this write has all before it.
-func (s *Store) confirm(ctx context.Context, replicas, local int) error {
+func (s *shard) confirm(ctx context.Context, replicas, local int) error {
 	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
 	defer cancel()
 	node, err := s.master(ctx)
@@ -42,7 +42,7 @@ func (s *Store) confirm(ctx context.Context, replicas, local int) error {
 }
 
 // master returns the node that holds the shard.
-func (s *Store) master(ctx context.Context) (*redis.Client, error) {
+func (s *shard) master(ctx context.Context) (*redis.Client, error) {
 	switch c := s.o.Client.(type) {
 	case *redis.Client:
 		return c, nil

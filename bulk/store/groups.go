@@ -86,7 +86,7 @@ func (g *GroupSpec) Validate() error {
 }
 
 // CreateGroup creates a group. Repeated with the same id and content, it returns the group and created is false.
-func (s *Store) CreateGroup(ctx context.Context, g GroupSpec) (group Group, created bool, err error) {
+func (s groupStore) CreateGroup(ctx context.Context, g GroupSpec) (group Group, created bool, err error) {
 	args, err := createArgs(&g)
 	if err != nil {
 		return Group{}, false, err
@@ -159,18 +159,18 @@ func groupRefusal(reason, group string, r reply) error {
 
 // Seal ends the submission of jobs, so that the group can complete. Sealing again is no error. A group with an
 // incomplete chunk is refused with CodeHalfIn.
-func (s *Store) Seal(ctx context.Context, group string) (Group, error) {
+func (s groupStore) Seal(ctx context.Context, group string) (Group, error) {
 	return s.change(ctx, group, "group_seal", group, flag(false))
 }
 
 // SealAbandoning is Seal for a group with incomplete chunks whose sender is gone. Their accepted jobs run; the rest
 // of such a chunk is refused with CodeSealed.
-func (s *Store) SealAbandoning(ctx context.Context, group string) (Group, error) {
+func (s groupStore) SealAbandoning(ctx context.Context, group string) (Group, error) {
 	return s.change(ctx, group, "group_seal", group, flag(true))
 }
 
 // change runs a script that changes a group and returns the changed group.
-func (s *Store) change(ctx context.Context, group, script string, args ...any) (Group, error) {
+func (s groupStore) change(ctx context.Context, group, script string, args ...any) (Group, error) {
 	r, err := s.write(ctx, script, args...)
 	if err != nil {
 		return Group{}, err
@@ -184,7 +184,7 @@ func (s *Store) change(ctx context.Context, group, script string, args ...any) (
 }
 
 // concluded reports the groups that a script has ended, from index i of its reply on.
-func (s *Store) concluded(r reply, i int) {
+func (s *shard) concluded(r reply, i int) {
 	if s.o.Concluded == nil {
 		return
 	}
@@ -196,7 +196,7 @@ func (s *Store) concluded(r reply, i int) {
 }
 
 // Patch changes a group's live fields, including pause and resume.
-func (s *Store) Patch(ctx context.Context, group string, p Patch) (Group, error) {
+func (s groupStore) Patch(ctx context.Context, group string, p Patch) (Group, error) {
 	args := []any{group, flag(p.Own)}
 	check := GroupSpec{ID: "x", Tenant: "x", Type: "x"}
 	if p.Weight != nil {
@@ -244,7 +244,7 @@ const releaseBound = 500
 
 // Release lifts the delays that a group's downstream asked for: the gate closed by a Retry-After, and the waits of
 // jobs that were refused, are to be retried, or crashed. Limits, breakers and run_at stay in force.
-func (s *Store) Release(ctx context.Context, group string) (g Group, jobs int64, err error) {
+func (s groupStore) Release(ctx context.Context, group string) (g Group, jobs int64, err error) {
 	for cursor := ""; ; {
 		r, err := s.write(ctx, "group_release", group, cursor, releaseBound)
 		if err != nil {
@@ -263,12 +263,12 @@ func (s *Store) Release(ctx context.Context, group string) (g Group, jobs int64,
 }
 
 // Cancel ends a group: no more of its jobs start. Cancelling again is no error; an ended group is refused.
-func (s *Store) Cancel(ctx context.Context, group string) (Group, error) {
+func (s groupStore) Cancel(ctx context.Context, group string) (Group, error) {
 	return s.change(ctx, group, "group_patch", group, 0, "cancel", 1)
 }
 
 // Group returns one group.
-func (s *Store) Group(ctx context.Context, group string) (Group, error) {
+func (s groupStore) Group(ctx context.Context, group string) (Group, error) {
 	groups, err := s.read(ctx, "id", group)
 	if err != nil {
 		return Group{}, err
@@ -281,7 +281,7 @@ func (s *Store) Group(ctx context.Context, group string) (Group, error) {
 
 // Delete deletes an ended group with all its data, including dead letters. It is refused while the group's reduction,
 // callback or redrive is in progress. gone is false if that takes longer than patience; housekeeping does the rest.
-func (s *Store) Delete(ctx context.Context, group string, patience time.Duration) (gone bool, err error) {
+func (s groupStore) Delete(ctx context.Context, group string, patience time.Duration) (gone bool, err error) {
 	r, err := s.write(ctx, "group_delete", group)
 	if err != nil {
 		return false, err
@@ -318,7 +318,7 @@ func (s *Store) Delete(ctx context.Context, group string, patience time.Duration
 }
 
 // TenantOf returns the tenant of a group, with two commands and no script.
-func (s *Store) TenantOf(ctx context.Context, group string) (string, error) {
+func (s groupStore) TenantOf(ctx context.Context, group string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
 	defer cancel()
 	short, err := s.short(ctx, group)
@@ -348,7 +348,7 @@ type found struct {
 }
 
 // read reads groups by id or short name and leaves out missing ones.
-func (s *Store) read(ctx context.Context, by string, names ...string) ([]found, error) {
+func (s groupStore) read(ctx context.Context, by string, names ...string) ([]found, error) {
 	if len(names) == 0 {
 		return nil, nil
 	}

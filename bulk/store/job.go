@@ -7,7 +7,7 @@ import (
 )
 
 // Job returns one job of a group: its place or its outcome.
-func (s *Store) Job(ctx context.Context, group, job string) (JobState, error) {
+func (s jobStore) Job(ctx context.Context, group, job string) (JobState, error) {
 	r, err := s.run(ctx, "job_read", group, job)
 	if err != nil {
 		return JobState{}, err
@@ -48,7 +48,7 @@ func (s *Store) Job(ctx context.Context, group, job string) (JobState, error) {
 
 // notKept returns the refusal for a job whose outcome was dropped because of its group's Results; ended reports that
 // the job existed.
-func (s *Store) notKept(ctx context.Context, group, job string, ended bool) error {
+func (s jobStore) notKept(ctx context.Context, group, job string, ended bool) error {
 	g, err := s.Group(ctx, group)
 	if err != nil {
 		return err
@@ -64,7 +64,7 @@ const cancelPages = 500
 
 // CancelJob cancels one job of a group: immediately if it waits, and when its process learns of it if it runs
 // (running is true). Cancelling again is no error; a job that has ended otherwise is refused.
-func (s *Store) CancelJob(ctx context.Context, group, job string) (running bool, err error) {
+func (s jobStore) CancelJob(ctx context.Context, group, job string) (running bool, err error) {
 	// A job that moves during the search is found by the next one.
 	for range 5 {
 		for from := ""; ; {
@@ -89,7 +89,7 @@ func (s *Store) CancelJob(ctx context.Context, group, job string) (running bool,
 
 // RetryJob starts a job that waits for a retry or its run_at. A job that has failed or died is redriven; as is that
 // redrive, and nil for a job that stays in its group.
-func (s *Store) RetryJob(ctx context.Context, group, job string, maxGroups int64) (as *Group, err error) {
+func (s jobStore) RetryJob(ctx context.Context, group, job string, maxGroups int64) (as *Group, err error) {
 	r, err := s.write(ctx, "job_retry", group, job)
 	if err != nil {
 		return nil, err
@@ -102,7 +102,7 @@ func (s *Store) RetryJob(ctx context.Context, group, job string, maxGroups int64
 }
 
 // jobRefusal is groupRefusal for scripts about one job.
-func (s *Store) jobRefusal(ctx context.Context, group, job string, r reply) error {
+func (s jobStore) jobRefusal(ctx context.Context, group, job string, r reply) error {
 	switch reason := r.refusal(); reason {
 	case "no_job":
 		return refuse(CodeNotFound, "group %q has no job %q (or its retention has passed)", group, job)

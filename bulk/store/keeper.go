@@ -9,10 +9,10 @@ import (
 
 // keeperFor is how long a process stays the keeper without calling Keep: less than a third of a lease, so that
 // another takes over before the silence counts as an outage of the store.
-func (s *Store) keeperFor() time.Duration { return min(time.Second, s.conf.Load().Lease/6) }
+func (s processStore) keeperFor() time.Duration { return min(time.Second, s.conf.Load().Lease/6) }
 
 // KeepEvery returns how often to call Keep.
-func (s *Store) KeepEvery() time.Duration { return s.keeperFor() / 3 }
+func (s processStore) KeepEvery() time.Duration { return s.keeperFor() / 3 }
 
 // Kept is the result of Keep.
 type Kept struct {
@@ -25,7 +25,7 @@ type Kept struct {
 
 // Keep counts this process among those of the store. It becomes the keeper when the last one has been silent for a
 // second. status is shown by Processes; groups offered for needs are taken.
-func (s *Store) Keep(ctx context.Context, status ProcessStatus, needs ...string) (Kept, error) {
+func (s processStore) Keep(ctx context.Context, status ProcessStatus, needs ...string) (Kept, error) {
 	s.rounds.alive(s.clock())
 	if err := s.Prepare(ctx); err != nil {
 		s.rounds.ended(err)
@@ -61,7 +61,7 @@ const offerFor = 15 * time.Second
 
 // Offer offers a group for a while to processes that can serve a need; the next of them that calls Keep takes it.
 // waits reports that the group was on offer already, so that no process has taken it.
-func (s *Store) Offer(ctx context.Context, group, need string) (waits bool, err error) {
+func (s processStore) Offer(ctx context.Context, group, need string) (waits bool, err error) {
 	if err := s.Prepare(ctx); err != nil {
 		return false, err
 	}
@@ -75,7 +75,7 @@ func (s *Store) Offer(ctx context.Context, group, need string) (waits bool, err 
 }
 
 // Unkeep removes this process, so that another becomes the keeper immediately.
-func (s *Store) Unkeep(ctx context.Context) error {
+func (s processStore) Unkeep(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
 	defer cancel()
 	keys, pipe := keeperKeys(s.o.Prefix), s.o.Client.Pipeline()

@@ -15,7 +15,7 @@ import (
 const tendBound = 500
 
 // Tend does one bounded step of housekeeping of a group: it sweeps cancelled jobs and drops data past its retention.
-func (s *Store) Tend(ctx context.Context, group string) (Tended, error) {
+func (s groupStore) Tend(ctx context.Context, group string) (Tended, error) {
 	r, err := s.run(ctx, "group_tend", group, tendBound)
 	if err != nil {
 		return Tended{}, err
@@ -28,7 +28,7 @@ func (s *Store) Tend(ctx context.Context, group string) (Tended, error) {
 }
 
 // BeginReduce takes over the reduction of a group and fences off earlier reducers.
-func (s *Store) BeginReduce(ctx context.Context, group string) (Reduction, error) {
+func (s outcomeStore) BeginReduce(ctx context.Context, group string) (Reduction, error) {
 	r, err := s.reduce(ctx, "begin", group, 0, "", 0, nil, 0)
 	if err != nil {
 		return Reduction{}, err
@@ -44,7 +44,7 @@ func (s *Store) BeginReduce(ctx context.Context, group string) (Reduction, error
 	return Reduction{Group: g.Group, Fence: r.int(1), Cursor: r.string(2), State: []byte(r.string(3)), Silent: g.ReadAt.Sub(last), short: g.key, widest: g.widest}, nil
 }
 
-func (s *Store) reduce(ctx context.Context, verb, group string, fence int64, cursor string, n int64, state []byte, status int) (reply, error) {
+func (s outcomeStore) reduce(ctx context.Context, verb, group string, fence int64, cursor string, n int64, state []byte, status int) (reply, error) {
 	r, err := s.run(ctx, "group_reduce", verb, group, fence, cursor, n, state, status)
 	if err != nil {
 		return nil, err
@@ -54,14 +54,14 @@ func (s *Store) reduce(ctx context.Context, verb, group string, fence int64, cur
 
 // CommitReduce writes state and cursor together. n is how many outcomes were reduced since the last commit. ok is
 // false if another reducer has taken over.
-func (s *Store) CommitReduce(ctx context.Context, group string, fence int64, cursor string, n int64, state []byte) (ok bool, err error) {
+func (s outcomeStore) CommitReduce(ctx context.Context, group string, fence int64, cursor string, n int64, state []byte) (ok bool, err error) {
 	r, err := s.reduce(ctx, "commit", group, fence, cursor, n, state, 0)
 	return err == nil && r.int(0) == replyReduced, err
 }
 
 // Finish ends an AGGREGATING group whose outcomes are all reduced: COMPLETED, or FAILED by its tolerance, with its
 // result; a CANCELLED one only gets its result. ok is false if another reducer has taken over or outcomes are left.
-func (s *Store) Finish(ctx context.Context, group string, fence int64, result []byte) (g Group, ok bool, err error) {
+func (s outcomeStore) Finish(ctx context.Context, group string, fence int64, result []byte) (g Group, ok bool, err error) {
 	if g, err = s.Group(ctx, group); err != nil {
 		return g, false, err
 	}
@@ -103,7 +103,7 @@ func (t Tolerance) Exceeded(failed, total int64) bool {
 
 // CallbackDone records a callback of an ended group. With ok it was delivered. Otherwise it is due again after again
 // or, with last, given up.
-func (s *Store) CallbackDone(ctx context.Context, group string, ok, last bool, again time.Duration) error {
+func (s groupStore) CallbackDone(ctx context.Context, group string, ok, last bool, again time.Duration) error {
 	result := "again"
 	switch {
 	case ok:
@@ -120,7 +120,7 @@ func (s *Store) CallbackDone(ctx context.Context, group string, ok, last bool, a
 
 // Lock takes the lock of a group for d. The lock only saves work: what it guards is fenced, so an expired lock does
 // no harm. ok is false if another process has it.
-func (s *Store) Lock(ctx context.Context, group string, d time.Duration) (unlock func(), ok bool, err error) {
+func (s groupStore) Lock(ctx context.Context, group string, d time.Duration) (unlock func(), ok bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
 	defer cancel()
 	key, owner := lockKey(s.o.Prefix, group), rand.Text()

@@ -22,7 +22,7 @@ type Filter struct {
 
 // Groups lists groups, newest first, with a cursor for the next page ("" at the end). It reads at most a page of each
 // of the filter's tenants, and of each status if the filter names none, however many groups there are.
-func (s *Store) Groups(ctx context.Context, f Filter) (groups []Group, next string, err error) {
+func (s groupStore) Groups(ctx context.Context, f Filter) (groups []Group, next string, err error) {
 	limit := min(max(f.Limit, 1), 1000)
 	from, err := base64.RawURLEncoding.DecodeString(f.Cursor)
 	if err != nil || f.Cursor != "" && len(from) <= timeBytes {
@@ -85,7 +85,7 @@ func (f *Filter) lists() (all []string) {
 
 // newest merges the lists: it returns the n newest places after the place before ("": from the start), without
 // prefixes.
-func (s *Store) newest(ctx context.Context, lists []string, before string, n int) ([]string, error) {
+func (s groupStore) newest(ctx context.Context, lists []string, before string, n int) ([]string, error) {
 	pipe, answers := s.o.Client.Pipeline(), make([]*redis.StringSliceCmd, len(lists))
 	for i, list := range lists {
 		from := "(" + list + before
@@ -110,7 +110,7 @@ func (s *Store) newest(ctx context.Context, lists []string, before string, n int
 }
 
 // relist adds groups to the lists that an earlier version created without.
-func (s *Store) relist(ctx context.Context) error {
+func (s groupStore) relist(ctx context.Context) error {
 	pipe := s.o.Client.Pipeline()
 	all, listed := pipe.ZCard(ctx, s.keys[keyIndex]), pipe.ZCard(ctx, s.keys[keyLists])
 	if _, err := pipe.Exec(ctx); err != nil {

@@ -10,7 +10,7 @@ import (
 // Results returns outcomes in the order in which jobs ended, from cursor ("": the beginning): up to limit, and at
 // most 1 MiB or one outcome. A page without outcomes is the last. Outcomes of an ended group exist until
 // retention.jobs has passed, those that it does not keep (GroupSpec.Results) until they are reduced.
-func (s *Store) Results(ctx context.Context, group, cursor string, limit int) (Page, error) {
+func (s outcomeStore) Results(ctx context.Context, group, cursor string, limit int) (Page, error) {
 	page, skip, err := pageCursor(cursor)
 	if err != nil {
 		return Page{}, err
@@ -33,7 +33,7 @@ func (s *Store) Results(ctx context.Context, group, cursor string, limit int) (P
 
 // Outcomes is Results for a reducer, which reads no more than the outcomes at its beginning. For at most 1 MiB it
 // needs no script, at half the cost.
-func (s *Store) Outcomes(ctx context.Context, at *Reduction, cursor string, limit int) (Page, error) {
+func (s outcomeStore) Outcomes(ctx context.Context, at *Reduction, cursor string, limit int) (Page, error) {
 	const room = 1 << 20
 	if at.widest <= 0 || int64(limit)*at.widest > room {
 		return s.Results(ctx, at.Group.ID, cursor, limit)

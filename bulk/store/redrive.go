@@ -74,14 +74,14 @@ func selection(which string) (marks, codes, job string) {
 }
 
 // Redrive redrives the dead jobs of a group.
-func (s *Store) Redrive(ctx context.Context, group string, rate float64) (Group, error) {
+func (s jobStore) Redrive(ctx context.Context, group string, rate float64) (Group, error) {
 	return s.RedriveJobs(ctx, group, RedriveOptions{Rate: rate})
 }
 
 // RedriveJobs creates a new group from the selected jobs of group and seals it; it keeps the callback_url. It takes
 // bounded steps. The next redrive of the group first finishes an interrupted one, and returns it if it selects the
 // same. A job can be redriven once; the group keeps its outcomes.
-func (s *Store) RedriveJobs(ctx context.Context, group string, o RedriveOptions) (Group, error) {
+func (s jobStore) RedriveJobs(ctx context.Context, group string, o RedriveOptions) (Group, error) {
 	if err := o.check(); err != nil {
 		return Group{}, err
 	}
@@ -137,13 +137,13 @@ func (s *Store) RedriveJobs(ctx context.Context, group string, o RedriveOptions)
 }
 
 // redriveStep does one step of the redrive spec: with create it creates the group, without it continues an open one.
-func (s *Store) redriveStep(ctx context.Context, spec *GroupSpec, after string, create ...any) (reply, error) {
+func (s jobStore) redriveStep(ctx context.Context, spec *GroupSpec, after string, create ...any) (reply, error) {
 	marks, codes, job := selection(spec.RedriveWhich)
 	return s.write(ctx, "group_redrive", append([]any{spec.RedriveOf, spec.ID, tendBound, marks, codes, after, job}, create...)...)
 }
 
 // finishRedrive continues an open redrive until it is sealed.
-func (s *Store) finishRedrive(ctx context.Context, id, after string) (Group, error) {
+func (s jobStore) finishRedrive(ctx context.Context, id, after string) (Group, error) {
 	g, err := s.Group(ctx, id)
 	if err != nil {
 		return Group{}, err
@@ -168,7 +168,7 @@ func (s *Store) finishRedrive(ctx context.Context, id, after string) (Group, err
 
 // sameRedrive reports whether a redrive of the same group has the requested selection or contains the one job
 // requested.
-func (s *Store) sameRedrive(ctx context.Context, there, asked *GroupSpec, job string) bool {
+func (s jobStore) sameRedrive(ctx context.Context, there, asked *GroupSpec, job string) bool {
 	if job == "" || there.RedriveWhich == asked.RedriveWhich {
 		return there.RedriveWhich == asked.RedriveWhich && there.Rate == asked.Rate
 	}
@@ -202,7 +202,7 @@ func rootOf(redrive string) string {
 
 // noneLeft returns the refusal of a redrive without jobs. It names the redrive with the same selection, or the last
 // one.
-func (s *Store) noneLeft(ctx context.Context, asked *GroupSpec, source *Group, job string) error {
+func (s jobStore) noneLeft(ctx context.Context, asked *GroupSpec, source *Group, job string) error {
 	as, err := s.redriveOf(ctx, asked, job)
 	if err != nil {
 		return err
@@ -231,7 +231,7 @@ const nearRedrives = 50
 
 // redriveOf returns the id of the latest redrive of a group with the requested selection or job, otherwise of the
 // latest; "" if there is none.
-func (s *Store) redriveOf(ctx context.Context, asked *GroupSpec, job string) (string, error) {
+func (s jobStore) redriveOf(ctx context.Context, asked *GroupSpec, job string) (string, error) {
 	root := rootOf(asked.ID)
 	n, _ := strconv.ParseInt(strings.TrimPrefix(asked.ID[len(root):], "-r"), 10, 64) // always a number
 	var ids []string

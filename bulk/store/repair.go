@@ -19,7 +19,7 @@ type Repaired struct {
 // Repair restores wake times, places in the fair queue and in the lists, and housekeeping times that contradict the
 // records of groups and tenants. It changes neither jobs nor their counts. Each check and its repair are one step,
 // and it may run while the engine runs. It returns what it restored.
-func (s *Store) Repair(ctx context.Context) ([]Repaired, error) {
+func (s upkeepStore) Repair(ctx context.Context) ([]Repaired, error) {
 	groups, err := s.groupKeys(ctx)
 	if err != nil {
 		return nil, err
@@ -50,7 +50,7 @@ func (s *Store) Repair(ctx context.Context) ([]Repaired, error) {
 	return out, nil
 }
 
-func (s *Store) repair(ctx context.Context, kind string, names []string) (out []Repaired, err error) {
+func (s *shard) repair(ctx context.Context, kind string, names []string) (out []Repaired, err error) {
 	for part := range slices.Chunk(names, repairBatch) {
 		args := []any{kind}
 		for _, name := range part {
@@ -68,7 +68,7 @@ func (s *Store) repair(ctx context.Context, kind string, names []string) (out []
 }
 
 // groupKeys returns the short names of all groups, sorted.
-func (s *Store) groupKeys(ctx context.Context) ([]string, error) {
+func (s *shard) groupKeys(ctx context.Context) ([]string, error) {
 	var names []string
 	var cursor uint64
 	for {
@@ -87,7 +87,7 @@ func (s *Store) groupKeys(ctx context.Context) ([]string, error) {
 }
 
 // members returns the members of sorted sets.
-func (s *Store) members(ctx context.Context, keys ...int) (all []string, err error) {
+func (s *shard) members(ctx context.Context, keys ...int) (all []string, err error) {
 	for _, key := range keys {
 		err := scan(ctx, func(cursor uint64) ([]string, uint64, error) {
 			return s.o.Client.ZScan(ctx, s.keys[key], cursor, "", scanStep).Result()

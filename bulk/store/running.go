@@ -42,7 +42,7 @@ type RunningJob struct {
 const MaxRunning = 10_000
 
 // Processes returns the processes by id.
-func (s *Store) Processes(ctx context.Context) ([]Process, error) {
+func (s processStore) Processes(ctx context.Context) ([]Process, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
 	defer cancel()
 	keys := keeperKeys(s.o.Prefix)
@@ -68,7 +68,7 @@ func (s *Store) Processes(ctx context.Context) ([]Process, error) {
 
 // Running returns the running jobs, longest running first, and their number. Of more than MaxRunning it returns those
 // whose leases end first. The list is no snapshot: it may miss a job that starts or ends meanwhile.
-func (s *Store) Running(ctx context.Context) (jobs []RunningJob, all int64, err error) {
+func (s jobStore) Running(ctx context.Context) (jobs []RunningJob, all int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
 	defer cancel()
 	pipe := s.o.Client.Pipeline()
@@ -91,7 +91,7 @@ func (s *Store) Running(ctx context.Context) (jobs []RunningJob, all int64, err 
 }
 
 // runningPart reads running jobs by their keys. groups caches groups by short name.
-func (s *Store) runningPart(ctx context.Context, keys []string, groups map[string]GroupSpec) ([]RunningJob, error) {
+func (s jobStore) runningPart(ctx context.Context, keys []string, groups map[string]GroupSpec) ([]RunningJob, error) {
 	var unknown []string
 	for _, key := range keys {
 		short, _, _ := strings.Cut(key, "/")

@@ -19,13 +19,13 @@ import (
 const snapshotTenants = 20
 
 // Snapshot records the congestion of tenants with jobs, at most once a second, whichever process calls.
-func (s *Store) Snapshot(ctx context.Context) error {
+func (s rateStore) Snapshot(ctx context.Context) error {
 	_, err := s.run(ctx, "stats_snapshot", snapshotTenants)
 	return err
 }
 
 // Congestion returns the congestion of the tenants with groups, by name; with a name, of that tenant only.
-func (s *Store) Congestion(ctx context.Context, tenant string) ([]Congestion, error) {
+func (s rateStore) Congestion(ctx context.Context, tenant string) ([]Congestion, error) {
 	names := []string{tenant}
 	if tenant == "" {
 		var err error
@@ -58,7 +58,7 @@ func (s *Store) Congestion(ctx context.Context, tenant string) ([]Congestion, er
 	return out, nil
 }
 
-func (s *Store) congestion(name string, refused, open, inFlight, rate, wait, mean, jobs, at int64) Congestion {
+func (s rateStore) congestion(name string, refused, open, inFlight, rate, wait, mean, jobs, at int64) Congestion {
 	base := s.conf.Load().BaseBackoff
 	c := Congestion{
 		Tenant: name, NonReady: refused, InFlight: inFlight, Pending: max(0, open-refused-inFlight), Rate: float64(rate) / 1000,
@@ -70,7 +70,7 @@ func (s *Store) congestion(name string, refused, open, inFlight, rate, wait, mea
 }
 
 // tenantNames returns the known tenants, sorted.
-func (s *Store) tenantNames(ctx context.Context) ([]string, error) {
+func (s rateStore) tenantNames(ctx context.Context) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*s.o.Timeout)
 	defer cancel()
 	var names []string
@@ -91,7 +91,7 @@ func (s *Store) tenantNames(ctx context.Context) ([]string, error) {
 }
 
 // History returns a tenant's snapshots since then, oldest first.
-func (s *Store) History(ctx context.Context, tenant string, since time.Time) ([]Congestion, error) {
+func (s rateStore) History(ctx context.Context, tenant string, since time.Time) ([]Congestion, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
 	defer cancel()
 	members, err := s.o.Client.ZRangeByLex(ctx, s.keys[keyHistory], &redis.ZRangeBy{
@@ -114,13 +114,13 @@ func (s *Store) History(ctx context.Context, tenant string, since time.Time) ([]
 }
 
 // Limits returns the rates in force.
-func (s *Store) Limits(ctx context.Context) (Limits, error) {
+func (s rateStore) Limits(ctx context.Context) (Limits, error) {
 	l, _, err := s.rates(ctx, "")
 	return l, err
 }
 
 // SetLimits changes the rates in the patch for every process.
-func (s *Store) SetLimits(ctx context.Context, p LimitsPatch) (Limits, error) {
+func (s rateStore) SetLimits(ctx context.Context, p LimitsPatch) (Limits, error) {
 	value := func(f *float64) any {
 		if f == nil {
 			return ""
@@ -156,13 +156,13 @@ func (s *Store) SetLimits(ctx context.Context, p LimitsPatch) (Limits, error) {
 }
 
 // Tenant returns a tenant.
-func (s *Store) Tenant(ctx context.Context, name string) (Tenant, error) {
+func (s rateStore) Tenant(ctx context.Context, name string) (Tenant, error) {
 	_, t, err := s.rates(ctx, name)
 	return t, err
 }
 
 // SetTenant changes a tenant's weight (0: 1), rate (0: as configured) and concurrency.
-func (s *Store) SetTenant(ctx context.Context, t Tenant) (Tenant, error) {
+func (s rateStore) SetTenant(ctx context.Context, t Tenant) (Tenant, error) {
 	if t.Weight == 0 {
 		t.Weight = 1
 	}
@@ -180,7 +180,7 @@ func (s *Store) SetTenant(ctx context.Context, t Tenant) (Tenant, error) {
 	return t, err
 }
 
-func (s *Store) rates(ctx context.Context, tenant string, fields ...any) (Limits, Tenant, error) {
+func (s rateStore) rates(ctx context.Context, tenant string, fields ...any) (Limits, Tenant, error) {
 	var r reply
 	for from, calls := int64(0), 0; from >= 0 && calls < 1000; from, calls = r.int(9), calls+1 {
 		args := append([]any{tenant, from}, fields...)
@@ -211,7 +211,7 @@ func (s *Store) rates(ctx context.Context, tenant string, fields ...any) (Limits
 }
 
 // Depths returns the counts for metrics.
-func (s *Store) Depths(ctx context.Context) (Depths, error) {
+func (s rateStore) Depths(ctx context.Context) (Depths, error) {
 	r, err := s.run(ctx, "queue_read")
 	if err != nil {
 		return Depths{}, err
@@ -238,7 +238,7 @@ func (s *Store) Depths(ctx context.Context) (Depths, error) {
 }
 
 // Ping returns an error unless the store replies and its layout fits.
-func (s *Store) Ping(ctx context.Context) error {
+func (s *shard) Ping(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
 	defer cancel()
 	if err := s.o.Client.Ping(ctx).Err(); err != nil && !errors.Is(err, redis.Nil) {

@@ -19,7 +19,7 @@ type Steering struct {
 
 // Steer shares a report ("": none) and tries to become or stay the leader; fence is the leader's, 0 for none. The
 // leader sets a rate (thousandths, 0: unchanged) and its state.
-func (s *Store) Steer(ctx context.Context, report string, fence, rate int64, control string) (Steering, error) {
+func (s processStore) Steer(ctx context.Context, report string, fence, rate int64, control string) (Steering, error) {
 	if err := s.Prepare(ctx); err != nil {
 		return Steering{}, err
 	}

@@ -83,6 +83,29 @@ type Options struct {
 
 // Store is the bulk engine's data in Redis. It starts nothing and may be used concurrently.
 type Store struct {
+	*shard
+	groupStore
+	outcomeStore
+	jobStore
+	queueStore
+	processStore
+	rateStore
+	upkeepStore
+}
+
+// The methods of a Store, by what they concern.
+type (
+	groupStore   struct{ *shard }
+	outcomeStore struct{ groupStore }
+	jobStore     struct{ outcomeStore }
+	queueStore   struct{ *shard }
+	processStore struct{ *shard }
+	rateStore    struct{ *shard }
+	upkeepStore  struct{ rateStore }
+)
+
+// shard runs scripts over the keys of a shard. Its fields are shared by all methods.
+type shard struct {
 	o         Options
 	scripts   *redisstore.Store
 	keys      []string
@@ -120,11 +143,11 @@ func New(o Options) (*Store, error) {
 		_, _ = rand.Read(b[:]) // never fails
 		o.Process = hex.EncodeToString(b[:])
 	}
-	s := &Store{o: o, keys: shardKeys(o.Prefix, 0), start: time.Now(), auditPart: auditPart}
+	s := &shard{o: o, keys: shardKeys(o.Prefix, 0), start: time.Now(), auditPart: auditPart}
 	scripts, err := redisstore.New(redisstore.Options{
 		Client: o.Client, LayoutKey: layoutKey(o.Prefix), Layout: layout, Prefix: o.Prefix, Data: "bulk data",
 		CallTimeout: max(prepareTimeout, o.Timeout), LoadTimeout: max(prepareTimeout, o.Timeout),
-		Outage: ErrStore, Observe: o.Observe, Prepared: s.relist,
+		Outage: ErrStore, Observe: o.Observe, Prepared: groupStore{s}.relist,
 	})
 	if err != nil {
 		return nil, err
@@ -133,11 +156,13 @@ func New(o Options) (*Store, error) {
 	if err := s.Configure(o.Settings); err != nil {
 		return nil, err
 	}
-	return s, nil
+	groups := groupStore{s}
+	outcomes, rates := outcomeStore{groups}, rateStore{s}
+	return &Store{s, groups, outcomes, jobStore{outcomes}, queueStore{s}, processStore{s}, rates, upkeepStore{rates}}, nil
 }
 
 // Configure changes the settings from the next call on.
-func (s *Store) Configure(c Settings) error {
+func (s *shard) Configure(c Settings) error {
 	if c.Limiter != "gcra" && c.Limiter != "fixed_window" {
 		return fmt.Errorf("limiter %q: must be gcra or fixed_window", c.Limiter)
 	}
@@ -176,7 +201,7 @@ func (s *Store) Configure(c Settings) error {
 }
 
 // Settings returns the settings in force in this process.
-func (s *Store) Settings() Settings { return *s.conf.Load() }
+func (s *shard) Settings() Settings { return *s.conf.Load() }
 
 func flag(b bool) int64 {
 	if b {
@@ -189,13 +214,13 @@ func flag(b bool) int64 {
 func thousandths(f float64) int64 { return int64(math.Round(f * 1000)) }
 
 // Prepare checks the data layout and loads the scripts. The first call does so by itself.
-func (s *Store) Prepare(ctx context.Context) error { return s.scripts.Prepare(ctx) }
+func (s *shard) Prepare(ctx context.Context) error { return s.scripts.Prepare(ctx) }
 
 // prepareTimeout bounds the loading of all scripts, a round trip each.
 const prepareTimeout = 10 * time.Second
 
 // run runs a script; args follow the time and the settings.
-func (s *Store) run(ctx context.Context, name string, args ...any) (reply, error) {
+func (s *shard) run(ctx context.Context, name string, args ...any) (reply, error) {
 	if err := s.Prepare(ctx); err != nil {
 		return nil, err
 	}
@@ -213,7 +238,7 @@ func (s *Store) run(ctx context.Context, name string, args ...any) (reply, error
 }
 
 // reportFull logs that the store's memory is full, once a minute.
-func (s *Store) reportFull(script string) {
+func (s *shard) reportFull(script string) {
 	now := time.Now().UnixNano()
 	if last := s.full.Load(); now-last < int64(time.Minute) && last != 0 || !s.full.CompareAndSwap(last, now) {
 		return
@@ -223,7 +248,7 @@ func (s *Store) reportFull(script string) {
 }
 
 // write is run for durable writes: it waits until as many nodes as configured have the write.
-func (s *Store) write(ctx context.Context, name string, args ...any) (reply, error) {
+func (s *shard) write(ctx context.Context, name string, args ...any) (reply, error) {
 	r, err := s.run(ctx, name, args...)
 	c := s.conf.Load()
 	if err != nil || (c.WaitReplicas == 0 && c.WaitLocal == 0) {
@@ -232,7 +257,7 @@ func (s *Store) write(ctx context.Context, name string, args ...any) (reply, err
 	return r, s.confirm(ctx, c.WaitReplicas, c.WaitLocal)
 }
 
-func (s *Store) now() int64 {
+func (s *shard) now() int64 {
 	if s.o.Now != nil {
 		return s.o.Now()
 	}

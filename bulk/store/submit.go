@@ -39,7 +39,7 @@ func (j *Job) Validate() error {
 }
 
 // ChunkState returns the state of a chunk before its lines are read. key is the chunk's idempotency key.
-func (s *Store) ChunkState(ctx context.Context, group, key string) (ChunkState, error) {
+func (s groupStore) ChunkState(ctx context.Context, group, key string) (ChunkState, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
 	defer cancel()
 	short, err := s.short(ctx, group)
@@ -60,7 +60,7 @@ func (s *Store) ChunkState(ctx context.Context, group, key string) (ChunkState, 
 }
 
 // short returns a group's short name.
-func (s *Store) short(ctx context.Context, group string) (string, error) {
+func (s groupStore) short(ctx context.Context, group string) (string, error) {
 	short, err := s.o.Client.HGet(ctx, s.keys[keyNames_], group).Result()
 	if errors.Is(err, redis.Nil) {
 		return "", groupRefusal("not_found", group, nil)
@@ -73,7 +73,7 @@ func (s *Store) short(ctx context.Context, group string) (string, error) {
 
 // AddJobs adds up to MaxAdd jobs to a group in order, all or none of them. Repeated with a chunk key, it changes
 // nothing.
-func (s *Store) AddJobs(ctx context.Context, group string, c Chunk, jobs []Job) (Added, error) {
+func (s groupStore) AddJobs(ctx context.Context, group string, c Chunk, jobs []Job) (Added, error) {
 	if len(jobs) > MaxAdd {
 		return Added{}, fmt.Errorf("AddJobs takes at most %d jobs, got %d", MaxAdd, len(jobs))
 	}

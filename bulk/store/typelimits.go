@@ -93,7 +93,7 @@ func (p TypeLimitPatch) fields(name string) ([]any, error) {
 }
 
 // typeLimits merges configured and live limits and reads their use.
-func (s *Store) typeLimits(ctx context.Context, live string) (map[string]TypeLimits, error) {
+func (s rateStore) typeLimits(ctx context.Context, live string) (map[string]TypeLimits, error) {
 	limits := map[string]TypeLimits{}
 	for name, l := range s.conf.Load().Types {
 		if l != (TypeLimit{}) {

@@ -23,7 +23,7 @@ const VisitBytes = 1 << 20
 // Pull takes up to want jobs (at most 500, of VisitBytes together) through the fair queue and the limits, leased to
 // this process. types are the types that it runs; without any it runs every type. Jobs of other types are held back
 // for a process that runs them.
-func (s *Store) Pull(ctx context.Context, want int, types ...string) (Pulled, error) {
+func (s queueStore) Pull(ctx context.Context, want int, types ...string) (Pulled, error) {
 	want = min(want, maxPull)
 	if want < 1 {
 		return Pulled{}, nil
@@ -62,7 +62,7 @@ func (s *Store) Pull(ctx context.Context, want int, types ...string) (Pulled, er
 }
 
 // noteOrder logs that a pull has changed the order of the fair queue to this process's policy.
-func (s *Store) noteOrder(changed int64) {
+func (s queueStore) noteOrder(changed int64) {
 	if changed == 1 {
 		c := s.conf.Load()
 		s.o.Log.Info("the order of the fair queue is this process's from now on; while another process has another one, it changes once a minute",
@@ -75,7 +75,7 @@ const reclaimBound = 5000
 
 // Reclaim returns jobs that are leased to this process and unknown to it: those of a Pull whose reply was lost. known
 // are the fences of its known jobs. No Pull of this process may be in progress.
-func (s *Store) Reclaim(ctx context.Context, known []int64) (int64, error) {
+func (s queueStore) Reclaim(ctx context.Context, known []int64) (int64, error) {
 	args := make([]any, 0, 2+len(known))
 	args = append(args, s.o.Process, reclaimBound)
 	for _, fence := range known {
@@ -89,7 +89,7 @@ func (s *Store) Reclaim(ctx context.Context, known []int64) (int64, error) {
 const fillBatch = 50
 
 // leased parses the jobs in the reply of jobs_pull and ready_take.
-func (s *Store) leased(r reply) Pulled {
+func (s queueStore) leased(r reply) Pulled {
 	p := Pulled{Next: duration(max(r.int(0), -r.int(0))), Limited: r.int(0) < 0, More: r.int(1) == 1, Dropped: r.int(2)}
 	until := time.Now().Add(s.conf.Load().Lease)
 	p.Jobs = make([]Leased, 0, len(r)/9)
@@ -109,7 +109,7 @@ func (s *Store) leased(r reply) Pulled {
 
 // Wait blocks until an event of the queue, for at most d and half of the store's timeout. It holds a connection
 // meanwhile.
-func (s *Store) Wait(ctx context.Context, d time.Duration) error {
+func (s queueStore) Wait(ctx context.Context, d time.Duration) error {
 	d = min(d, s.o.Timeout/2)
 	if d < time.Millisecond {
 		d = time.Millisecond
@@ -126,7 +126,7 @@ func (s *Store) Wait(ctx context.Context, d time.Duration) error {
 }
 
 // Ring wakes one process that waits, or the next one.
-func (s *Store) Ring(ctx context.Context) error {
+func (s queueStore) Ring(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
 	defer cancel()
 	_, err := s.o.Client.TxPipelined(ctx, func(p redis.Pipeliner) error {
@@ -141,7 +141,7 @@ func (s *Store) Ring(ctx context.Context) error {
 }
 
 // Ack ends runs, all of them in one step. It returns one state for each.
-func (s *Store) Ack(ctx context.Context, acks []Ack) ([]AckState, error) {
+func (s queueStore) Ack(ctx context.Context, acks []Ack) ([]AckState, error) {
 	if len(acks) == 0 {
 		return nil, nil
 	}
@@ -178,7 +178,7 @@ func (s *Store) Ack(ctx context.Context, acks []Ack) ([]AckState, error) {
 }
 
 // refused reports the wait of a refused job.
-func (s *Store) refused(wait time.Duration) {
+func (s *shard) refused(wait time.Duration) {
 	if s.o.Refused != nil {
 		s.o.Refused(wait)
 	}
@@ -217,7 +217,7 @@ const (
 )
 
 // Renew extends leases. It returns one state for each.
-func (s *Store) Renew(ctx context.Context, leases []Lease) ([]LeaseState, error) {
+func (s queueStore) Renew(ctx context.Context, leases []Lease) ([]LeaseState, error) {
 	if len(leases) == 0 {
 		return nil, nil
 	}
@@ -240,7 +240,7 @@ func (s *Store) Renew(ctx context.Context, leases []Lease) ([]LeaseState, error)
 // of a third of a lease between rounds, no lease ends before another third has passed; before a full lease if this
 // process has existed throughout the gap, or if the server has been replaced. Rounds of the keeper also open gates
 // that another configuration has closed; a process that never called Keep counts as the keeper.
-func (s *Store) Dispatch(ctx context.Context) (Dispatch, error) {
+func (s queueStore) Dispatch(ctx context.Context) (Dispatch, error) {
 	alive := s.rounds.alive(s.clock())
 	id, err := s.runID(ctx)
 	var r reply
@@ -264,7 +264,7 @@ func (s *Store) Dispatch(ctx context.Context) (Dispatch, error) {
 
 // runID returns the id of the running server that holds the shard: a new one means a restart or failover. It is empty
 // if the store's user may not ask.
-func (s *Store) runID(ctx context.Context) (string, error) {
+func (s queueStore) runID(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
 	defer cancel()
 	node, err := s.master(ctx)
@@ -314,7 +314,7 @@ func (r *dispatching) ended(err error) {
 }
 
 // clock returns this process's time in microseconds; in tests it follows Now.
-func (s *Store) clock() int64 {
+func (s *shard) clock() int64 {
 	if s.o.Now != nil {
 		return s.o.Now()
 	}
