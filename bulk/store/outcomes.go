@@ -102,7 +102,7 @@ func pageCursor(cursor string) (page int64, skip int, err error) {
 }
 
 // outcomes parses the reply of outcomes_read except for its first three values.
-func (s *Store) outcomes(ctx context.Context, group, kind string, page int64, skip int, after string, limit int) (Page, reply, error) {
+func (s outcomeStore) outcomes(ctx context.Context, group, kind string, page int64, skip int, after string, limit int) (Page, reply, error) {
 	r, err := s.run(ctx, "outcomes_read", group, kind, page, skip, after, max(limit, 1))
 	if err != nil {
 		return Page{}, nil, err
@@ -200,7 +200,7 @@ func (o *Outcome) lasted(ran, age int64) {
 
 // Dead returns the dead letters of a group with their payloads, without redriven ones: up to limit, and at most 1 MiB
 // or one.
-func (s *Store) Dead(ctx context.Context, group, cursor string, limit int) (Page, error) {
+func (s outcomeStore) Dead(ctx context.Context, group, cursor string, limit int) (Page, error) {
 	p, r, err := s.outcomes(ctx, group, "dead", 0, 0, cursor, limit)
 	p.Next = r.string(2)
 	return p, err
