@@ -91,7 +91,7 @@ func (g *Guard[T]) identify(r *http.Request) (T, error) {
 		return none, p
 	}
 	g.log.WarnContext(r.Context(), "wrong token", "peer", r.RemoteAddr, "path", r.URL.Path)
-	return none, unauthorized("unknown token: it must be one of " + g.settings)
+	return none, unauthorized("no such token: it must be one of " + g.settings)
 }
 
 // CheckHost refuses, while no token is configured, requests that a proxy forwarded from another machine and requests whose Host is not a
