@@ -107,7 +107,7 @@ func TestConsoleInTheBrowser(t *testing.T) {
 		chromedp.Navigate(s.URL+"/"),
 		chromedp.WaitVisible(chromedp.CSS(`#token`)),
 		chromedp.SendKeys(chromedp.CSS(`#token`), "wrong\n"),
-		until(`document.querySelector('#enter .error').textContent === 'no such token'`),
+		until(`document.querySelector('#enter .error').textContent.startsWith('no such token')`),
 		chromedp.SendKeys(chromedp.CSS(`#token`), writeToken+"\n"),
 		chromedp.WaitVisible(chromedp.CSS(`[data-room=sale]`)),
 		until(`document.querySelector('[data-room=sale] [data-f=waiting]').textContent === '124'`),
@@ -146,7 +146,7 @@ func TestConsoleInTheBrowser(t *testing.T) {
 
 	run(t, tab,
 		until(`document.querySelectorAll('#log tbody tr').length === 2`),
-		until(`document.querySelector('#log tbody .what').textContent.includes('rate file → 2.5')`),
+		until(`document.querySelector('#log tbody .what').textContent.includes('rate configuration → 2.5')`),
 		chromedp.Click(chromedp.CSS(`[data-room=sale] [data-a=reset]`)),
 		chromedp.WaitVisible(chromedp.CSS(`#confirm [name=id]`)),
 		chromedp.SendKeys(chromedp.CSS(`#confirm [name=id]`), "vip"),
