@@ -10,7 +10,7 @@ import (
 // batchMost is how many requests one script call takes.
 const batchMost = 500
 
-// After a batch of at least batchBusy requests the next one is gathered batchLonger times as long: under load fewer script
+// After a batch of at least batchBusy requests the next one is collected batchLonger times as long: under load fewer script
 // calls carry the same requests, and a request waits two milliseconds longer.
 const (
 	batchBusy   = 8
@@ -19,9 +19,8 @@ const (
 
 var errUnanswered = errors.New("admission: a batch was not answered")
 
-// batcher gathers requests of about a millisecond into one store call. The
-// first of a batch leads it: it waits for company, sends, and wakes the rest.
-// It has no goroutine of its own.
+// batcher collects requests for about a millisecond into one call. The first request of a batch leads it: it waits, sends the
+// batch, and wakes the others. A batcher has no goroutine of its own.
 type batcher[Q, A any] struct {
 	wait time.Duration
 	send func(ctx context.Context, q []Q) ([]A, error)
@@ -39,8 +38,7 @@ type batch[Q, A any] struct {
 	err       error
 }
 
-// ask sends q with others and returns its answer. When ctx ends first the
-// request is sent all the same.
+// ask sends q with others and returns its reply. When ctx ends first, the request is sent all the same.
 func (b *batcher[Q, A]) ask(ctx context.Context, q Q) (A, error) {
 	b.mu.Lock()
 	cur := b.open
@@ -74,7 +72,7 @@ func (b *batcher[Q, A]) ask(ctx context.Context, q Q) (A, error) {
 	return cur.answers[i], nil
 }
 
-// patience returns how long a batch is gathered.
+// patience returns how long a batch is collected.
 func (b *batcher[Q, A]) patience() time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -97,9 +95,9 @@ func (b *batcher[Q, A]) lead(cur *batch[Q, A]) {
 	}
 	b.last = len(cur.questions)
 	b.mu.Unlock()
-	// Should send panic, those who wait get an error and not an answer that is not there.
+	// If send panics, the others get an error and no missing reply.
 	cur.err = errUnanswered
 	defer close(cur.done)
-	// The leader's own client may go away; the others' answers may not.
+	// The leader's own client may go away; the other requests still need their replies.
 	cur.answers, cur.err = b.send(context.Background(), cur.questions)
 }

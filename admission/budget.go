@@ -8,33 +8,34 @@ import (
 	"time"
 )
 
-// BudgetUse is what the store last said of an origin's budget.
+// BudgetUse is the state of an origin's budget as the store last reported it.
 type BudgetUse struct {
 	Rate, Burst int64 // thousandths
 	Spare       int64 // visitors that could be admitted now, beyond what rooms hold leases for
 	Granted     int64 // since the store began
-	Short       int64 // times that a room wanted more than it got, since the store began
-	Lines       int64 // rooms with a line
+	Short       int64 // how often a room wanted more than it got, since the store began
+	Lines       int64 // rooms with a queue
 
-	number int64 // the greatest of the leases that this process was given
+	number int64 // the greatest number of the leases of this process
 }
 
-// lease is what this process knows of a room's leases.
+// lease holds what this process knows of a room's leases of its origin's budget. ticker.ticking guards it, except the atomic
+// fields.
 type lease struct {
 	identity
 	view *view
 
-	// Of whoever holds Room.ticking: the number of the newest lease that the room has, what is left, what it wants by the
-	// next tick and likes to hold where nobody waits.
+	// The number of the room's newest lease, what is left of it, what the room needs by the next tick, and what it keeps
+	// while nobody waits.
 	number, left, want, keep int64
 	asked                    int64 // mono of the last call
-	due                      int64 // mono at which to ask again, before the next tick; 0: with it
+	due                      int64 // mono at which to ask again before the next tick; 0: with it
 	late                     bool  // that time has come
-	tight                    bool  // what is spent is to be reported at once
+	tight                    bool  // report at once what is spent
 	unlent                   bool  // the budget did not answer
 
-	joined   atomic.Int64 // enrolled here since the last tick
-	expected atomic.Int64 // thousandths a second; 0: not known
+	joined   atomic.Int64 // tickets enrolled here since the last tick
+	expected atomic.Int64 // thousandths per second; 0: unknown
 }
 
 // uses holds the newest BudgetUse of each origin.
@@ -43,7 +44,7 @@ type uses struct {
 	m  map[string]BudgetUse
 }
 
-// BudgetUse gives what the store last said of the budget of an origin; false before a room of it was looked at.
+// BudgetUse returns the state of the budget of an origin; false before a room of it was ticked.
 func (c *Core) BudgetUse(origin string) (BudgetUse, bool) {
 	c.uses.mu.Lock()
 	defer c.uses.mu.Unlock()
@@ -51,8 +52,8 @@ func (c *Core) BudgetUse(origin string) (BudgetUse, bool) {
 	return u, ok
 }
 
-// Expected is the rate at which the room may count on to admit while it has a line: its own or, where that is less, its
-// part of the origin's budget beside those that have a line too. Thousandths a second.
+// Expected returns the rate at which the room can count on to admit while it has a queue, in thousandths of a visitor per second:
+// its own or, where that is less, its share of the origin's budget beside the other rooms that have queues.
 func (r *lease) Expected() int64 {
 	s := r.view.Snapshot()
 	rate := s.Policy.Rate
@@ -69,12 +70,12 @@ func (r *lease) Expected() int64 {
 	return min(rate, s.Policy.Budget.Rate)
 }
 
-// chunk is the least time between two leases that a process asks for, unless somebody came to a room without a line.
+// chunk is the least time between two leases that a process asks for, unless a visitor joined a room without a queue.
 const chunk = 100 * time.Millisecond
 
-// borrow asks for a lease of the origin's budget and gives it in the form that room_advance takes; "" where the room has
-// no budget or there is nothing to have. A lease that is lost on its way costs its units; a late one is void: it ends by
-// the clock of the room's own node, reckoned from before it was asked for.
+// borrow asks for a lease of the origin's budget and returns it in the form of room_advance; "" where the room has no budget or
+// there is nothing to lease. A lease that is lost on its way costs its units. A late one is void: it ends by the clock of the
+// room's own node, counted from before it was asked for.
 func (r *lease) borrow(ctx context.Context, grant bool) (string, error) {
 	p := r.view.schedule.Load().Policy
 	if !p.Budgeted {
@@ -102,7 +103,7 @@ func (r *lease) borrow(ctx context.Context, grant bool) (string, error) {
 		return "", err
 	}
 	if len(v) != 10 {
-		return "", fmt.Errorf("origin_lease answered %v", v)
+		return "", fmt.Errorf("origin_lease replied %v", v)
 	}
 	number, units, life := asInt(v[0]), asInt(v[1]), asInt(v[2])
 	l.tight = asInt(v[3]) == 1
@@ -128,25 +129,25 @@ func (r *lease) borrow(ctx context.Context, grant bool) (string, error) {
 	return lease, nil
 }
 
-// noteBudget logs when the origin's budget stops answering, and when it answers again.
+// noteBudget logs when the origin's budget cannot be reached, and when it can again.
 func (r *lease) noteBudget(err error) {
 	was := r.unlent
 	r.unlent = err != nil
 	switch {
 	case err != nil && !was:
-		r.c.o.Log.Error("the origin's budget does not answer; nobody is admitted to the room until it does", "room", r.id, "origin", r.view.schedule.Load().Policy.Budget.Origin, "error", err)
+		r.c.o.Log.Error("cannot reach the origin's budget; the room admits nobody until it can", "room", r.id, "origin", r.view.schedule.Load().Policy.Budget.Origin, "error", err)
 	case err == nil && was:
-		r.c.o.Log.Info("the origin's budget answers again", "room", r.id)
+		r.c.o.Log.Info("the origin's budget can be reached again", "room", r.id)
 	}
 }
 
-// borrowed takes in what room_advance says of the leases.
+// borrowed takes from the reply of room_advance what was spent and what is wanted.
 func (r *lease) borrowed(rest []any) {
 	l := r
 	l.number, l.left, l.want, l.keep = asInt(rest[3]), asInt(rest[4]), asInt(rest[5]), asInt(rest[6])
 }
 
-// repay tells the budget at once what was spent of a lease that would otherwise keep it from filling up.
+// repay reports at once what was spent of a lease that would otherwise keep the budget from filling up.
 func (r *lease) repay(ctx context.Context) error {
 	if !r.tight || r.left > 0 {
 		return nil

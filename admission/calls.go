@@ -38,7 +38,7 @@ func (r *ticketCalls) init(me identity, v *view, s *store, m *memory) {
 	r.leaves = &batcher[leaveQ, bool]{wait: time.Millisecond, send: r.sendLeave}
 }
 
-// reply is a script's answer about one ticket.
+// reply is a script's reply about one ticket.
 type reply struct {
 	code   string
 	ord    int64
@@ -47,10 +47,10 @@ type reply struct {
 	h      header
 }
 
-// replies reads the groups of four that follow a header.
+// replies reads the groups of four after a header.
 func replies(h header, rest []any, n int) ([]reply, error) {
 	if len(rest) != 4*n {
-		return nil, errors.New("admission: a script answered another number of tickets than it was asked about")
+		return nil, errors.New("admission: a script replied for another number of tickets than it was asked")
 	}
 	out := make([]reply, n)
 	for i := range out {
@@ -60,6 +60,7 @@ func replies(h header, rest []any, n int) ([]reply, error) {
 	return out, nil
 }
 
+// enterQ is a request to room_enter.
 type enterQ struct {
 	kind   string // arrive, keyed, find, account, held, return, recall, enrol, signed, prequeue, charge
 	id     ID
@@ -104,7 +105,7 @@ func (q *enterQ) args(dst []any) []any {
 	return dst
 }
 
-// enterArgs are the groups of room_enter.
+// enterArgs returns the groups of room_enter.
 func enterArgs(qs []enterQ) []any {
 	args := make([]any, 0, 11*len(qs))
 	for i := range qs {
@@ -113,6 +114,7 @@ func enterArgs(qs []enterQ) []any {
 	return args
 }
 
+// sendEnter runs room_enter, one batch at a time: each new ticket must know of all that were enrolled before it.
 func (r *ticketCalls) sendEnter(ctx context.Context, qs []enterQ) ([]reply, error) {
 	args := enterArgs(qs)
 	// One at a time: whoever is told a place must know of all who were enrolled before.
@@ -127,14 +129,14 @@ func (r *ticketCalls) sendEnter(ctx context.Context, qs []enterQ) ([]reply, erro
 			orders = append(orders, a.ord)
 		}
 	}
-	if len(orders) > 0 { // but for those that a newer snapshot holds by now
+	if len(orders) > 0 { // a newer snapshot may hold some of them by now
 		r.view.change(func(b *sinceSnapshot) { b.recent = b.recent.with(orders).after(b.snap.Time) })
 	}
 	return answers, err
 }
 
-// askAgain asks for a place. A late answer is no outage, and the place may have been given: asking again finds it.
-// Without, it would be taken with the first poll, behind those who came meanwhile.
+// askAgain asks for a place, and again where the reply is late: the place may have been given, and asking again finds it.
+// Otherwise its first poll would enrol it behind visitors who joined later.
 func (r *ticketCalls) askAgain(ctx context.Context, q enterQ) (reply, error) {
 	ans, err := r.enter.ask(ctx, q)
 	for range joinAgain {
@@ -180,18 +182,18 @@ type leaveQ struct {
 }
 
 func (r *ticketCalls) sendLeave(ctx context.Context, qs []leaveQ) ([]bool, error) {
-	found, err := r.out(ctx, "", ReasonLeft, "", qs)
+	found, err := r.remove(ctx, "", ReasonLeft, "", qs)
 	if err != nil {
 		return nil, err
 	}
 	for i, q := range qs {
-		r.over(q.id, Ended, ReasonLeft, !found[i])
+		r.ended(q.id, Ended, ReasonLeft, !found[i])
 	}
 	return found, nil
 }
 
-// out removes tickets from the queue for good, and reports of each whether it was there.
-func (r *ticketCalls) out(ctx context.Context, who, reason, label string, qs []leaveQ) (found []bool, err error) {
+// remove removes tickets from the queue for good, and reports for each whether it was there.
+func (r *ticketCalls) remove(ctx context.Context, who, reason, label string, qs []leaveQ) (found []bool, err error) {
 	if r.store.away.Load() {
 		return nil, ErrStore
 	}
@@ -207,7 +209,7 @@ func (r *ticketCalls) out(ctx context.Context, who, reason, label string, qs []l
 		return nil, err
 	}
 	if len(rest) != len(qs) {
-		return nil, fmt.Errorf("room_leave answered %v for %d tickets", rest, len(qs))
+		return nil, fmt.Errorf("room_leave replied %v for %d tickets", rest, len(qs))
 	}
 	found = make([]bool, len(rest))
 	for i := range rest {
@@ -216,8 +218,8 @@ func (r *ticketCalls) out(ctx context.Context, who, reason, label string, qs []l
 	return found, nil
 }
 
-// over remembers that a ticket has ended; bare: the store keeps nothing of it.
-func (r *ticketCalls) over(id ID, state State, reason string, bare bool) {
+// ended remembers that a ticket has ended. bare: the store keeps no record of it.
+func (r *ticketCalls) ended(id ID, state State, reason string, bare bool) {
 	r.memory.put(id, remembered{standing: Standing{State: state, Reason: reason, Ticket: Ticket{ID: id}}, at: r.c.mono(), bare: bare})
 }
 

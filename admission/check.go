@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// standing turns a reply into the answer about t, and remembers it. hold is what the store was asked to record for a ticket
-// that waits; near that the ticket is in the front, where each poll is checked whatever its token claims.
-func (r *Room) standing(t Ticket, a reply, hold time.Duration, near bool) Standing {
+// standing turns a reply about t into its Standing, and remembers it. hold is the presence hold that the store was asked to
+// record for a waiting ticket. front: the ticket is in the front, where every poll is checked whatever its token says.
+func (r *Room) standing(t Ticket, a reply, hold time.Duration, front bool) Standing {
 	s := Standing{Ticket: t, AdmittedAt: a.wall, Reason: a.reason}
 	m := remembered{at: r.c.mono(), client: t.Client, seenAt: a.h.time, hold: hold}
 	if owner, claimed := strings.CutPrefix(a.reason, ReasonClaimed); claimed {
@@ -24,11 +24,10 @@ func (r *Room) standing(t Ticket, a reply, hold time.Duration, near bool) Standi
 		s.State = Waiting
 		old := t
 		s.Ticket.renew(&Ticket{Order: a.ord, Seen: a.h.time, Hold: hold, Epoch: a.h.epoch, Fence: a.h.fence})
-		s.Renewed = !near || old.Order != a.ord || old.Epoch != a.h.epoch || old.Fence != a.h.fence || old.Heard != 0 ||
+		s.Renewed = !front || old.Order != a.ord || old.Epoch != a.h.epoch || old.Fence != a.h.fence || old.Heard != 0 ||
 			a.h.time-old.Seen > r.view.quarter().Microseconds()
 		if !s.Renewed {
-			// The token in hand still says all that matters.
-			s.Ticket = old
+			s.Ticket = old // the token in hand is as good
 		}
 	case replyConfirmed:
 		s.State, s.Renewed, s.Gathering = Waiting, true, true
@@ -55,11 +54,11 @@ func (r *Room) standing(t Ticket, a reply, hold time.Duration, near bool) Standi
 	return s
 }
 
-// refusedMemory is for how long a refused ticket is not asked about again.
+// refusedMemory is for how long a refused ticket is not sent to the store again.
 const refusedMemory = 10 * time.Second
 
-// refused is the answer to a place that was not given, and lets the sieve know. snap is of before the store was asked: by a
-// policy that is another since, nobody is kept off.
+// refused returns the Standing of a refused place, and informs the join limiter. snap is the snapshot from before the call, so
+// that a policy that has changed since blocks nobody.
 func (r *Room) refused(snap *Snapshot, t Ticket, a reply) Standing {
 	s := Standing{State: Refused, Reason: a.reason, Retry: time.Duration(a.ord) * time.Microsecond, Ticket: t}
 	r.joinLimiter.refuse(t.Address, a.reason, &snap.Policy, r.c.mono()+int64(s.Retry))
@@ -69,10 +68,9 @@ func (r *Room) refused(snap *Snapshot, t Ticket, a reply) Standing {
 // claimedFirst is the reason of the claim that makes a session.
 const claimedFirst = "first"
 
-// Check answers a poll: from the snapshot or from memory where promise P6 (docs/architecture.md) allows
-// it, otherwise from the store in a batch. A ticket that is not enrolled is
-// enrolled. It errs only when there is no honest answer; while the store is
-// away a waiting ticket is answered as waiting (Offline).
+// Check answers a poll: from the snapshot or from memory while the ticket is present there and behind the front, otherwise from
+// the store in a batch. A ticket that is not enrolled is enrolled. While the store is away, a waiting ticket stays waiting
+// (Standing.Offline) unless on_store_error admits it; an error means that no true reply is possible.
 func (r *Room) Check(ctx context.Context, t Ticket) (Standing, error) {
 	snap := r.Snapshot()
 	if snap.Known && t.Fence > 0 && t.Fence < snap.Fence {
@@ -84,11 +82,11 @@ func (r *Room) Check(ctx context.Context, t Ticket) (Standing, error) {
 	return r.checkOrdered(ctx, snap, t, false)
 }
 
-// checkOrdered is Check for a ticket with an order. fresh: it has just come to have it, so the store holds no place yet; 0 is
-// then the order of its enrolment.
+// checkOrdered is Check for a ticket with an order. fresh: the ticket has just got its order, so the store holds no place of it
+// yet; order 0 then stands for the time of its enrolment.
 func (r *Room) checkOrdered(ctx context.Context, snap *Snapshot, t Ticket, fresh bool) (Standing, error) {
-	near := fresh || snap.InFront(t.Order)
-	if !near && r.view.present(snap, &t) && !r.memory.settled(t.ID) {
+	front := fresh || snap.InFront(t.Order)
+	if !front && r.view.present(snap, &t) && !r.memory.settled(t.ID) {
 		return Standing{State: Waiting, Ticket: t}, nil
 	}
 	presented, now := t, r.c.mono()
@@ -99,36 +97,36 @@ func (r *Room) checkOrdered(ctx context.Context, snap *Snapshot, t Ticket, fresh
 	}
 	m, ok := r.memory.get(t.ID, now)
 	if ok {
-		// It was confirmed before the opening, or has a place that was taken after it.
+		// The remembered ticket has no order yet, or a later one than this ticket.
 		unplaced := m.standing.State == Waiting && (m.standing.Ticket.Order == 0 ||
 			(fresh || r.earlier(t, now)) && 0 < t.Order && t.Order < m.standing.Ticket.Order)
 		if s, final := m.answer(t, now); final && !unplaced {
 			return s, nil
 		}
 		if m.standing.State == Waiting && !unplaced && m.standing.Ticket.Seen > t.Seen {
-			// A client that does not keep its renewed token costs no more.
+			// A client that lost its renewed token costs no more.
 			t.renew(&m.standing.Ticket)
 			fresh = false
 		}
 	}
-	near = fresh || snap.InFront(t.Order)
-	// A ticket that was admitted may lie behind the front, when tickets ahead of it came back since.
-	if !near && r.view.present(snap, &t) && (!ok || m.standing.State == Waiting) {
+	front = fresh || snap.InFront(t.Order)
+	// An admitted ticket may be behind the front, when tickets before it were restored since.
+	if !front && r.view.present(snap, &t) && (!ok || m.standing.State == Waiting) {
 		return Standing{State: Waiting, Ticket: t, Renewed: t.Seen != presented.Seen}, nil
 	}
-	if r.store.away.Load() || !snap.Known && r.view.anchor.Load() == nil {
+	if r.store.unreachable(snap) {
 		return r.offline.checkOffline(t), nil
 	}
 	var ans reply
 	var err error
-	hold := r.view.schedule.Load().Policy.Hold(t.Interval, t.Wait, near)
+	hold := r.view.schedule.Load().Policy.Hold(t.Interval, t.Wait, front)
 	enrol := fresh || !snap.Known || t.Epoch != snap.Epoch
 	if !enrol {
-		lane := r.calls.renewals
-		if near {
-			lane = r.calls.frontChecks
+		checks := r.calls.renewals
+		if front {
+			checks = r.calls.frontChecks
 		}
-		ans, err = lane.ask(ctx, seenQ{id: t.ID, client: t.Client, hold: hold})
+		ans, err = checks.ask(ctx, seenQ{id: t.ID, client: t.Client, hold: hold})
 		enrol = err == nil && ans.code == replyUnknown
 	}
 	if enrol {
@@ -142,17 +140,17 @@ func (r *Room) checkOrdered(ctx context.Context, snap *Snapshot, t Ticket, fresh
 	}
 	if ans.code == replyTooMany {
 		s := r.refused(snap, t, ans)
-		// It polls again when it was told to. Till then nobody else enrols it either.
+		// It polls again after Retry. Until then no other request enrols it either.
 		r.joinLimiter.block(string(t.ID[:]), now+int64(min(s.Retry, refusedMemory)))
 		return s, nil
 	}
 	if t.Epoch == "" && 0 < t.Order && t.Order < ans.ord {
-		r.joinLimiter.block(earlierKey(t), now+int64(refusedMemory)) // a join limit has postponed it, or it is late
+		r.joinLimiter.block(earlierKey(t), now+int64(refusedMemory)) // a join limit postponed it, or it is late
 	}
 	if fresh {
 		t.Order = 0 // of the token in hand
 	}
-	s := r.standing(t, ans, hold, near)
+	s := r.standing(t, ans, hold, front)
 	s.Renewed = s.Renewed || s.Ticket.Seen != presented.Seen
 	if ans.code == replyWaiting && !snap.Known {
 		r.store.wake()
@@ -160,19 +158,20 @@ func (r *Room) checkOrdered(ctx context.Context, snap *Snapshot, t Ticket, fresh
 	return s, nil
 }
 
-// earlier reports whether a ticket that was never enrolled may get its place by an order before the one that this gateway
-// remembers: its join was repeated, and another of its orders was enrolled first. The store is asked once in a while.
+// earlier reports whether a ticket that was never enrolled may get an order before the one that this gateway remembers: its join
+// was repeated, and a later order of it was enrolled first. The store is asked about it once in refusedMemory.
 func (r *Room) earlier(t Ticket, now int64) bool {
 	return t.Epoch == "" && r.joinLimiter.blocked(earlierKey(t), now) == 0
 }
 
 func earlierKey(t Ticket) string { return "order" + string(t.ID[:]) }
 
-// Settled says whether a ticket may have been heard to wait no longer: admitted, here or elsewhere, or ended here. Where it
-// says so, Check knows. It asks and waits for nothing.
+// Settled reports whether this gateway may know that a ticket has stopped waiting: it was admitted, or it ended here. Check then
+// returns how. Settled makes no call and takes no lock.
 func (r *Room) Settled(id ID) bool { return r.memory.settled(id) }
 
-// checkUnordered is Check for a ticket that was signed before the opening of a lottery: it is confirmed, or has an order now.
+// checkUnordered is Check for a ticket that was signed before the opening of a lottery: it is confirmed in the pre-queue, or has
+// an order now.
 func (r *Room) checkUnordered(ctx context.Context, snap *Snapshot, t Ticket) (Standing, error) {
 	presented, now := t, r.c.mono()
 	if t.Address != "" {
@@ -181,22 +180,22 @@ func (r *Room) checkUnordered(ctx context.Context, snap *Snapshot, t Ticket) (St
 		}
 	}
 	m, ok := r.memory.get(t.ID, now)
-	if lot, has := r.draws.order(snap, t, snap.Opens, snap.Drawn); has == placed && ok && m.standing.State == Waiting &&
-		0 < lot.Order && lot.Order < m.standing.Ticket.Order {
-		return r.checkOrdered(ctx, snap, lot, true) // its key or account has joined again since the opening: the lot counts
+	if drawn, has := r.draws.order(snap, t, snap.Opens, snap.Drawn); has == placed && ok && m.standing.State == Waiting &&
+		0 < drawn.Order && drawn.Order < m.standing.Ticket.Order {
+		return r.checkOrdered(ctx, snap, drawn, true) // its key or account joined again since the opening: the drawn order counts
 	}
 	if k := m.standing.Ticket; ok && m.standing.State == Waiting && k.Seen > t.Seen {
-		// A client that does not keep its renewed token costs no more.
+		// A client that lost its renewed token costs no more.
 		t.renew(&k)
 	}
-	named, lot := r.draws.order(snap, t, snap.Opens, snap.Drawn)
+	ordered, has := r.draws.order(snap, t, snap.Opens, snap.Drawn)
 	switch {
-	case lot == hasOrder:
+	case has == hasOrder:
 		s, err := r.checkOrdered(ctx, snap, t, false)
 		s.Renewed = s.Renewed || s.State == Waiting
 		return s, err
-	case lot == placed:
-		return r.checkOrdered(ctx, snap, named, true)
+	case has == placed:
+		return r.checkOrdered(ctx, snap, ordered, true)
 	case ok && m.standing.State != Waiting:
 		if s, final := m.answer(t, now); final {
 			return s, nil
@@ -204,10 +203,10 @@ func (r *Room) checkUnordered(ctx context.Context, snap *Snapshot, t Ticket) (St
 	case r.view.confirmed(snap, t):
 		return Standing{State: Waiting, Ticket: t, Renewed: t.Seen != presented.Seen, Gathering: true}, nil
 	}
-	if r.store.away.Load() || !snap.Known && r.view.anchor.Load() == nil {
+	if r.store.unreachable(snap) {
 		return r.offline.checkOffline(t), nil
 	}
-	hold := r.view.schedule.Load().Policy.Hold(t.Interval, t.Wait, true) // of one that the line holds already
+	hold := r.view.schedule.Load().Policy.Hold(t.Interval, t.Wait, true) // of a ticket that the queue holds already
 	ans, err := r.calls.prequeueChecks.ask(ctx, enterQ{kind: "prequeue", id: t.ID, client: t.Client, hold: hold, t: t})
 	switch {
 	case errors.Is(err, ErrStore):
@@ -219,16 +218,16 @@ func (r *Room) checkUnordered(ctx context.Context, snap *Snapshot, t Ticket) (St
 		r.joinLimiter.block(string(t.ID[:]), now+int64(min(s.Retry, refusedMemory)))
 		return s, nil
 	case ans.code == replyOpened:
-		r.store.wake() // for the snapshot that says so too
-		if named, lot = r.draws.order(snap, t, ans.wall, ans.ord); lot == gathers {
+		r.store.wake() // the snapshot must show the opening
+		if ordered, has = r.draws.order(snap, t, ans.wall, ans.ord); has == gathers {
 			return Standing{State: Waiting, Ticket: t, Gathering: true}, nil
 		}
-		return r.checkOrdered(ctx, snap, named, true)
+		return r.checkOrdered(ctx, snap, ordered, true)
 	}
 	return r.standing(t, ans, hold, false), nil
 }
 
-// gatheredBefore is the place of an id that this gateway remembers to be confirmed before the opening of a lottery.
+// gatheredBefore returns the place of an id that this gateway remembers as confirmed in the pre-queue.
 func (r *Room) gatheredBefore(snap *Snapshot, a Arrival, k remembered) (s Standing, gathers bool) {
 	t := k.standing.Ticket
 	t.ID, t.Client, t.Interval = a.ID, a.Client, a.Interval

@@ -5,9 +5,8 @@ import (
 	"time"
 )
 
-// Claim turns an admitted ticket into a session. The State is Active for the
-// claimer (again within the claim window for the same Client), Waiting with
-// ErrNotYet before its turn, else Lapsed, Ended or Expired with no error.
+// Claim turns an admitted ticket into a session. Its State is Active for the claimer, also when the same Client repeats the claim
+// within the claim window; Waiting with ErrNotYet before its turn; otherwise Lapsed, Ended or Expired without an error.
 func (r *Room) Claim(ctx context.Context, t Ticket) (Standing, error) {
 	if s, known := r.claimed(t); known {
 		if s.State == Waiting {
@@ -21,7 +20,7 @@ func (r *Room) Claim(ctx context.Context, t Ticket) (Standing, error) {
 	}
 	switch ans.code {
 	case replyUnknown:
-		// Not enrolled: the check finds its place, or says that it is late.
+		// Not enrolled: Check finds its place, or returns that it is late.
 		s, err := r.Check(ctx, t)
 		if err == nil && s.State == Waiting {
 			err = ErrNotYet
@@ -35,8 +34,8 @@ func (r *Room) Claim(ctx context.Context, t Ticket) (Standing, error) {
 	return r.standing(t, ans, 0, false), nil
 }
 
-// claimed answers a claim without the store: one of a ticket far from the front, one that is repeated within a second, and
-// one of a ticket that is over.
+// claimed answers a claim without the store: for a ticket far from the front, for a claim repeated within a second, and for a
+// ticket that has ended.
 func (r *Room) claimed(t Ticket) (Standing, bool) {
 	snap, now := r.Snapshot(), r.c.mono()
 	m, ok := r.memory.get(t.ID, now)
@@ -55,11 +54,10 @@ func (r *Room) claimed(t Ticket) (Standing, bool) {
 	return Standing{State: Waiting, Ticket: t}, far
 }
 
-// farAge is how old a snapshot may be that says that nobody behind the front has been admitted: the front is 10 s of the
-// rate or more.
+// farAge is the age of a snapshot up to which nobody behind its front can have been admitted: the front lasts 10 s or more.
 const farAge = 5 * time.Second
 
-// waitingAt is a standing in line that the store did not renew.
+// waitingAt returns the Standing of a waiting ticket that the store did not renew.
 func (r *Room) waitingAt(t Ticket, a reply) Standing {
 	if a.ord > 0 && a.ord != t.Order {
 		t.Order = a.ord
@@ -67,9 +65,9 @@ func (r *Room) waitingAt(t Ticket, a reply) Standing {
 	return Standing{State: Waiting, Ticket: t}
 }
 
-// Leave gives a place (or an unclaimed admission) back. The store keeps nothing of a ticket that it does not hold, as one
-// behind the front before its first poll: this gateway answers that it has left for as long as it remembers, and any other
-// enrols it if it is polled with.
+// Leave gives up a place or an unclaimed admission. The store keeps no record of a ticket that it does not hold, such as one
+// behind the front before its first poll: only this gateway then remembers that the ticket has left, and another would enrol it
+// if it polled.
 func (r *Room) Leave(ctx context.Context, t Ticket) error {
 	now := r.c.mono()
 	if m, ok := r.memory.get(t.ID, now); ok && m.over() && (!m.bare || now-m.at < int64(time.Second)) {
@@ -83,7 +81,7 @@ func (r *Room) Leave(ctx context.Context, t Ticket) error {
 	return err
 }
 
-// lastSeen is when the store confirmed a ticket that waits, as far as this gateway remembers; 0: it does not.
+// lastSeen returns when the store confirmed a waiting ticket, as far as this gateway remembers; otherwise 0.
 func (r *Room) lastSeen(id ID) int64 {
 	if m, ok := r.memory.get(id, r.c.mono()); ok && m.standing.State == Waiting {
 		return m.standing.Ticket.Seen
@@ -91,8 +89,8 @@ func (r *Room) lastSeen(id ID) int64 {
 	return 0
 }
 
-// Charge takes one unit of the limiter for a request that gets no session (a
-// subresource without a pass): true while nobody waits and there is capacity.
+// Charge takes one unit of the limiter for a request that gets no session, such as a subresource without a pass. It reports false
+// while anybody waits or capacity is exhausted.
 func (r *Room) Charge(ctx context.Context) bool {
 	snap := r.Snapshot()
 	if r.store.away.Load() || snap.Policy.Method == Reject || snap.Gathering() || r.view.length(snap) > 0 {

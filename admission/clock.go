@@ -15,14 +15,14 @@ type clock struct {
 // anchor ties this process's clock to the store's two.
 type anchor struct {
 	time, wall int64
-	mono       int64 // half-way between the call and its answer
-	heard      int64 // mono of the answer: the clocks were read before
+	mono       int64 // half-way between the call and its reply
+	heard      int64 // mono of the reply: the clocks were read before it
 	own        int64 // this machine's clock then, µs
 	step       step
 }
 
-// Now returns order time in microseconds, estimated from the last answer of the store. It runs on while the store is
-// away, and is 0 before the first answer.
+// Now returns order time in microseconds, estimated from the last reply of the store. It runs on while the store is away, and is
+// 0 before the first reply.
 func (r *clock) Now() int64 {
 	a := r.anchor.Load()
 	if a == nil {
@@ -31,8 +31,8 @@ func (r *clock) Now() int64 {
 	return a.time + (r.core.mono()-a.mono)/1000
 }
 
-// RedisNow is Redis's clock in microseconds, estimated likewise; tokens' iat
-// and exp are seconds of it. It is this machine's own clock until the store was heard.
+// RedisNow returns Redis's clock in microseconds, estimated likewise; iat and exp of tokens are seconds of it. Before the first
+// reply it is this machine's clock.
 func (r *clock) RedisNow() int64 {
 	if r.core.o.Now != nil {
 		return r.core.o.Now()
@@ -52,8 +52,8 @@ func (r *clock) orderLead() int64 {
 	return 0
 }
 
-// nextOrder is the order of somebody who joins now: orders of one process ascend. They are order time with the store or
-// without it; a gateway that never had an answer of the store has its machine's clock alone.
+// nextOrder returns the order of a visitor who joins now; the orders of one process ascend. Before the first reply of the store
+// it is this machine's clock.
 func (r *clock) nextOrder() int64 {
 	if r.anchor.Load() == nil {
 		return r.ascend(r.RedisNow())
@@ -71,10 +71,10 @@ func (r *clock) ascend(to int64) int64 {
 	}
 }
 
-// storeGap is GAP of lua/lib/room.lua: by as much Redis's clock has to jump, µs, to count as a silence.
+// storeGap is GAP of lua/lib/room.lua: the least jump of Redis's clock, µs, that counts as a silence of the store.
 const storeGap = 5_000_000
 
-// began is by how much order time falls at least when an empty room begins it anew.
+// began is the least fall of order time, µs, when an empty room begins it anew.
 const began = 30_000_000
 
 // sync ties this process's clock to the store's by a reply. It returns how far Redis's clock jumped since the reply before, µs;
@@ -82,11 +82,11 @@ const began = 30_000_000
 func (r *clock) sync(h header, sent, heard int64) (jump int64) {
 	mono := (sent + heard) / 2
 	old := r.anchor.Load()
-	if old != nil && mono < old.mono && r.core.o.Now == nil { // an answer that was overtaken
+	if old != nil && mono < old.mono && r.core.o.Now == nil { // overtaken by a later reply
 		return 0
 	}
 	if old == nil || h.time < old.time-began {
-		r.lastOrd.Store(0) // orders until now were of another clock
+		r.lastOrd.Store(0) // earlier orders were on another clock
 	}
 	next := &anchor{time: h.time, wall: h.wall, mono: mono, heard: heard, own: r.core.ownWall()}
 	if old != nil {
@@ -102,22 +102,22 @@ func (r *clock) sync(h header, sent, heard int64) (jump int64) {
 	return jump
 }
 
-// step is a step forward of Redis's clock, as when a replica whose clock is ahead becomes the master: tokens that were signed
-// before it end by the clock before it.
+// step is a step forward of Redis's clock, as when a replica whose clock is ahead becomes the master. Tokens signed before the
+// step end by the clock before it.
 type step struct {
 	by int64 // µs; 0: none
 	at int64 // Redis's clock before it, µs
 }
 
 const (
-	// leastStep is how far Redis's clock has to step, µs: answers that are late differ by less.
+	// leastStep is the least step of Redis's clock, µs: late replies differ by less.
 	leastStep = 2_000_000
 	// stepLife is for how long a step counts: the longest life of a token.
 	stepLife = int64(24 * time.Hour / time.Microsecond)
 )
 
-// stepTo returns the step that tokens are judged by at the next anchor. Time in which this machine stood still is none: then its
-// own clock has made the step, too.
+// stepTo returns the step in force at the next anchor. A time in which this machine stood still is no step: its own clock shows
+// it too.
 func (a *anchor) stepTo(next *anchor) step {
 	passed := (next.mono - a.mono) / 1000
 	by, own := next.wall-a.wall-passed, next.own-a.own-passed
@@ -134,8 +134,8 @@ func (a *anchor) stepTo(next *anchor) step {
 	return s
 }
 
-// Stepped returns by how much Redis's clock stepped forward lately, and its time before that, both in µs. A token that was signed
-// before the step ends by RedisNow less the step. Without a step it returns 0, 0.
+// Stepped returns by how much Redis's clock lately stepped forward, and its time before that, both in µs. A token signed before
+// the step ends by RedisNow less the step. Without a step it returns 0, 0.
 func (r *clock) Stepped() (by, at int64) {
 	a := r.anchor.Load()
 	if a == nil {

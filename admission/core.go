@@ -17,8 +17,7 @@ import (
 	"github.com/anteroom/anteroom/internal/redisstore"
 )
 
-// layout is the version of the keys and values that this program reads and
-// writes. A store that says another is refused.
+// layout is the version of the keys and values that this program reads and writes; it refuses a store with another.
 const layout = 4
 
 // Options of a Core. Client is required.
@@ -26,10 +25,10 @@ type Options struct {
 	Client  redis.UniversalClient
 	Prefix  string        // of every key; "wr"
 	Timeout time.Duration // deadline of a call on the request path; 250ms
-	Tick    time.Duration // between two looks at a busy room; 250ms
+	Tick    time.Duration // between two ticks of a busy room; 250ms
 	Log     *slog.Logger
 	Gateway string // names this process among its peers; random when empty
-	// Observe is told of every store call, for metrics.
+	// Observe is called after every store call, for metrics.
 	Observe func(script string, took time.Duration, err error)
 	// Now replaces Redis's clock (µs) in tests.
 	Now func() int64
@@ -40,24 +39,24 @@ type Core struct {
 	o       Options
 	scripts *redisstore.Store
 	start   time.Time
-	ownMono func() int64 // of tests in which Redis's clock is set; nil: none
+	ownMono func() int64 // of tests that set Redis's clock; nil: none
 	ownWall func() int64 // this machine's clock, µs
 
 	mu      sync.Mutex
 	rooms   map[string]*Room
 	origins map[string]*origin
-	unread  map[string]bool // origins of which some gateway says what cannot be read; that was logged
-	lined   chan struct{}   // somebody began to wait somewhere
+	unread  map[string]bool // origins with an unreadable report of some gateway that was logged
+	waits   chan struct{}   // a visitor began to wait
 	running context.Context // nil while Run does not run
 	loops   sync.WaitGroup
 
 	uses uses // of origins' budgets
 
 	reader *batcher[string, snapshotRead] // of idle rooms
-	phase  time.Duration                  // of their reading, so that gateways take turns
+	phase  time.Duration                  // of these reads, so that gateways take turns
 }
 
-// New reads the scripts and starts nothing.
+// New returns a Core. It starts nothing.
 func New(o Options) (*Core, error) {
 	if o.Client == nil {
 		return nil, errors.New("admission: Options.Client is missing")
@@ -92,7 +91,7 @@ func New(o Options) (*Core, error) {
 		rooms:   map[string]*Room{},
 		origins: map[string]*origin{},
 		unread:  map[string]bool{},
-		lined:   make(chan struct{}, 1),
+		waits:   make(chan struct{}, 1),
 		uses:    uses{m: map[string]BudgetUse{}},
 		phase:   mathrand.N(idlePause), //nolint:gosec // spreads gateways over time
 	}
@@ -106,8 +105,7 @@ func randomName() string {
 	return hex.EncodeToString(b[:])
 }
 
-// Room gives the room of that id, made when it is new, with the policy that
-// the configuration now says.
+// Room returns the room of that id, with the policy as configured now. It creates a room that is new.
 func (c *Core) Room(id string, p Policy) *Room {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -124,7 +122,7 @@ func (c *Core) Room(id string, p Policy) *Room {
 	return r
 }
 
-// Remove forgets a room of this process; the store keeps its line.
+// Remove stops a room in this process. The store keeps its queue.
 func (c *Core) Remove(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -150,7 +148,7 @@ func (c *Core) all() []*Room {
 	return rooms
 }
 
-// launch starts a room's loop; c.mu is held.
+// launch starts a room's loops; c.mu is held.
 func (c *Core) launch(r *Room) {
 	ctx, stop := context.WithCancel(c.running)
 	r.ticker.stopLoop = stop
@@ -161,8 +159,8 @@ func (c *Core) launch(r *Room) {
 	c.loops.Go(func() { r.steering.steer(ctx) })
 }
 
-// Run ticks the rooms until ctx ends; it then sends what is pending
-// (heartbeats, joins) and returns nil. It may run once at a time.
+// Run ticks the rooms until ctx ends; it then sends what is pending (heartbeats, joins) and returns nil. Only one Run may run at
+// a time.
 func (c *Core) Run(ctx context.Context) error {
 	c.mu.Lock()
 	if c.running != nil {
@@ -183,8 +181,8 @@ func (c *Core) Run(ctx context.Context) error {
 	return nil
 }
 
-// Settle waits until every room was looked at once since Run runs, with the store or without it, or until ctx ends. Before
-// that a room knows neither its line nor what operators changed: everybody would have to wait.
+// Settle waits until every room was ticked once since Run began, successfully or not, or until ctx ends. Before its first tick a
+// room knows neither its queue nor the changes by operators, and every visitor has to wait.
 func (c *Core) Settle(ctx context.Context) {
 	for _, r := range c.all() {
 		select {
@@ -195,7 +193,7 @@ func (c *Core) Settle(ctx context.Context) {
 	}
 }
 
-// Up says whether the store answered every room lately.
+// Up reports whether the store answered every room lately.
 func (c *Core) Up() bool {
 	for _, r := range c.all() {
 		if r.store.away.Load() {
@@ -229,7 +227,7 @@ func (o *Options) tickTimeout() time.Duration { return max(time.Second, 2*o.Time
 
 func (c *Core) tickTimeout() time.Duration { return c.o.tickTimeout() }
 
-// mono is this process's monotonic clock in nanoseconds; in tests it follows Now, or is their own.
+// mono returns this process's monotonic clock in nanoseconds. In tests it follows Options.Now or is replaced.
 func (c *Core) mono() int64 {
 	if c.ownMono != nil {
 		return c.ownMono()

@@ -10,16 +10,16 @@ import (
 	"github.com/anteroom/anteroom/admission/adaptive"
 )
 
-// healthAge is after how long nothing counts that a gateway said; it says it every second.
+// healthAge is how long a report of a gateway counts; gateways report every second.
 const healthAge = 5 * time.Second
 
-// origin is what this gateway measures of one.
+// origin is what this gateway measures of one origin.
 type origin struct {
 	recent adaptive.Recent
-	said   []byte // the last text that was published
+	said   []byte // the last published text
 }
 
-// Origin is where requests to that origin are counted, for all gateways to know. It may be used from any goroutine.
+// Origin returns the recorder of the requests to an origin. It is safe for concurrent use.
 func (c *Core) Origin(id string) *adaptive.Recorder {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -31,15 +31,15 @@ func (c *Core) Origin(id string) *adaptive.Recorder {
 	return &o.recent.Recorder
 }
 
-// tell publishes the health of the origins once a second, until ctx ends, and that somebody has to wait as soon as it is so.
+// tell publishes the health of the origins every second until ctx ends, and at once when visitors begin to wait.
 func (c *Core) tell(ctx context.Context) {
-	failed := func(err error) { c.o.Log.Error("the health of origins was not published", "error", err) }
+	failed := func(err error) { c.o.Log.Error("cannot publish the health of origins", "error", err) }
 	c.loops.Go(func() {
 		for {
 			select {
 			case <-ctx.Done():
 				return
-			case <-c.lined:
+			case <-c.waits:
 			}
 			if err := c.TellLines(ctx); err != nil && ctx.Err() == nil && !errors.Is(err, ErrStore) {
 				failed(err)
@@ -49,8 +49,8 @@ func (c *Core) tell(ctx context.Context) {
 	eachSecond(ctx, c.TellHealth, failed)
 }
 
-// eachSecond does something once a second until ctx ends, and tells of what failed for another reason than the store's absence,
-// of which the rooms tell.
+// eachSecond calls do every second until ctx ends, and failed with its errors except outages of the store, which the rooms
+// report.
 func eachSecond(ctx context.Context, do func(context.Context) error, failed func(error)) {
 	t := time.NewTicker(time.Second)
 	defer t.Stop()
@@ -66,8 +66,8 @@ func eachSecond(ctx context.Context, do func(context.Context) error, failed func
 	}
 }
 
-// TellHealth ends a second of measuring and publishes it; of an origin that was asked nothing and for which nobody waits
-// there is nothing to say. Run calls it; tests may.
+// TellHealth ends a second of measuring and publishes it. Origins without requests and without waiting visitors are left out. Run
+// calls it; tests may.
 func (c *Core) TellHealth(ctx context.Context) error {
 	waiting, _ := c.waiting(true)
 	c.mu.Lock()
@@ -100,38 +100,38 @@ func (c *Core) TellHealth(ctx context.Context) error {
 	return nil
 }
 
-// waiting is how many wait for each origin, and for which of them somebody did whom no snapshot shows yet. forget begins that
-// anew.
-func (c *Core) waiting(forget bool) (waiting map[string]int64, lined []string) {
+// waiting returns how many visitors wait for each origin, and the origins with new ones that no snapshot shows yet. forget begins
+// these anew.
+func (c *Core) waiting(forget bool) (waiting map[string]int64, fresh []string) {
 	waiting = map[string]int64{}
 	for _, r := range c.all() {
 		n, origin := r.Snapshot().Waiting, r.view.schedule.Load().Policy.Origin
 		if r.waitsNew.Load() {
-			n, lined = max(1, n), append(lined, origin)
+			n, fresh = max(1, n), append(fresh, origin)
 			if forget {
 				r.waitsNew.Store(false)
 			}
 		}
 		waiting[origin] += n
 	}
-	return waiting, lined
+	return waiting, fresh
 }
 
-// line notes that somebody has to wait here. Where that is news, all are told at once: bulk work gives way.
+// noteWaiting records that a visitor began to wait. If nobody waited before, it is published at once: bulk work gives way.
 func (r *Room) noteWaiting() {
 	if r.Snapshot().Waiting > 0 || r.waitsNew.Swap(true) {
 		return
 	}
 	select {
-	case r.c.lined <- struct{}{}:
+	case r.c.waits <- struct{}{}:
 	default:
 	}
 }
 
-// TellLines publishes for which origins somebody has to wait by now, with the health of the last second. Run calls it; tests may.
+// TellLines publishes the origins with new waiting visitors, with their health of the last second. Run calls it; tests may.
 func (c *Core) TellLines(ctx context.Context) error {
-	waiting, lined := c.waiting(false)
-	for _, id := range lined {
+	waiting, fresh := c.waiting(false)
+	for _, id := range fresh {
 		var text []byte
 		c.mu.Lock()
 		if o := c.origins[id]; o != nil {
@@ -148,8 +148,8 @@ func (c *Core) TellLines(ctx context.Context) error {
 	return nil
 }
 
-// TellJobs says that bulk work which gives way to an origin's visitors runs. What it makes too much of, rooms that adapt to the
-// origin leave to it for a few seconds, before they cut what is theirs.
+// TellJobs reports that bulk work which gives way to the visitors of an origin runs. Adaptive rooms leave its load to it for some
+// seconds before they lower their own rate.
 func (c *Core) TellJobs(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, c.tickTimeout())
 	defer cancel()
@@ -164,16 +164,16 @@ func (c *Core) tellOne(ctx context.Context, id string, waiting int64, text []byt
 	return err
 }
 
-// OriginHealth is how an origin was to all gateways together.
+// OriginHealth is the health of an origin as all gateways together measured it.
 type OriginHealth struct {
 	adaptive.Health       // of 3 s, or of 30 s where those had too few requests
 	Gateways        int   // that have said something in the last seconds; 0: nothing is known
-	Waiting         int64 // visitors in the lines in front of it
-	Jobs            bool  // bulk work ran against it lately that gives way to visitors
-	Unread          int   // gateways of which only the line counts: another version's words, say
+	Waiting         int64 // visitors in its queues
+	Jobs            bool  // bulk work that gives way to visitors ran against it lately
+	Unread          int   // reports that cannot be read, as of another version; only their waiting visitors count
 }
 
-// OriginHealth merges what gateways said of an origin in the last seconds. A bulk worker asks it too.
+// OriginHealth merges the reports of all gateways on an origin in the last seconds. Bulk workers call it too.
 func (c *Core) OriginHealth(ctx context.Context, id string) (OriginHealth, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.tickTimeout())
 	defer cancel()
@@ -182,12 +182,12 @@ func (c *Core) OriginHealth(ctx context.Context, id string) (OriginHealth, error
 		return OriginHealth{}, err
 	}
 	if len(said)%2 != 1 {
-		return OriginHealth{}, fmt.Errorf("origin_read answered %v", said)
+		return OriginHealth{}, fmt.Errorf("origin_read replied %v", said)
 	}
 	var all adaptive.Report
 	h := OriginHealth{Jobs: asInt(said[0]) == 1}
 	for pair := range slices.Chunk(said[1:], 2) {
-		h.Waiting = max(h.Waiting, asInt(pair[0])) // each of them sees all that wait
+		h.Waiting = max(h.Waiting, asInt(pair[0])) // each gateway reports all that wait
 		var report adaptive.Report
 		if e := report.UnmarshalText([]byte(asString(pair[1]))); e != nil {
 			h.Unread++
@@ -202,13 +202,13 @@ func (c *Core) OriginHealth(ctx context.Context, id string) (OriginHealth, error
 	return h, nil
 }
 
-// noteUnread logs, once, that what a gateway says of an origin cannot be read.
+// noteUnread logs once that a gateway's report on an origin cannot be read.
 func (c *Core) noteUnread(id string, is bool, err error) {
 	c.mu.Lock()
 	was := c.unread[id]
 	c.unread[id] = is
 	c.mu.Unlock()
 	if is && !was {
-		c.o.Log.Warn("what a gateway says of an origin's health cannot be read, and does not count: do all run the same version?", "origin", id, "error", err)
+		c.o.Log.Warn("cannot read a gateway's report on an origin's health and ignores it; run the same version on all gateways", "origin", id, "error", err)
 	}
 }

@@ -13,10 +13,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// flowSeconds is how far back admissions are kept second by second.
+// flowSeconds is for how many seconds admissions are kept second by second.
 const flowSeconds = 900
 
-// loadFlow reads the store's admission buckets.
+// loadFlow reads the room's admissions per second from the store.
 func (r *ticker) loadFlow(ctx context.Context) ([]Flow, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.tickTimeout())
 	defer cancel()
@@ -51,8 +51,7 @@ func (r *ticker) loadFlow(ctx context.Context) ([]Flow, error) {
 	return out, nil
 }
 
-// mergeFlow lays the newest seconds over those known, and gives a slice that is
-// not changed afterwards.
+// mergeFlow replaces the newest seconds of the flow and returns a slice that is never changed.
 func (r *ticker) mergeFlow(news []Flow, room int64) []Flow {
 	old := r.flow
 	from := int64(math.MaxInt64)
@@ -74,7 +73,7 @@ func (r *ticker) mergeFlow(news []Flow, room int64) []Flow {
 	return out
 }
 
-// Minute is one bucket of a room's history.
+// Minute is one minute of a room's history.
 type Minute struct {
 	At                           int64 // start, seconds of Redis's clock
 	Joins, Admissions, Abandoned int64
@@ -89,10 +88,10 @@ type Minute struct {
 	WaitP50, WaitP90             time.Duration
 }
 
-// AgeTime counts tickets by their time in the queue, s: from From, to less than 2·From + 1.
+// AgeTime counts tickets with a time in the queue, s, from From to less than 2·From + 1.
 type AgeTime struct{ From, Count int64 }
 
-// addOctave counts tickets of an octave of lua/lib/room.lua's wait_bucket.
+// addOctave appends the count of an octave of wait_bucket in lua/lib/room.lua.
 func addOctave(list []AgeTime, octave string, n int64) []AgeTime {
 	i, err := strconv.Atoi(octave)
 	if err != nil || i < 0 || i > octaves {
@@ -101,14 +100,14 @@ func addOctave(list []AgeTime, octave string, n int64) []AgeTime {
 	return append(list, AgeTime{From: 1<<i - 1, Count: n})
 }
 
-// History gives the last n minutes, oldest first, at most 1440.
+// History returns the last minutes of the room, oldest first, at most 1440.
 func (r *operators) History(ctx context.Context, minutes int) ([]Minute, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.tickTimeout())
 	defer cancel()
 	return readMinutes(ctx, r.c.o.Client, r.keys[keyMinutes], r.view.RedisNow(), minutes)
 }
 
-// ReadHistory gives the last n minutes of a room, as Room.History, without taking part in it.
+// ReadHistory returns the last minutes of a room as Room.History does, without a Core.
 func ReadHistory(ctx context.Context, client redis.UniversalClient, prefix, room string, minutes int) ([]Minute, error) {
 	now, err := client.Time(ctx).Result()
 	if err != nil {
@@ -183,11 +182,11 @@ func readMinutes(ctx context.Context, client redis.UniversalClient, key string, 
 	return out, nil
 }
 
-// octaves is the last octave of a time in the queue that is counted.
+// octaves is the last octave of a time in the queue.
 const octaves = 20
 
-// minuteFields are the fields of a minute in the history, without the minute: those of room_advance, and the buckets of count_wait
-// and count_octave.
+// minuteFields are the fields of a minute in the history, without the minute: those of room_advance, and the buckets of
+// count_wait and count_octave.
 var minuteFields = func() []string {
 	fields := []string{"j", "a", "x", "b", "q", "r", "m", "c", "p", "k", "s"}
 	for i := range 81 {
@@ -199,7 +198,7 @@ var minuteFields = func() []string {
 	return fields
 }()
 
-// readFields reads the fields of the last minutes of a history: those alone, an hour a call, unless it holds fewer in all.
+// readFields reads the fields of the last minutes of a history, one hour a call, or the whole history where it is smaller.
 func readFields(ctx context.Context, client redis.UniversalClient, key string, last int64, minutes int) (map[string]string, error) {
 	held, err := client.HLen(ctx, key).Result()
 	if err != nil {
@@ -231,8 +230,8 @@ func readFields(ctx context.Context, client redis.UniversalClient, key string, l
 	return h, nil
 }
 
-// quantile reads a histogram of lua/lib/room.lua's count_wait: bucket i holds
-// waits from 2^(i/4)-1 s; the middle of the bucket is given.
+// quantile returns a quantile of a histogram of count_wait in lua/lib/room.lua: the middle of bucket i, which holds waits from
+// 2^(i/4)-1 s.
 func quantile(h map[int]int64, q float64) time.Duration {
 	var total int64
 	keys := make([]int, 0, len(h))

@@ -11,27 +11,27 @@ import (
 	"github.com/anteroom/anteroom/admission/snapshot"
 )
 
-// Nobody waits or shops in an idle room, so there is nothing to do in it but to keep its time. Gateways read its snapshot every
-// idlePause, all rooms of a process in one round trip, and take turns at ticking it: whoever finds the snapshot older than
-// keepTime runs the script. Together they run it less than once in keepTime, however many they are.
+// An idle room has no visitors, so only its time must be kept. Gateways read its snapshot every idlePause, all idle rooms of a
+// process in one round trip. A gateway that finds the snapshot older than keepTime ticks the room, so that all gateways together
+// tick it less than once in keepTime.
 const (
-	// idlePause is the time between two looks at an idle room: what operators change is known everywhere within a second.
+	// idlePause is the time between two reads of the snapshot: every gateway has a change by an operator within a second.
 	idlePause = 700 * time.Millisecond
-	// keepTime and idlePause together stay well below GAP of lua/lib/room.lua, from which on the store takes a time without a
-	// tick for an outage.
+	// keepTime and idlePause together stay well below GAP of lua/lib/room.lua, from which on a time without a tick counts as an
+	// outage.
 	keepTime = 2 * time.Second
-	// ownTick is how often each gateway ticks an idle room itself, to be counted among its gateways (COUNTED of
-	// lua/room_advance.lua) and to hear Redis's clock.
+	// ownTick is how often each gateway ticks an idle room itself, to be counted among the gateways of the room (COUNTED of
+	// lua/room_advance.lua) and to read Redis's clock.
 	ownTick = 30 * time.Second
 )
 
-// snapshotRead is the answer to a reading: empty where the store holds no snapshot.
+// snapshotRead is the reply to reading a snapshot: empty where the store holds none.
 type snapshotRead struct {
 	text string
 	err  error
 }
 
-// readSnapshots reads the snapshots of that many rooms in one round trip (one a master of a cluster).
+// readSnapshots reads the snapshots of several rooms in one round trip, or one for each master of a cluster.
 func (c *Core) readSnapshots(ctx context.Context, keys []string) ([]snapshotRead, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.tickTimeout())
 	defer cancel()
@@ -56,10 +56,10 @@ func (c *Core) readSnapshots(ctx context.Context, keys []string) ([]snapshotRead
 	return out, nil
 }
 
-// untilReading returns the time until this process reads the snapshots of its idle rooms next: all rooms at the same time.
+// untilReading returns the time until this process next reads the snapshots of its idle rooms, all at the same time.
 func (c *Core) untilReading() time.Duration {
 	left := idlePause - (time.Since(c.start)+c.phase)%idlePause
-	if left < idlePause/4 { // the room was looked at a moment ago
+	if left < idlePause/4 { // the room was ticked a moment ago
 		left += idlePause
 	}
 	return left
@@ -96,12 +96,12 @@ func (r *ticker) readIdle(ctx context.Context) (bool, error) {
 	if r.needsTick() || age > keepTime || age < -time.Second {
 		return false, nil
 	}
-	r.store.failing.Store(0) // before a tick is due nobody can know whether the store takes one
+	r.store.failing.Store(0) // only a tick can show that the store takes no writes
 	return true, nil
 }
 
-// needsTick reports whether the newest snapshot does not show an idle room, or this gateway has something to send or to ask for.
-// A room of a shared budget or of a lottery is ticked by every gateway: leases and commitments travel with the tick.
+// needsTick reports whether the newest snapshot does not show an idle room, or this gateway has something to send or to fetch.
+// Every gateway ticks a room with a shared budget or a lottery: leases and commitments travel with the tick.
 func (r *ticker) needsTick() bool {
 	s, k := r.view.Snapshot(), r.store.knowledge()
 	switch {
@@ -110,14 +110,14 @@ func (r *ticker) needsTick() bool {
 	case r.view.schedule.Load().At(r.view.RedisNow()) != s.Configured || s.Policy.Budgeted || s.Policy.Method == Lottery || s.Gathering():
 		return true
 	case k.epoch != s.Epoch || k.seq > s.Seq || k.revokes != s.Revocations:
-		return true // something happened that the snapshot does not show, or that this process has not been told
+		return true // the snapshot does not show it yet, or this process has not fetched it
 	case r.c.mono()-r.ticked > int64(ownTick):
 		return true
 	}
 	return r.store.local.owed.Load() > 0 || r.view.arrived.tally() != r.view.sinceSnapshot.Load().taken || r.toSend()
 }
 
-// toSend reports whether heartbeats, revocations or places given without the store are to be sent.
+// toSend reports whether heartbeats, revocations or signed places are to be sent.
 func (r *ticker) toSend() bool {
 	r.sessions.mu.Lock()
 	n := len(r.sessions.due) + len(r.sessions.revoking)

@@ -9,172 +9,283 @@ import (
 	"github.com/anteroom/anteroom/admission/snapshot"
 )
 
-// Arrival asks for a place, or to be let in at once.
+// Arrival is a request for a place, or for admission at once.
 type Arrival struct {
 	ID     ID // random, or derived from an account or an idempotency key
 	Client Client
-	// Keyed: the id is derived from a key or a proof, so the store may hold a place of it already.
+	// Keyed: the id is derived from a key or a proof, so the store may hold its place already.
 	Keyed bool
-	// Account: ID is the first of an account's ids, which differ in their last byte. The answer is about the place that
-	// the account has, a session too, and names its id; where its former ones have ended it is a new one.
+	// Account: ID is the first id of an account; its ids differ in their last byte. Join returns the account's place or session and
+	// its id, or a new place where the former ones have ended.
 	Account bool
-	// Former are what ID would be by other keys of the configuration: a place under one of them is the account's too, and none
-	// is given there.
+	// Former are the first ids of the account by other keys of the configuration. Join finds places under them and gives none.
 	Former []ID
-	// Held asks for the place of a derived id or an account and takes none. Without one Join returns ErrUnknown for a derived
-	// id, and Ended for an account.
+	// Held asks for the place of a derived id or an account and gives no new one. Without a place Join returns ErrUnknown for a
+	// derived id, and Ended for an account.
 	Held bool
-	// Remember keeps a place behind the front, which the store does not hold before its first poll, in this gateway's memory:
-	// a join that can be repeated only where its place is found, as one with the answer of a CAPTCHA, finds it.
+	// Remember keeps a place behind the front, which the store does not hold before its first poll, in this gateway's memory, so
+	// that a repeated join finds it. A join with the solution of a CAPTCHA needs that.
 	Remember bool
-	// From is a ticket, not an account's, whose place in line becomes the account's where it has none. Zero: none.
+	// From is a ticket of no account whose place becomes the account's where it has none. Zero: none.
 	From ID
-	// Return is the pass that a visitor of an ended session comes back with. Where it keeps its order the place is the session's,
-	// in the order of the pass. Else an account gets a place as any, and for others, whose ID is derived from the session and
-	// Keyed, Join returns ErrUnknown: with Held and the reason ReasonKept where a place would be given. Nil: none.
+	// Return is the pass of the visitor's ended session. Where the pass keeps its order, the place has that order. Otherwise an
+	// account gets a place like any other, and an ID derived from the session (Keyed) gets ErrUnknown. With Held and where a place
+	// would be given, the Standing has ReasonKept. Nil: none.
 	Return *Return
-	// Proof is what a new place of an account or of a Return is given for: Ended, where there is none and another was given for it. While the
-	// store is away nobody knows. Zero: a place asks for none.
+	// Proof pays for a new place of an account or of a Return: Join returns Ended where it has paid for another place. It is not
+	// checked while the store is away. Zero: a place needs no proof.
 	Proof    ID
 	Interval time.Duration // first advised polling interval
 	Address  string        // as Ticket.Address
 }
 
-// joinAgain is how often an arrival that the store did not answer asks again, while the breaker is closed.
+// joinAgain is how often a join that the store did not answer is repeated, unless the store is away.
 const joinAgain = 2
 
-// Join gives an arrival a place in the queue, or admits it at once when there is capacity and nobody ahead (Standing.State is
-// Active: claimed already by its Client). An arrival of a random id makes no store call while the queue is long. A derived id
-// that has a place is answered with its Standing as it is; Standing.New marks a new place.
-func (r *Room) Join(ctx context.Context, a Arrival) (Standing, Refusal, error) {
-	snap, now := r.Snapshot(), r.c.mono()
-	if a.Return != nil && !r.keeps(snap, a.Return) {
-		if !a.Account {
-			return Standing{}, Granted, ErrUnknown
-		}
-		a.Return = nil
-	}
-	t := Ticket{ID: a.ID, Client: a.Client, Interval: a.Interval, Address: a.Address}
-	if a.Keyed && !a.Account {
-		if s, known := r.remembers(ctx, snap, a); known && a.Return != nil && s.State > Active {
-			return Standing{}, Granted, ErrUnknown
-		} else if known {
-			return s, Granted, nil
-		}
-	}
-	held := r.view.refuses(snap) // why a derived id or an account gets no new place
-	if held == Closed || held != Granted && !a.Keyed {
-		return Standing{}, held, nil
-	}
-	away := r.store.away.Load() || !snap.Known && r.view.anchor.Load() == nil
-	var limited Standing
-	if wait, reason := r.joinLimiter.full(a.Address, &snap.Policy, now); wait > 0 {
-		limited, held = Standing{Reason: reason, Retry: wait}, TooMany
-		if !a.Keyed || !away && !r.joinLimiter.asks(addressKey(a.Address), now) {
-			return limited, held, nil
-		}
-	}
-	if !a.Keyed { // whether a derived id gets a new place, the store decides
-		r.joinLimiter.count(a.Address, &snap.Policy, now)
-	}
-	s, refusal, err := r.take(ctx, snap, a, t, held, away)
-	switch {
-	case refusal == TooMany && s.Retry == 0:
-		s = limited
-	case s.New && a.Keyed && !s.Offline && s.Ticket.Epoch == "" && s.State == Waiting:
-		r.joinLimiter.count(a.Address, &snap.Policy, now) // the store counts it with its first poll
-	}
-	return s, refusal, err
+// lastJoins is how long before the opening of a lottery every join is confirmed by the store, µs: a first poll might be too late.
+const lastJoins = 10_000_000
+
+// joining is a join on its way through the steps of Join.
+type joining struct {
+	Arrival
+	snap *Snapshot
+	now  int64 // mono
+	t    Ticket
+	held Refusal  // why no new place may be given
+	full Standing // the join limit, where held is TooMany
 }
 
-// take is Join behind the join limits of this gateway. held is why a derived id or an account gets no new place, away whether
-// the store cannot be asked.
-func (r *Room) take(ctx context.Context, snap *Snapshot, a Arrival, t Ticket, held Refusal, away bool) (Standing, Refusal, error) {
-	switch {
-	case a.Account:
-		return r.joinAccount(ctx, a, t, held)
-	case away && held != Granted:
-		return Standing{}, held, nil
-	case away && a.Held:
-		return Standing{}, Granted, ErrStore
-	case away:
-		return r.offline.joinOffline(t, a.Return, !a.Keyed)
-	case a.Return != nil:
-		return r.comeBack(ctx, snap, a, t, held)
-	case a.Keyed:
-	case snap.Gathering() && snap.Prequeued >= snapshot.FrontSize(snap.Policy.Rate) && snap.Policy.OpensAt-r.RedisNow() > lastJoins:
-		t.Fence = snap.Fence // it is confirmed with the first poll
-		return Standing{State: Waiting, Ticket: t, Renewed: true, Gathering: true}, Granted, nil
-	case !snap.Gathering() && (r.view.length(snap) >= snapshot.FrontSize(snap.Policy.Rate) && snap.Waiting > 0 || r.view.frontFull.Load() == snap):
-		t.Order, t.Fence = r.view.nextOrder(), snap.Fence
-		r.view.sign(t.Order)
-		return Standing{State: Waiting, Ticket: t, Renewed: true}, Granted, nil
+// joined is what Join returns.
+type joined struct {
+	s       Standing
+	refusal Refusal
+	err     error
+}
+
+// Join gives an arrival a place in the queue, or admits it at once while nobody waits and there is capacity (Standing.State is then
+// Active: claimed by its Client). While the queue is long, a random id makes no store call. A derived id that has a place gets its
+// Standing; Standing.New marks a new place.
+//
+// The first step that returns a result ends the join.
+func (r *Room) Join(ctx context.Context, a Arrival) (Standing, Refusal, error) {
+	j := joining{Arrival: a, snap: r.Snapshot(), now: r.c.mono()}
+	j.t = Ticket{ID: a.ID, Client: a.Client, Interval: a.Interval, Address: a.Address}
+	out, done := r.joinKnown(ctx, &j)
+	if !done {
+		out, done = r.joinRefused(&j)
 	}
-	// It is enrolled in the front only, where every poll is checked.
-	q := enterQ{kind: "arrive", id: a.ID, client: a.Client, hold: policy.FrontHold(a.Interval), t: Ticket{Address: a.Address}}
-	switch {
-	case a.Held || held != Granted:
-		q.kind = "find"
-	case a.Keyed:
-		q.kind = "keyed"
+	if !done {
+		out, done = r.joinUncalled(&j)
 	}
+	if !done {
+		out = r.joinStore(ctx, &j)
+	}
+	switch s := &out.s; {
+	case out.refusal == TooMany && s.Retry == 0:
+		out.s = j.full
+	case s.New && j.Keyed && !s.Offline && s.Ticket.Epoch == "" && s.State == Waiting:
+		r.joinLimiter.count(j.Address, &j.snap.Policy, j.now) // the store counts it with its first poll
+	}
+	return out.s, out.refusal, out.err
+}
+
+// joinKnown finds a place in this gateway's memory, so that a repeated join costs the store no more than a poll.
+func (r *Room) joinKnown(ctx context.Context, j *joining) (joined, bool) {
+	if j.Return != nil && !r.keeps(j.snap, j.Return) {
+		if !j.Account {
+			return joined{err: ErrUnknown}, true
+		}
+		j.Return = nil
+	}
+	if !j.Keyed || j.Account {
+		return joined{}, false
+	}
+	s, known := r.remembers(ctx, j.snap, j.Arrival)
+	if known && j.Return != nil && s.State > Active {
+		return joined{err: ErrUnknown}, true
+	}
+	return joined{s: s}, known
+}
+
+// joinRefused applies the room's state and the join limits of this gateway. A derived id may have a place in the store all the
+// same; the store is asked for it once a second.
+func (r *Room) joinRefused(j *joining) (joined, bool) {
+	j.held = r.view.refuses(j.snap)
+	if j.held == Closed || j.held != Granted && !j.Keyed {
+		return joined{refusal: j.held}, true
+	}
+	if wait, reason := r.joinLimiter.full(j.Address, &j.snap.Policy, j.now); wait > 0 {
+		j.full, j.held = Standing{Reason: reason, Retry: wait}, TooMany
+		if !j.Keyed || !r.store.unreachable(j.snap) && !r.joinLimiter.asks(addressKey(j.Address), j.now) {
+			return joined{s: j.full, refusal: TooMany}, true
+		}
+	}
+	if !j.Keyed { // the store decides whether a derived id gets a new place
+		r.joinLimiter.count(j.Address, &j.snap.Policy, j.now)
+	}
+	return joined{}, false
+}
+
+// joinUncalled joins without a call: while the store is away, where this gateway confirmed the account in the pre-queue, and for a
+// random id while the front is full, whose order is its place until its first poll.
+func (r *Room) joinUncalled(j *joining) (joined, bool) {
+	snap, front := j.snap, snapshot.FrontSize(j.snap.Policy.Rate)
+	switch {
+	case r.store.unreachable(snap):
+		return r.joinUnreached(j, "", ErrStore), true
+	case j.Account:
+		if snap.Gathering() && j.From == (ID{}) {
+			return r.prequeuedAccount(j)
+		}
+	case j.Keyed:
+	case snap.Gathering():
+		if snap.Prequeued >= front && snap.Policy.OpensAt-r.RedisNow() > lastJoins {
+			j.t.Fence = snap.Fence // its first poll confirms it
+			return joined{s: Standing{State: Waiting, Ticket: j.t, Renewed: true, Gathering: true}}, true
+		}
+	case r.view.length(snap) >= front && snap.Waiting > 0 || r.view.frontFull.Load() == snap:
+		j.t.Order, j.t.Fence = r.view.nextOrder(), snap.Fence
+		r.view.sign(j.t.Order)
+		return joined{s: Standing{State: Waiting, Ticket: j.t, Renewed: true}}, true
+	}
+	return joined{}, false
+}
+
+// joinStore asks the store, which finds the place or gives one in one step: devices and gateways may race.
+func (r *Room) joinStore(ctx context.Context, j *joining) joined {
+	q := j.request(j.Return != nil && r.Revoked(j.Return.Session))
 	ans, err := r.calls.askAgain(ctx, q)
 	switch {
-	case errors.Is(err, ErrStore) && held != Granted:
-		return Standing{}, held, nil
-	case errors.Is(err, ErrStore) && !a.Held:
-		return r.offline.joinOffline(t, nil, !a.Keyed)
+	case errors.Is(err, ErrStore):
+		return r.joinUnreached(j, q.kind, err)
 	case err != nil:
-		return Standing{}, Granted, err
-	case ans.code == replyUnknown && held != Granted:
-		return Standing{}, held, nil
+		return joined{err: err}
+	case ans.code == replyUnknown && j.held != Granted:
+		return joined{refusal: j.held}
+	case ans.code == replyUnknown && j.Account: // it has no place, or From does not wait any more
+		return joined{s: Standing{State: Ended, Ticket: j.t}}
+	case ans.code == replyUnknown && j.Return != nil && j.Held && !r.Revoked(j.Return.Session):
+		return joined{s: Standing{Reason: ans.reason}, err: ErrUnknown}
 	case ans.code == replyUnknown:
-		return Standing{}, Granted, ErrUnknown
+		return joined{err: ErrUnknown}
+	case ans.code == replyTooMany:
+		return joined{s: r.refused(j.snap, j.t, ans), refusal: TooMany}
+	case ans.reason == "proof" && (j.Account || j.Return != nil): // the proof has paid for another place
+		return joined{s: Standing{State: Ended, Ticket: j.t}}
+	case ans.reason == "spent" && j.Account:
+		return joined{refusal: Spent}
 	}
-	fresh := !a.Keyed
-	if f, _, ok := named(ans.reason); ok && a.Keyed {
-		fresh, ans.reason = f, ""
-	}
-	s, refusal := r.placed(snap, t, ans, q.hold, fresh)
-	if a.Remember && ans.code == replySigned {
-		r.memory.put(t.ID, remembered{standing: s, at: r.c.mono()})
-	}
-	return s, refusal, nil
+	return r.joinPlaced(j, &q, ans)
 }
 
-// placed is the answer of room_enter about an arrival. fresh: the place is a new one.
-func (r *Room) placed(snap *Snapshot, t Ticket, ans reply, hold time.Duration, fresh bool) (Standing, Refusal) {
+// joinUnreached joins while the store cannot be called, or after a call of that kind failed with err.
+func (r *Room) joinUnreached(j *joining, kind string, err error) (out joined) {
+	switch {
+	case j.Account:
+		out.s, out.refusal, out.err = r.offline.joinAccountOffline(j.Arrival, j.t, j.held)
+	case j.held != Granted:
+		out.refusal = j.held
+	case j.Held || kind == "recall":
+		out.err = err
+	default:
+		out.s, out.refusal, out.err = r.offline.joinOffline(j.t, j.Return, !j.Keyed)
+	}
+	return out
+}
+
+// request returns the request of a join to room_enter. revoked: the session of Return is.
+func (j *joining) request(revoked bool) enterQ {
+	q := enterQ{id: j.ID, client: j.Client, t: Ticket{Address: j.Address}}
+	find := j.Held || j.held != Granted
+	if !j.Account && j.Return == nil {
+		q.hold = policy.FrontHold(j.Interval) // the store enrols it in the front only, and signs it behind
+		switch {
+		case find:
+			q.kind = "find"
+		case j.Keyed:
+			q.kind = "keyed"
+		default:
+			q.kind = "arrive"
+		}
+		return q
+	}
+	q.hold, q.proof, q.pass = policy.JoinHold(j.Interval), j.Proof, j.Return.arg()
+	switch {
+	case !j.Account && (find || revoked):
+		q.kind = "recall"
+	case !j.Account:
+		q.kind = "return"
+	case find:
+		q.kind, q.former = "held", j.Former
+	default:
+		q.kind, q.former = "account", j.Former
+		if j.From != (ID{}) {
+			q.from = j.From
+		}
+	}
+	return q
+}
+
+// joinPlaced takes a place that the store found or gave.
+func (r *Room) joinPlaced(j *joining, q *enterQ, ans reply) joined {
+	fresh, id, named := named(ans.reason)
+	switch {
+	case !j.Account && j.Return == nil:
+		if !j.Keyed || !named {
+			fresh = !j.Keyed
+		} else {
+			ans.reason = ""
+		}
+	case !named:
+		return joined{err: errors.New("admission: room_enter returned no id for " + q.kind)}
+	default:
+		j.t.ID, ans.reason = id, ""
+		if q.from != (ID{}) {
+			r.memory.asks(j.From) // it has left the queue, unless it was admitted before
+		}
+		if !j.Account {
+			r.sessions.markRevoked(j.Return.Session, 0)
+		}
+	}
+	s := r.place(j, ans, q.hold, fresh)
+	if j.Remember && ans.code == replySigned && !j.Account && j.Return == nil {
+		r.memory.put(j.t.ID, remembered{standing: s, at: r.c.mono()})
+	}
+	return joined{s: s}
+}
+
+// place returns the Standing of a place that room_enter found or, fresh, gave.
+func (r *Room) place(j *joining, ans reply, hold time.Duration, fresh bool) Standing {
+	t := j.t
 	switch ans.code {
-	case replyTooMany:
-		return r.refused(snap, t, ans), TooMany
 	case replySigned:
-		r.view.frontFull.Store(snap)
+		r.view.frontFull.Store(j.snap)
 		t.Order, t.Fence = ans.ord, ans.h.fence
-		return Standing{State: Waiting, Ticket: t, Renewed: true, New: fresh}, Granted
+		return Standing{State: Waiting, Ticket: t, Renewed: true, New: fresh}
 	case replyWaiting:
 		if fresh {
 			r.lease.joined.Add(1)
 			r.noteWaiting()
 		}
 		r.store.wakeIdle()
-	case replyConfirmed: // a lottery gathers: the queue holds nothing of it before the opening
+	case replyConfirmed: // the queue holds nothing of a pre-queue before the opening
 		t.Order = 0
 		if fresh {
 			ans.reason = claimedFirst
 		}
 	case replyAdmitted:
-		// Admitted by now, when the answer to a first call was lost: a token of it has to hold until it is claimed.
+		// Admitted since, when the reply to a first call was lost: its token must stay valid until it is claimed.
 		t.Order, t.Seen, t.Epoch, t.Fence = ans.h.time, ans.h.time, ans.h.epoch, ans.h.fence
 	case replyActive:
-		t.Order, t.Fence = ans.ord, ans.h.fence // 0: it was let in before
+		t.Order, t.Fence = ans.ord, ans.h.fence // 0: it was admitted before
 	}
 	s := r.standing(t, ans, hold, false)
 	s.New = fresh
-	return s, Granted
+	return s
 }
 
-// remembers is what this gateway knows of the place of a derived id: one that waits is found as by a poll, one that gathers as
-// it was confirmed, and one that is over stays so. A join that is repeated costs the store no more than a poll.
+// remembers returns what this gateway knows of the place of a derived id: a waiting ticket as by a poll, a ticket of the pre-queue
+// as it was confirmed, and an ended one as it ended.
 func (r *Room) remembers(ctx context.Context, snap *Snapshot, a Arrival) (Standing, bool) {
 	now := r.c.mono()
 	m, ok := r.memory.get(a.ID, now)
@@ -200,6 +311,3 @@ func (r *Room) remembers(ctx context.Context, snap *Snapshot, a Arrival) (Standi
 	s, err := r.Check(ctx, t)
 	return s, err == nil && s.State <= Active
 }
-
-// lastJoins is how long before its opening a lottery confirms with the join itself, in µs: a first poll might come too late.
-const lastJoins = 10_000_000

@@ -7,9 +7,9 @@ import (
 	"github.com/anteroom/anteroom/internal/table"
 )
 
-// joinLimiter keeps most of a flood of joins of one address from the store, and counts those that are signed without it. It is
-// this process's alone and forgets whom it has no room for: room_enter decides. It counts every join, whether or not it is
-// ever enrolled, in windows like those of lua/lib/joins.lua.
+// joinLimiter keeps most of a flood of joins from one address away from the store, and counts joins that are signed without it.
+// It belongs to this process and forgets addresses when it is full: room_enter decides. It counts every join, enrolled later or
+// not, in windows like those of lua/lib/joins.lua.
 type joinLimiter struct {
 	table atomic.Pointer[joinWindows]
 }
@@ -31,13 +31,14 @@ func (s *joinLimiter) get() *joinWindows {
 	return t
 }
 
-// hash returns the key of a window that is no join limit's.
+// hash returns the key of a window that is no join limit.
 func (t *joinWindows) hash(key string) uint64 { return table.KeyOf(t.Table, key) }
 
-// limit returns the key of a join limit's window. A changed limit has another key, so that nothing counts of the former limit.
+// limit returns the key of the window of a join limit. A changed limit has another key, so that windows and refusals of the
+// former limit no longer count.
 func (t *joinWindows) limit(l joinLimit) uint64 { return table.KeyOf(t.Table, l) }
 
-// joinLimit is a window of a policy that a join of an address counts in.
+// joinLimit is a limit of a policy in which a join counts.
 type joinLimit struct {
 	key, reason string
 	most        int64
@@ -48,7 +49,7 @@ func joinLimits(hash string, p *Policy) [2]joinLimit {
 	return [...]joinLimit{{networkKey(hash), ReasonNetwork, p.Wide, p.WidePer}, {addressKey(hash), ReasonAddress, p.Joins, p.JoinsPer}}
 }
 
-// full returns the time until an address may join again, and whether its own window or the network's is full; 0 while neither is.
+// full returns the time until an address may join again, and whether its own window or its network's is full; 0 while neither is.
 func (s *joinLimiter) full(hash string, p *Policy, now int64) (wait time.Duration, reason string) {
 	t := s.table.Load()
 	if p.Joins <= 0 || hash == "" || t == nil {
@@ -86,7 +87,7 @@ func (s *joinLimiter) join(hash string, p *Policy, now int64) (wait time.Duratio
 	return wait, reason
 }
 
-// asks reports whether an address whose window is full may ask the store for a place that it has: once a second.
+// asks reports, once a second, that an address whose window is full may ask the store for a place that it has.
 func (s *joinLimiter) asks(key string, now int64) (asks bool) {
 	t := s.get()
 	t.Update(t.hash("asks"+key), now, func(n, till *int64) {
@@ -97,8 +98,7 @@ func (s *joinLimiter) asks(key string, now int64) (asks bool) {
 	return asks
 }
 
-// refuse keeps off till then the joins that count in the window of an address, or its network's by the reason: the store has
-// refused one by this policy.
+// refuse fills the window of an address, or of its network by the reason, until a time: the store refused a join by this policy.
 func (s *joinLimiter) refuse(hash, reason string, p *Policy, till int64) {
 	t := s.get()
 	for _, l := range joinLimits(hash, p) {
@@ -108,7 +108,7 @@ func (s *joinLimiter) refuse(hash, reason string, p *Policy, till int64) {
 	}
 }
 
-// block keeps a ticket off till then: the store has refused it.
+// block keeps a ticket that the store refused away from it until a time.
 func (s *joinLimiter) block(key string, till int64) {
 	t := s.get()
 	t.block(t.hash(key), till)
@@ -118,7 +118,7 @@ func (t *joinWindows) block(h uint64, till int64) {
 	t.Put(h, 0, MostJoins, till)
 }
 
-// blocked is for how long a ticket is kept off; 0: not at all.
+// blocked returns for how long a ticket is still blocked.
 func (s *joinLimiter) blocked(key string, now int64) time.Duration {
 	t := s.table.Load()
 	if t == nil {

@@ -1,7 +1,7 @@
 package admission
 
-// keyNames are the keys of a room in the order in which every room script takes
-// them. They share one hash tag, so that a room lives in one slot.
+// keyNames are the keys of a room in the order in which every room script takes them. They share one hash tag, so that a room is
+// on one node of a cluster.
 var keyNames = []string{
 	"state", "live", "line", "parked", "seen", "admitted", "sessions", "ended",
 	"grants", "revoked", "flow", "pending", "minutes", "gateways", "snapshot", "audit", "joins",
@@ -15,7 +15,7 @@ const (
 	keyAudit    = 15
 )
 
-// roomKeys builds the keys of a room: <prefix>:{room:<id>}:<name>.
+// roomKeys returns the keys of a room: <prefix>:{room:<id>}:<name>.
 func roomKeys(prefix, id string) []string {
 	keys := make([]string, len(keyNames))
 	for i, n := range keyNames {
@@ -24,13 +24,13 @@ func roomKeys(prefix, id string) []string {
 	return keys
 }
 
-// healthKey is where gateways tell how an origin was lately.
+// healthKey is the key of the health reports on an origin.
 func healthKey(prefix, origin string) string { return prefix + ":{origin:" + origin + "}:health" }
 
-// jobsKey is where bulk work that gives way to visitors of an origin tells that it runs.
+// jobsKey is the key that shows bulk work which gives way to the visitors of an origin.
 func jobsKey(prefix, origin string) string { return prefix + ":{origin:" + origin + "}:jobs" }
 
-// budgetKeys builds the keys of an origin's budget, in the order in which origin_lease takes them.
+// budgetKeys returns the keys of an origin's budget in the order in which origin_lease takes them.
 func budgetKeys(prefix, origin string) []string {
 	keys := []string{":limit:budget", ":leases", ":heard", ":fair:budget:active", ":fair:budget:idle", ":fair:budget:backlog", ":fair:budget:weights", ":fair:budget:clock"}
 	for i, k := range keys {

@@ -16,7 +16,8 @@ type draws struct {
 	otherOpening int64 // an opening later than the configured one that was logged; guarded by ticker.ticking
 }
 
-// UnheardBefore is how many of the unheard are ahead of an order, by its share of the numbers drawn: those are uniform.
+// UnheardBefore returns how many of the unheard tickets of a pre-queue are before an order. Drawn orders are uniform, so it is
+// their share of the span.
 func (r *draws) UnheardBefore(order int64) int64 {
 	s := r.view.Snapshot()
 	n := s.Unheard()
@@ -31,7 +32,7 @@ func (r *draws) UnheardBefore(order int64) int64 {
 	return int64(float64(n) * float64(max(0, order-(s.Drawn-span))) / float64(span))
 }
 
-// draw gives the lottery of that opening; nil where the configuration has none, or another gateway has its seed.
+// draw returns the lottery of an opening; nil where the configuration has none, or another gateway has its seed.
 func (r *draws) draw(opens int64) *Draw {
 	d := r.view.schedule.Load().Policy.Plan.Draw(opens)
 	if d == nil {
@@ -46,25 +47,25 @@ func (r *draws) draw(opens int64) *Draw {
 	return d
 }
 
-// toOrder is the lot of a ticket without an order.
+// toOrder tells whether a ticket has an order.
 type toOrder uint8
 
 const (
 	hasOrder toOrder = iota
-	gathers          // it has none yet, and is confirmed
-	placed           // it has one now, and is enrolled
+	gathers          // it has none yet: the pre-queue confirms it
+	placed           // it has got one, and must be enrolled
 )
 
-// order gives a ticket the order that it has come to have since it was signed without one: the drawn one, by opens and drawn
-// of an opening; where the room takes people in the order in which they come, that of when it was signed; 0, that of its
-// enrolment, to whom nobody confirmed in time.
+// order gives a ticket that was signed without an order the order that it has since: the drawn one of the opening opens, at order
+// time drawn; in a room that is no lottery any more, the time when it was signed; and 0, the time of its enrolment, where nobody
+// confirmed it in time.
 func (r *draws) order(s *Snapshot, t Ticket, opens, drawn int64) (Ticket, toOrder) {
 	if t.Order != 0 {
 		return t, hasOrder
 	}
 	heard := t.Epoch != ""
 	if t.Fence == 0 {
-		t.Fence = s.Fence // it has no order of its gateway's clock
+		t.Fence = s.Fence // it has no order on its gateway's clock
 	}
 	d := r.draw(opens)
 	switch {
@@ -74,7 +75,7 @@ func (r *draws) order(s *Snapshot, t Ticket, opens, drawn int64) (Ticket, toOrde
 		t.Order = d.Order(t.ID, drawn)
 	case d == nil && drawn > 0 && heard && t.Seen < drawn && s.Policy.Method == Lottery &&
 		(opens > s.Policy.OpensAt && s.Policy.Plan.Lotteries() > 0 || s.Policy.Plan.Draw(opens) != nil):
-		return t, gathers // the draw of another configuration, or by another's secret: a gateway that has it knows the place
+		return t, gathers // drawn by another configuration or secret: a gateway that has it knows the order
 	case s.Policy.Method == Reject, s.Policy.Method == Passthrough, s.Gathering() && (drawn == 0 || opens < s.Policy.OpensAt):
 		return t, gathers
 	case heard && s.Policy.Method != Lottery && t.Joined > 0:
@@ -83,23 +84,24 @@ func (r *draws) order(s *Snapshot, t Ticket, opens, drawn int64) (Ticket, toOrde
 	return t, placed
 }
 
-// drawCommitment is by which commitment an opening is drawn, as the store says, and the seed once it has opened. Immutable.
+// drawCommitment is the commitment of an opening as the store keeps it, and the seed once the lottery has opened. It is
+// immutable.
 type drawCommitment struct {
 	opens      int64
 	commitment [32]byte
 	seed       [32]byte
-	shown      bool  // the seed is known
-	apart      int64 // mono since when the configuration's secret gives another; 0: it does not
+	shown      bool  // seed is known
+	apart      int64 // mono since when the configured secret leads to another commitment; 0: it does not
 	logged     bool
 }
 
-// apartFor is after how long it is another gateway that has the other secret, and no former configuration: STANDS of
+// apartFor is after how long a different commitment is due to another secret and not to a former configuration: STANDS of
 // lua/lib/lottery.lua and a tick.
 const apartFor = 12 * time.Second
 
-// Lot is by what an opening of the configuration is drawn: the commitment that counts, and the seed where it is known here.
-// While gateways have different secrets, both are of the one that came first, who gives the seed to the others once it has
-// opened.
+// Lot returns the commitment by which an opening of the configuration is drawn, and the seed where this gateway knows it. While
+// gateways have different secrets, the commitment that was published first counts; its gateway publishes the seed after the
+// opening.
 func (r *draws) Lot(d *Draw) (commitment, seed [32]byte, known bool) {
 	own := d.Commitment()
 	if l := r.commitment.Load(); l != nil && l.opens == d.Opens && l.commitment != own {
@@ -108,14 +110,14 @@ func (r *draws) Lot(d *Draw) (commitment, seed [32]byte, known bool) {
 	return own, d.Seed, true
 }
 
-// DrawsApart tells whether another gateway draws the room's lottery by another secret.
+// DrawsApart reports whether another gateway draws the room's lottery by another secret.
 func (r *draws) DrawsApart() bool {
 	l := r.commitment.Load()
 	return l != nil && l.apart != 0 && r.c.mono()-l.apart >= int64(apartFor)
 }
 
-// ownLot is the draw that this gateway speaks of: the store's, or the next.
-func (r *draws) ownLot(s *Snapshot) *Draw {
+// ownDraw returns the lottery that this gateway reports to the store: the one that the store has opened, or the next.
+func (r *draws) ownDraw(s *Snapshot) *Draw {
 	c := r.view.schedule.Load()
 	if d := c.Policy.Plan.Draw(s.Opens); d != nil {
 		return d
@@ -123,9 +125,10 @@ func (r *draws) ownLot(s *Snapshot) *Draw {
 	return c.Policy.Plan.Draw(c.At(r.view.RedisNow()).Policy.OpensAt)
 }
 
-// sayLot is what room_advance is told of it: what was heard of it before goes along, for a store that has lost it.
-func (r *draws) sayLot(s *Snapshot) string {
-	d := r.ownLot(s)
+// reportDraw returns the commitment and seed of ownDraw in the form of room_advance, with those that the store reported before, in
+// case it has lost them.
+func (r *draws) reportDraw(s *Snapshot) string {
+	d := r.ownDraw(s)
 	if d == nil {
 		return ""
 	}
@@ -143,8 +146,8 @@ func (r *draws) sayLot(s *Snapshot) string {
 	return itoa(d.Opens) + ":" + string(known[:]) + string(own[:]) + seed
 }
 
-// hearLot takes in what the store says. Called with ticking held.
-func (r *draws) hearLot(text string) {
+// adoptDraw takes in the commitment that the store reports. The caller holds ticking.
+func (r *draws) adoptDraw(text string) {
 	opens, rest, _ := strings.Cut(text, ":")
 	if len(rest) < 32 {
 		return
@@ -163,7 +166,7 @@ func (r *draws) hearLot(text string) {
 		if !next.logged && now-next.apart >= int64(apartFor) {
 			next.logged = true
 			own := d.Commitment()
-			r.c.o.Log.Error("another gateway has another queue.draw_secret_file: the lottery is drawn by the commitment that was published first; give all gateways the same file, and send SIGHUP",
+			r.c.o.Log.Error("another gateway has another queue.draw_secret_file; the lottery is drawn by the commitment that was published first. Give all gateways the same file and send SIGHUP",
 				"room", r.id, "opens_at", time.UnixMicro(next.opens).UTC(), "commitment", hex.EncodeToString(next.commitment[:]), "here", hex.EncodeToString(own[:]))
 		}
 	}

@@ -8,26 +8,25 @@ import (
 	"time"
 )
 
-// remembered is the last answer about a ticket on this gateway.
+// remembered is the last reply about a ticket on this gateway.
 type remembered struct {
 	standing Standing
 	at       int64         // mono, ns
-	client   Client        // who claimed it, or may repeat the claim; zero: nobody may
-	seenAt   int64         // order time of the answer
-	hold     time.Duration // from at on, of one that waits: the token in hand may have an older one
+	client   Client        // that claimed it and may repeat the claim; zero: none
+	seenAt   int64         // order time of the reply
+	hold     time.Duration // from at on, of a waiting ticket; the token in hand may have an older one
 	asked    bool          // the store was asked to claim a waiting ticket less than a second ago
-	bare     bool          // of one that left: the store did not hold it
-	unsure   bool          // of one that is claimed: the store does not know by whom, and client is who asked
+	bare     bool          // the ticket left, and the store did not hold it
+	unsure   bool          // claimed by an unknown client; client is the one that asked
 }
 
-// memory holds the last answers: polls within a second cost the store nothing,
-// ended ids are not asked about again, and after a loss of the store's data
-// it is what this gateway offers.
+// memory holds the last replies about tickets. Polls within a second cost the store nothing, ended tickets are not sent to it
+// again, and a store that lost its data is restored from them.
 type memory struct {
 	shards [64]struct {
 		mu      sync.Mutex
-		line    map[ID]place   // those that wait; most of what there is
-		m       map[ID]outcome // all others
+		line    map[ID]place   // waiting tickets: most of the memory
+		m       map[ID]outcome // all other tickets
 		revoked map[ID]uint32  // sessions, until their passes have ended: mono, s
 	}
 	sweep int
@@ -35,8 +34,8 @@ type memory struct {
 	marks atomic.Pointer[marks]
 }
 
-// place is what is remembered of a ticket that waits. There may be a million: it is small, and holds nothing that the
-// collector has to follow.
+// place is what is remembered of a waiting ticket. There may be a million: it is small and has no pointers for the garbage
+// collector.
 type place struct {
 	order, seen int64
 	at          uint32 // mono, ms
@@ -45,13 +44,13 @@ type place struct {
 	hold        uint16 // from at on, s
 }
 
-// term is what the tickets of one epoch share.
+// term is what the tickets of one epoch and fence share.
 type term struct {
 	epoch string
 	fence int64
 }
 
-// outcome is what is remembered of a ticket that does not wait. It is small and holds nothing that the collector has to follow.
+// outcome is what is remembered of a ticket that does not wait. It is small and has no pointers.
 type outcome struct {
 	admitted, seenAt int64 // admitted: µs of Redis's clock
 	client           Client
@@ -61,10 +60,10 @@ type outcome struct {
 	offline, bare    bool
 }
 
-// reasonUnsure is the reason of a remembered ticket that is claimed, the store does not know by whom.
+// reasonUnsure is the reason of a remembered ticket that was claimed by an unknown client.
 const reasonUnsure = ReasonClaimed + "?"
 
-// reasons are those of Standings that do not wait.
+// reasons are the reasons of tickets that do not wait, by the index that outcome keeps.
 var reasons = []string{"", reasonUnsure, ReasonLate, ReasonReset, ReasonRemoved, ReasonLapsed, ReasonLeft, ReasonClaimed, ReasonRevoked, ReasonReturned}
 
 func (o *outcome) remembered(id ID, now int64) remembered {
@@ -79,8 +78,8 @@ func (o *outcome) remembered(id ID, now int64) remembered {
 	}
 }
 
-// Bounds of a shard: beyond memoryMost new tickets are not remembered, and beyond bareMost none that left and that the store
-// did not hold, of which anybody can make any number.
+// Limits of a shard. Above memoryMost new tickets are not remembered; above bareMost none that left and that the store did not
+// hold, since anybody can make any number of them.
 const (
 	memoryMost = 1 << 15
 	bareMost   = 1 << 11
@@ -93,15 +92,15 @@ func (m *memory) init() {
 	m.terms.Store(&[]term{})
 }
 
-// millis is mono in the form in which places keep it: never sooner than it was, and never 0.
+// millis returns mono in the unit of places, rounded up and never 0.
 func millis(mono int64) uint32 { return max(1, uint32((mono+999_999)/1_000_000)) }
 
-// since is how long ago that was, from 0 to some days.
+// since returns the time from ms until mono, from 0 to some days.
 func since(mono int64, ms uint32) time.Duration {
 	return time.Duration(max(0, int32(uint32(mono/1_000_000)-ms))) * time.Millisecond
 }
 
-// termOf gives the index of an epoch and fence. There are few: one a reset or loss of the store.
+// termOf returns the index of an epoch and fence. There are few terms: one for each reset or loss of the store.
 func (m *memory) termOf(epoch string, fence int64) int32 {
 	for {
 		old := m.terms.Load()
@@ -145,7 +144,7 @@ func (m *memory) get(id ID, now int64) (remembered, bool) {
 
 func (m *memory) put(id ID, v remembered) {
 	if v.standing.State == Expired && v.standing.Reason != ReasonRemoved {
-		return // nothing is answered from it, and whoever hoarded tokens would fill it
+		return // no reply is made from it, and hoarded tokens would fill the memory
 	}
 	s := &m.shards[id[0]&63]
 	if v.standing.State == Waiting {
@@ -157,7 +156,7 @@ func (m *memory) put(id ID, v remembered) {
 		switch {
 		case !v.asked:
 			p.asked = old.asked
-		case known: // a claim before the turn answers no poll: the store did not hear of the visitor
+		case known: // a claim before the turn is no poll: the store recorded no presence
 			old.asked = p.at
 			p = old
 		default:
@@ -184,7 +183,7 @@ func (m *memory) put(id ID, v remembered) {
 	s.mu.Lock()
 	delete(s.line, id)
 	old, known := s.m[id]
-	// What somebody else was answered says nothing about the session, which its client may claim again.
+	// A reply to another client does not change the session, which its own client may claim again.
 	stolen := known && old.state == Active && v.standing.Reason == ReasonClaimed && (v.client != Client{} || old.offline)
 	if !stolen && (known || len(s.m) < most) {
 		s.m[id] = o
@@ -193,7 +192,7 @@ func (m *memory) put(id ID, v remembered) {
 	m.mark(id)
 }
 
-// revoke keeps in mind that a session is revoked, until a time.
+// revoke remembers until a time that a session is revoked.
 func (m *memory) revoke(id ID, until int64) {
 	s := &m.shards[id[0]&63]
 	s.mu.Lock()
@@ -204,7 +203,7 @@ func (m *memory) revoke(id ID, until int64) {
 	m.mark(id)
 }
 
-// isRevoked reports whether a session is revoked; of nearly all sessions that are not, it asks no lock.
+// isRevoked reports whether a session is revoked. For nearly all sessions that are not, it takes no lock.
 func (m *memory) isRevoked(id ID) bool {
 	if !m.settled(id) {
 		return false
@@ -216,10 +215,10 @@ func (m *memory) isRevoked(id ID) bool {
 	return revoked
 }
 
-// seconds is mono in the form in which the ends of revocations are kept: never sooner than it was.
+// seconds returns mono in the unit of revocations, rounded up.
 func seconds(mono int64) uint32 { return uint32(min((mono+999_999_999)/1_000_000_000, math.MaxUint32)) }
 
-// asks forgets that a ticket waits: the next poll asks the store.
+// asks forgets that a ticket waits, so that its next poll goes to the store.
 func (m *memory) asks(id ID) {
 	s := &m.shards[id[0]&63]
 	s.mu.Lock()
@@ -227,7 +226,7 @@ func (m *memory) asks(id ID) {
 	s.mu.Unlock()
 }
 
-// forget drops what is no longer of use from one shard; called in turn.
+// forget drops what is of no more use from one shard, in turn.
 func (m *memory) forget(now int64, absence, claimWindow time.Duration) {
 	s := &m.shards[m.sweep&63]
 	m.sweep++
@@ -244,7 +243,7 @@ func (m *memory) forget(now int64, absence, claimWindow time.Duration) {
 		case Admitted:
 			keep = claimWindow
 		case Active:
-			keep = absence // it is kept for restore alone, which offers nothing older
+			keep = absence // kept for restore alone, which offers nothing older
 		}
 		if since(now, v.at) > keep {
 			delete(s.m, id)
@@ -270,8 +269,8 @@ func (m *memory) forget(now int64, absence, claimWindow time.Duration) {
 // endedMemory is for how long beyond absence an ended ticket is remembered.
 const endedMemory = 15 * time.Minute
 
-// all calls f for every entry but those that wait, and revoked for every session that is revoked, with the time until its
-// passes have ended.
+// all calls f for every ticket that does not wait, and revoked for every revoked session with the time until its passes have
+// ended.
 func (m *memory) all(now int64, f func(ID, remembered), revoked func(ID, time.Duration)) {
 	for i := range m.shards {
 		s := &m.shards[i]
@@ -286,7 +285,7 @@ func (m *memory) all(now int64, f func(ID, remembered), revoked func(ID, time.Du
 	}
 }
 
-// over reports whether nothing can come of the ticket any more, whoever asks.
+// over reports whether the ticket has ended for every client.
 func (v remembered) over() bool {
 	switch s := v.standing; s.State {
 	case Lapsed:
@@ -299,15 +298,14 @@ func (v remembered) over() bool {
 	return false
 }
 
-// answer gives the remembered standing when it still holds for t: any answer
-// for a second, the end of a ticket for good. The client that claimed a ticket
-// is asked about again after that, because it may repeat its claim; nobody else may.
+// answer returns the remembered standing where it still holds for t: any for a second, the end of a ticket for good. After that
+// second the client that claimed the ticket may repeat its claim; nobody else may.
 func (v remembered) answer(t Ticket, now int64) (Standing, bool) {
 	s := v.standing
 	fresh := now-v.at < int64(time.Second)
 	switch s.State {
 	case Waiting:
-		// A token that another gateway renewed in another epoch, or with an earlier order, is news; an old one that a client kept is not.
+		// A token renewed by another gateway in another epoch, or with an earlier order, is news; an old token that a client kept is not.
 		news := t.Seen > s.Ticket.Seen && t.Epoch != s.Ticket.Epoch || t.Seen >= s.Ticket.Seen && t.Epoch != "" && 0 < t.Order && t.Order < s.Ticket.Order
 		ends := s.Ticket.Order != 0 && !(&Ticket{Interval: t.Interval, Hold: v.hold}).covers(time.Duration(now-v.at))
 		if !fresh || ends || news {
@@ -346,8 +344,8 @@ func (v remembered) answer(t Ticket, now int64) (Standing, bool) {
 	return Standing{}, false
 }
 
-// marks tell without a lock that an id is not among those that are remembered and do not wait, which is so for nearly
-// every poll. A bit that is set may be another's. Each sweep through the shards makes them anew.
+// marks tell without a lock that an id is not among the remembered tickets that do not wait, as is true for nearly every poll. A
+// set bit may be due to another id. Each round of forget makes the bits anew.
 type marks struct{ now, next *bits }
 
 type bits [1 << 13]atomic.Uint64
@@ -373,14 +371,14 @@ func (m *memory) mark(id ID) {
 	b.next.set(id)
 }
 
-// turn begins with the marks that the last round of sweeps has made.
+// turn begins to use the marks that the last round of forget has made.
 func (m *memory) turn() {
 	if b := m.marks.Load(); b != nil {
 		m.marks.Store(&marks{b.next, &bits{}})
 	}
 }
 
-// settled tells whether something may be remembered of an id other than that it waits.
+// settled reports whether memory may hold an id other than as waiting.
 func (m *memory) settled(id ID) bool {
 	b := m.marks.Load()
 	if b == nil {

@@ -13,14 +13,14 @@ import (
 	"github.com/anteroom/anteroom/admission/snapshot"
 )
 
-// local is how this gateway serves while the store is away (docs/architecture.md#when-something-breaks).
+// local counts what this gateway admits while the store is away.
 type local struct {
 	mu    sync.Mutex
 	since int64           // mono when the store went away, ns
 	meter limiter.Limiter // of this gateway's share; nil before its first use
-	rate  int64           // that it was made for
-	given int64           // let in since, less the sessions that origins ended here
-	owed  atomic.Int64    // let in, and not charged to the store's limiter yet
+	rate  int64           // of meter
+	given int64           // admitted since, less the sessions that origins ended here
+	owed  atomic.Int64    // admitted, and not charged to the store's limiter yet
 }
 
 func (l *local) begin(mono int64) {
@@ -29,8 +29,8 @@ func (l *local) begin(mono int64) {
 	l.since, l.meter, l.given = mono, nil, 0
 }
 
-// share takes one visitor from this gateway's part of the room's rate, and of what max_active left free in the last
-// snapshot. Other gateways do the same; sessions that merely go quiet free nothing before the store is back.
+// share takes one visitor from this gateway's share of the room's rate, and of what max_active left free in the last snapshot.
+// Other gateways do the same. Sessions that go silent free nothing before the store is back.
 func (l *local) share(s *Snapshot, mono int64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -55,7 +55,7 @@ func (l *local) share(s *Snapshot, mono int64) bool {
 	return ok
 }
 
-// spentMeter has nothing to give at that time, µs, whatever was given before it.
+// spentMeter returns a limiter that has nothing to grant at a time, µs.
 func spentMeter(s Strategy, rate, burst, at int64) limiter.Limiter {
 	switch s {
 	case StrategyFixedWindow:
@@ -76,7 +76,7 @@ func (l *local) ended() {
 	l.given--
 }
 
-// reached is how far into the last snapshot's line the whole room has come by now.
+// reached returns how many tickets of the last snapshot's queue the whole room has admitted by now.
 func (l *local) reached(p *Policy, mono int64) int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -94,9 +94,9 @@ type offline struct {
 	signed      signed
 }
 
-// joinOffline answers an arrival without the store, by on_store_error. counted: the sieve has counted it; one by a key or an
-// account it counts where it is let in, for places in line are counted with their enrolment. back is the pass whose order the
-// place keeps; nil: none.
+// joinOffline decides about a join by on_store_error. counted: the join limiter has counted it. A join by a key or an account is
+// counted only where it is admitted, since places in the queue are counted when they are enrolled. back is the pass whose order
+// the place keeps; nil: none.
 func (r *offline) joinOffline(t Ticket, back *Return, counted bool) (Standing, Refusal, error) {
 	snap := r.view.Snapshot()
 	p := &snap.Policy
@@ -104,7 +104,7 @@ func (r *offline) joinOffline(t Ticket, back *Return, counted bool) (Standing, R
 		back = nil
 	}
 	lined := snap.Waiting > 0 || len(snap.Pending) > 0
-	if m, ok := r.memory.get(t.ID, r.c.mono()); ok { // an account or a key that was here before
+	if m, ok := r.memory.get(t.ID, r.c.mono()); ok { // an account or a key that this gateway knows
 		if s, spent := r.spentOffline(t, m); spent {
 			return s, Granted, nil
 		}
@@ -113,7 +113,7 @@ func (r *offline) joinOffline(t Ticket, back *Return, counted bool) (Standing, R
 	case p.OnStoreError == OnErrorClosed:
 		return Standing{}, Unavailable, nil
 	case lined || !snap.Admits() || p.MinWait > 0:
-		// A newcomer never passes those who wait.
+		// A new visitor never passes those who wait.
 	case p.OnStoreError == OnErrorOpen,
 		p.OnStoreError == OnErrorLocal && r.store.local.share(snap, r.c.mono()):
 		if !counted {
@@ -128,7 +128,7 @@ func (r *offline) joinOffline(t Ticket, back *Return, counted bool) (Standing, R
 		}
 		return s, Granted, nil
 	}
-	// A gateway may have heard the store without having a snapshot yet.
+	// A gateway may have reached the store without having a snapshot yet.
 	t.Fence = max(snap.Fence, r.store.knowledge().fence)
 	if snap.Gathering() {
 		return Standing{State: Waiting, Ticket: t, Renewed: true, Offline: true, Gathering: true, New: true}, Granted, nil
@@ -143,9 +143,8 @@ func (r *offline) joinOffline(t Ticket, back *Return, counted bool) (Standing, R
 	return Standing{State: Waiting, Ticket: t, Renewed: true, Offline: true, New: true}, Granted, nil
 }
 
-// checkOffline answers a poll without the store: as waiting, or let in where
-// on_store_error says so, in the order of the last snapshot. A gateway that has
-// none serves whoever brings a token: newcomers may not pass them.
+// checkOffline decides about a poll by on_store_error: the ticket waits, or is admitted in the order of the last snapshot. A
+// gateway without a snapshot admits tickets only, since new visitors must not pass them.
 func (r *offline) checkOffline(t Ticket) Standing {
 	if m, ok := r.memory.get(t.ID, r.c.mono()); ok {
 		if s, spent := r.spentOffline(t, m); spent {
@@ -168,9 +167,9 @@ func (r *offline) checkOffline(t Ticket) Standing {
 	return Standing{State: Waiting, Ticket: t, Renewed: renewed, Offline: true, Gathering: t.Order == 0}
 }
 
-// vouch notes in a ticket that its visitor was heard, which the store cannot. So a gateway that is cut off alone makes nobody
-// late. It does so for endedMemory at most: as long as that beyond absence the store remembers which tickets are spent, and a
-// ticket that is spent elsewhere must not outlive its end.
+// vouch records in the ticket that its visitor polled, which the store cannot, so that a gateway that alone lost the store makes
+// nobody late. It does so for at most endedMemory: the store remembers ended tickets for that long beyond absence, and a ticket
+// that ended elsewhere must not outlive its end.
 func (r *offline) vouch(t Ticket) (_ Ticket, renewed bool) {
 	confirmed := t.confirmed()
 	if confirmed == 0 {
@@ -188,9 +187,8 @@ func (r *offline) vouch(t Ticket) (_ Ticket, renewed bool) {
 	return t, true
 }
 
-// spentOffline answers for a ticket that this gateway knows as claimed or ended:
-// its claimer gets the same session again, as long as the store would give it,
-// anybody else nothing.
+// spentOffline returns the Standing of a ticket that this gateway knows as claimed or ended. Its claimer gets the same session
+// again for as long as the store would give it, anybody else nothing.
 func (r *offline) spentOffline(t Ticket, m remembered) (s Standing, spent bool) {
 	s = m.standing
 	s.Ticket, s.Offline = t, true
@@ -209,8 +207,8 @@ func (r *offline) spentOffline(t Ticket, m remembered) (s Standing, spent bool) 
 	return Standing{}, false
 }
 
-// aheadOffline is how many are ahead of a ticket while only its token speaks for it. One that the store would find late,
-// and one whose order is another clock's, has everybody ahead of it: nobody gets in first with tokens that were put by.
+// aheadOffline returns how many tickets are ahead of one for which only its token speaks. Everybody is ahead of a ticket that the
+// store would find late or whose order is on another clock, so that hoarded tokens gain nothing.
 func (r *offline) aheadOffline(t Ticket, snap *Snapshot) int64 {
 	if t.Fence == 0 || snap.Elapsed(t.lastHeard(), r.store.stood()) > snap.Policy.Absence {
 		return r.view.Ahead(math.MaxInt64)
@@ -218,7 +216,7 @@ func (r *offline) aheadOffline(t Ticket, snap *Snapshot) int64 {
 	return r.view.Ahead(t.Order)
 }
 
-// activeOffline makes a session that the store hears of when it is back.
+// activeOffline makes a session that the store is told when it is back.
 func (r *offline) activeOffline(t Ticket) Standing {
 	s := Standing{State: Active, Ticket: t, AdmittedAt: r.view.RedisNow(), Offline: true}
 	r.memory.put(t.ID, remembered{standing: s, at: r.c.mono(), client: t.Client, seenAt: r.view.Now()})
@@ -226,12 +224,12 @@ func (r *offline) activeOffline(t Ticket) Standing {
 	return s
 }
 
-// joinAccountOffline finds the account's place among what this gateway remembers. What it cannot know is put right when
-// the store is back: the same id twice is one place.
+// joinAccountOffline finds the account's place among what this gateway remembers. The store corrects what the gateway cannot
+// know: the same id twice is one place.
 func (r *offline) joinAccountOffline(a Arrival, t Ticket, held Refusal) (Standing, Refusal, error) {
 	now := r.c.mono()
 	free, spent := -1, -1
-	if a.Return != nil && a.Return.Session.Of(a.ID) { // that place is over, and those before it
+	if a.Return != nil && a.Return.Session.Of(a.ID) { // that place and those before it have ended
 		spent = int(a.Return.Session[15] - a.ID[15])
 	}
 	for i := range generations * (1 + len(a.Former)) {
@@ -245,13 +243,13 @@ func (r *offline) joinAccountOffline(a Arrival, t Ticket, held Refusal) (Standin
 			}
 			continue
 		case m.standing.State == Active:
-			m.client = t.Client // whoever brings the account
+			m.client = t.Client // any device of the account
 			if s, _ := r.spentOffline(t, m); s.State == Active {
 				return s, Granted, nil
 			}
 		case m.standing.State == Waiting, m.standing.State == Admitted:
 			s := Standing{State: Waiting, Ticket: m.standing.Ticket, Renewed: true, Offline: true}
-			if m.standing.State == Admitted { // a token of it has to hold until it is claimed
+			if m.standing.State == Admitted { // its token must stay valid until it is claimed
 				k := r.store.knowledge()
 				s.Ticket.Order, s.Ticket.Seen, s.Ticket.Epoch, s.Ticket.Fence = r.view.Now(), r.view.Now(), k.epoch, k.fence
 			}
@@ -271,8 +269,8 @@ func (r *offline) joinAccountOffline(a Arrival, t Ticket, held Refusal) (Standin
 	return r.joinOffline(t, a.Return, false)
 }
 
-// comeBackOffline gives a visitor who comes back a place in the order of the pass while the store is away. The ticket counts as
-// heard of from now on; the store ends its session when it is back.
+// comeBackOffline gives a visitor who returns a place in the order of the pass. The ticket counts as confirmed now; the store
+// ends the former session when it is back.
 func (r *offline) comeBackOffline(t Ticket, back *Return) Standing {
 	now := r.view.Now()
 	t.Order, t.Seen, t.Fence = min(back.Order, now), now, back.Fence
@@ -283,13 +281,12 @@ func (r *offline) comeBackOffline(t Ticket, back *Return) Standing {
 	return s
 }
 
-// signedMost bounds how many places given without the store are remembered: a
-// front of the largest size. Who is farther back polls before the line gets there.
+// signedMost limits the remembered places to a front of the largest size. Visitors farther back poll before the front reaches
+// them.
 const signedMost = 20000
 
-// signed are the places that this gateway gave while the store did not answer
-// and the line was short. It enrols them when the store is back: left to their
-// first polls they would come behind those who join meanwhile.
+// signed are the places that this gateway gave in a short queue while the store was away. It enrols them when the store is back;
+// their own first polls would enrol them behind visitors who join meanwhile.
 type signed struct {
 	mu    sync.Mutex
 	given []enterQ
@@ -303,8 +300,7 @@ func (s *signed) add(t Ticket) {
 	}
 }
 
-// enrolSigned enrols what was signed. A place that its own poll has enrolled
-// already is found, and one that was used up meanwhile stays so.
+// enrolSigned enrols the signed places. The store finds a place that its own poll has enrolled, and an ended one stays ended.
 func (r *offline) enrolSigned(ctx context.Context) error {
 	for {
 		r.signed.mu.Lock()
@@ -314,7 +310,7 @@ func (r *offline) enrolSigned(ctx context.Context) error {
 			return nil
 		}
 		if _, _, err := r.store.do(ctx, r.c.tickTimeout(), "room_enter", enterArgs(qs)...); redis.IsOOMError(err) {
-			return nil // later: a full store takes nobody new, and admits those it has
+			return nil // later: a full store takes no new tickets
 		} else if err != nil {
 			return err
 		}

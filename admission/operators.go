@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// operators changes a room for operators, and shows them what the store holds.
+// operators changes a room for operators and returns what the store holds.
 type operators struct {
 	identity
 	view   *view
@@ -30,8 +30,8 @@ type Live struct {
 	Clear                  []string // names as in the API: rate burst max_active paused draining message method session.ttl enabled
 }
 
-// Patch changes live fields: in the store at once, in every gateway with its
-// next tick. who is written to the audit log, here and below.
+// Patch changes live fields: in the store at once, in every gateway with its next tick. who goes into the audit log, here and in
+// the methods below.
 func (r *operators) Patch(ctx context.Context, who string, l Live) error {
 	return r.patch(ctx, who, "patch", l)
 }
@@ -84,16 +84,16 @@ func (r *operators) Resume(ctx context.Context, who string) error {
 	return r.patch(ctx, who, "resume", Live{Clear: []string{"paused", "draining"}})
 }
 
-// Drain gives no new tickets; those waiting are still served.
+// Drain stops new tickets; waiting visitors are still admitted.
 func (r *operators) Drain(ctx context.Context, who string) error {
 	yes := true
 	return r.patch(ctx, who, "drain", Live{Draining: &yes})
 }
 
-// resetMost is how many admitted tickets one call of room_reset forgets.
+// resetMost is how many admitted tickets one call of room_reset removes.
 const resetMost = 5000
 
-// Reset empties the line. Tokens from before are expired; sessions stay.
+// Reset empties the queue. Earlier tokens are expired; sessions stay.
 func (r *operators) Reset(ctx context.Context, who string) error {
 	for since := int64(0); ; {
 		h, rest, err := r.store.do(ctx, r.tickTimeout(), "room_reset", who, r.id, since, resetMost)
@@ -109,13 +109,13 @@ func (r *operators) Reset(ctx context.Context, who string) error {
 	}
 }
 
-// RemoveTicket takes a ticket out of the line; ErrUnknown when it is not there.
+// RemoveTicket removes a ticket from the queue; it returns ErrUnknown where there is none.
 func (r *operators) RemoveTicket(ctx context.Context, who string, id ID) error {
-	found, err := r.calls.out(ctx, who, ReasonRemoved, id.String(), []leaveQ{{id: id}})
+	found, err := r.calls.remove(ctx, who, ReasonRemoved, id.String(), []leaveQ{{id: id}})
 	if err != nil {
 		return err
 	}
-	r.calls.over(id, Expired, ReasonRemoved, false)
+	r.calls.ended(id, Expired, ReasonRemoved, false)
 	if !found[0] {
 		return ErrUnknown
 	}
@@ -133,9 +133,8 @@ type Found struct {
 	AdmittedAt int64 // Redis's clock, µs
 }
 
-// Lookup tells of one ticket without touching it; ErrUnknown.
+// Lookup returns what the store holds of a ticket, or ErrUnknown. It changes nothing.
 func (r *operators) Lookup(ctx context.Context, id ID) (Found, error) {
-	// A join with a key looks its place up first, so this is on the request path.
 	if r.store.away.Load() {
 		return Found{}, ErrStore
 	}
@@ -147,7 +146,7 @@ func (r *operators) Lookup(ctx context.Context, id ID) (Found, error) {
 		return Found{}, err
 	}
 	if len(v) != 6 {
-		return Found{}, fmt.Errorf("room_lookup answered %v", v)
+		return Found{}, fmt.Errorf("room_lookup replied %v", v)
 	}
 	f := Found{Order: asInt(v[1]), Seen: asInt(v[2]), Ahead: asInt(v[3]), AdmittedAt: asInt(v[4]), Reason: asString(v[5])}
 	switch asString(v[0]) {
@@ -173,7 +172,7 @@ func (r *operators) Lookup(ctx context.Context, id ID) (Found, error) {
 	return f, nil
 }
 
-// Entry is one line of the audit log.
+// Entry is an entry of the audit log.
 type Entry struct {
 	At      int64 // seconds of Redis's clock
 	Who     string
@@ -189,7 +188,7 @@ type Change struct {
 	Before, After *string
 }
 
-// Audit gives the newest entries of all rooms of this process, newest first.
+// Audit returns the newest entries of all rooms of this process, newest first.
 func (c *Core) Audit(ctx context.Context, limit int) ([]Entry, error) {
 	var out []Entry
 	ctx, cancel := context.WithTimeout(ctx, c.tickTimeout())
@@ -211,7 +210,7 @@ func (c *Core) Audit(ctx context.Context, limit int) ([]Entry, error) {
 	return out[:min(len(out), limit)], nil
 }
 
-// parseEntry reads the netstrings of lua/lib/room.lua's audit.
+// parseEntry reads the netstrings of audit in lua/lib/room.lua.
 func parseEntry(text string) (Entry, error) {
 	var words []*string
 	for rest := text; rest != ""; {

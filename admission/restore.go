@@ -6,20 +6,20 @@ import (
 	"time"
 )
 
-// restoreMost is how many records one room_restore call carries.
+// restoreMost limits the records of one room_restore call.
 const restoreMost = 500
 
-// offer is what this gateway gives back to a store that lost the room. It outlives a call: with a large crowd it does not
-// fit into one deadline, and each attempt goes on where the one before ended.
+// offer is what this gateway restores to a store that lost the room. It outlives a call: where it does not fit into one deadline,
+// the next attempt continues.
 type offer struct {
-	known   string // the epoch that this gateway knew when the records were gathered
-	given   string // the store's epoch that got a part of them; empty: none yet
+	known   string // the epoch that this gateway knew when it made the records
+	given   string // the store's epoch that took a part of them; empty: none yet
 	records [][5]any
 }
 
-// restore introduces this gateway to the store, and gives back what it knows
-// when the store has lost it. The first call settles the epoch, so that nothing is
-// admitted before the rest is offered. refused is the epoch that the caller was refused with.
+// restore introduces this gateway to the store, and offers what it knows where the store has lost it. The first call agrees on
+// the epoch, so that nobody is admitted before the records are offered. refused is the epoch that the caller's script call was
+// refused with.
 func (r *store) restore(ctx context.Context, refused string) error {
 	select {
 	case r.restores <- struct{}{}:
@@ -29,7 +29,7 @@ func (r *store) restore(ctx context.Context, refused string) error {
 	}
 	k := r.knowledge()
 	if k.epoch != refused {
-		return nil // another caller has done it meanwhile
+		return nil // another caller has restored the room
 	}
 	o := r.offer
 	if o == nil || o.known != k.epoch {
@@ -62,13 +62,13 @@ func (r *store) restore(ctx context.Context, refused string) error {
 			return err
 		}
 		if len(reply) < 6 {
-			return fmt.Errorf("room_restore answered %v", reply)
+			return fmt.Errorf("room_restore replied %v", reply)
 		}
 		h = header{epoch: asString(reply[1]), seq: asInt(reply[2]), fence: asInt(reply[3]), time: asInt(reply[4]), wall: asInt(reply[5])}
 		r.moor(h, sent, r.c.mono())
 		if o.given != "" && o.given != h.epoch {
-			r.offer = nil // lost again: what was given before is gone too
-			return fmt.Errorf("%w: the store lost its data while they were restored", ErrStore)
+			r.offer = nil // lost again, with what was offered before
+			return fmt.Errorf("%w: the store lost its data again while the room was restored", ErrStore)
 		}
 		o.given = h.epoch
 		o.records = o.records[n:]
@@ -82,14 +82,14 @@ func (r *store) restore(ctx context.Context, refused string) error {
 	}
 	r.mu.Unlock()
 	if lost {
-		r.c.o.Log.Warn("the store lost the room's data; places come back from tokens", "room", r.id, "epoch", h.epoch)
+		r.c.o.Log.Warn("the store lost the data of the room; it is restored from tokens and from what gateways remember", "room", r.id, "epoch", h.epoch)
 	}
 	r.wake()
 	return nil
 }
 
-// records gathers what this gateway handled within absence, in room_restore's groups of five; first what ended, so that
-// nothing is spent twice should there be no time for all.
+// records returns what this gateway handled within absence, in groups of five as room_restore takes them. Ended tickets come
+// first, so that none is used twice should the time not suffice for all.
 func (r *sessions) records() [][5]any {
 	p := r.view.Snapshot().Policy
 	now, order := r.c.mono(), r.view.Now()

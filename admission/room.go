@@ -10,8 +10,8 @@ import (
 
 // Room is the queue in front of one origin. Its methods are safe for concurrent use.
 //
-// A Room is divided into parts by what they need; each holds pointers to the parts that it uses, and the methods that Room
-// exports itself are those of a ticket's way: Join, Check, Claim, Leave.
+// A Room is divided into parts by what they need; each holds pointers to the parts that it uses. Room itself has the methods of a
+// ticket's way: Join, Check, Claim, Leave.
 type Room struct {
 	identity
 

@@ -17,21 +17,21 @@ type sessions struct {
 
 	shards [64]struct {
 		mu sync.Mutex
-		m  map[ID]beat // the last that was or will be sent
+		m  map[ID]beat // the last one sent or due
 	}
 	mu       sync.Mutex
-	due      map[ID]struct{} // to be sent; a set, for an outage may be longer than many heartbeats
-	revoking []ID            // ended by origins, to be told to the store
+	due      map[ID]struct{} // to be sent; a set, since an outage may last for many heartbeats
+	revoking []ID            // ended by origins, the store not told yet
 	sweep    int
 }
 
 // beat is a heartbeat.
 type beat struct {
 	at  int64         // mono, ns
-	ttl time.Duration // of the policy then, or of an earlier one that holds for longer: the store counts the session by it
+	ttl time.Duration // by which the store counts the session: of the policy then, or a longer earlier one
 }
 
-// ends is when a session counts no more unless it is heard of again (mono): its last pass may be half a life old by then.
+// ends returns when the session ends without another heartbeat (mono): its last pass may be half its life old by then.
 func (b beat) ends() int64 { return b.at + int64(b.ttl+b.ttl/2) }
 
 func (s *sessions) init(me identity, v *view, st *store, m *memory) {
@@ -42,11 +42,9 @@ func (s *sessions) init(me identity, v *view, st *store, m *memory) {
 	}
 }
 
-// Touch is the heartbeat of a session; it is sent later, in a batch, about
-// every quarter of the pass's life. off says that the pass was minted or
-// renewed without the store, and makes the first one go with the next tick. Where
-// the ttl was raised since the last one, the next does not wait: the store counts
-// the session by the former ttl until then, and a pass may be good for longer.
+// Touch records a heartbeat of a session, which is sent in a batch, about every quarter of the life of a pass. off: the pass was
+// signed without the store, so the first heartbeat goes out at once. Where session_ttl was raised, so does the next: until then
+// the store counts the session by the former ttl.
 func (r *sessions) Touch(sid ID, off bool) {
 	now := r.c.mono()
 	ttl := r.view.Snapshot().Policy.SessionTTL
@@ -58,12 +56,11 @@ func (r *sessions) Touch(sid ID, off bool) {
 		return
 	}
 	if rest := time.Duration(last.ends()-now) * 2 / 3; known && rest > ttl {
-		ttl = rest // the pass of before holds
+		ttl = rest // the former pass still holds
 	}
 	sh.m[sid] = beat{now, ttl}
 	sh.mu.Unlock()
-	// A session that was claimed here or elsewhere a moment ago is in the store
-	// already; unknown ones are sent all the same, it is the first proof of life.
+	// The store knows a session that was claimed a moment ago; its first heartbeat is sent all the same.
 	r.mu.Lock()
 	r.due[sid] = struct{}{}
 	r.mu.Unlock()
@@ -72,8 +69,8 @@ func (r *sessions) Touch(sid ID, off bool) {
 	}
 }
 
-// heard returns when this gateway sent a session's last heartbeat (mono, ns), which is at most a quarter of its pass's life after the
-// session was heard of; 0: it knows of none.
+// heard returns when this gateway sent the last heartbeat of a session (mono, ns): at most a quarter of a pass's life after the
+// session was last seen; 0 for an unknown session.
 func (r *sessions) heard(sid ID) int64 {
 	sh := &r.shards[sid[0]&63]
 	sh.mu.Lock()
@@ -81,20 +78,20 @@ func (r *sessions) heard(sid ID) int64 {
 	return sh.m[sid].at
 }
 
-// stillHeard is for how long after the end of a pass its session may be heard of by that pass (STILL of lua/lib/returns.lua).
+// stillHeard is how long after the end of a pass its session may still be seen by that pass (STILL of lua/lib/returns.lua).
 const stillHeard = 10 * time.Second
 
-// goesOn reports whether the session of a pass that has ended was heard of here since: it goes on with a newer pass.
+// goesOn reports whether the session of an ended pass was seen here since, and so goes on with a newer pass.
 func (r *sessions) goesOn(b *Return) bool {
 	ended := r.c.mono() - (r.view.RedisNow()-b.Ended*1e6)*1000
 	return r.heard(b.Session) > ended+int64(stillHeard)
 }
 
-// Revoked reports whether a session was ended by an operator or its origin, from memory that is at most about a second old.
+// Revoked reports whether an operator or an origin ended a session, from memory that is at most about a second old.
 func (r *sessions) Revoked(sid ID) bool { return r.memory.isRevoked(sid) }
 
-// markRevoked keeps in mind that a session is revoked until its passes have ended, in order time (µs); 0: not known, then for
-// a pass of now. It goes on for as long as a ticket of the session may be answered from the snapshot.
+// markRevoked remembers that a session is revoked until its passes have ended, at order time end (µs); 0: unknown, then as long
+// as a pass signed now. It holds for at least as long as a ticket of the session may be answered from the snapshot.
 func (r *sessions) markRevoked(sid ID, end int64) {
 	left := time.Duration(end-r.view.Now()) * time.Microsecond
 	if end == 0 {
@@ -107,8 +104,8 @@ func (r *sessions) markRevoked(sid ID, end int64) {
 	sh.mu.Unlock()
 }
 
-// Revoke ends a session: here at once, elsewhere within a second. The store is
-// told with the next tick, which is woken; while it is away, when it is back.
+// Revoke ends a session: here at once, elsewhere within a second. The store is told with the next tick, which it wakes, or when
+// the store is back.
 func (r *sessions) Revoke(sid ID) {
 	if r.store.away.Load() && !r.Revoked(sid) {
 		r.store.local.ended()
@@ -119,17 +116,16 @@ func (r *sessions) Revoke(sid ID) {
 	r.revoking = append(r.revoking, sid)
 	r.mu.Unlock()
 	if first {
-		r.store.activity.Add(1) // other gateways learn of it from the snapshot
+		r.store.activity.Add(1) // the snapshot tells other gateways
 		r.store.wake()
 	}
 }
 
-// RevokeSession is Revoke by an operator, whose name goes to the audit log; it
-// returns when the store knows.
+// RevokeSession is Revoke by an operator, whose name goes into the audit log. It returns when the store knows.
 func (r *sessions) RevokeSession(ctx context.Context, who string, sid ID) error {
 	r.markRevoked(sid, 0)
 	_, _, err := r.store.do(ctx, r.tickTimeout(), "room_revoke", who, r.id, sid.String(), string(sid[:]))
-	r.store.wakeIdle() // other gateways learn of it from the snapshot
+	r.store.wakeIdle() // the snapshot tells other gateways
 	return err
 }
 
@@ -160,7 +156,7 @@ func (r *sessions) tellRevoked(ctx context.Context) error {
 func (r *sessions) beat(ctx context.Context) error {
 	r.mu.Lock()
 	due := r.due
-	if len(due) == 0 { // still the map that Touch writes to
+	if len(due) == 0 { // still the map that Touch writes
 		r.mu.Unlock()
 		return nil
 	}
@@ -179,7 +175,7 @@ func (r *sessions) beat(ctx context.Context) error {
 		}
 		_, rest, err := r.store.do(ctx, r.tickTimeout(), "room_heartbeat", args...)
 		if err != nil {
-			// What came meanwhile is less than what was not sent.
+			// Few heartbeats came meanwhile.
 			r.mu.Lock()
 			maps.Copy(due, r.due)
 			r.due = due
@@ -207,7 +203,7 @@ func toID(s string) (ID, bool) {
 	return id, true
 }
 
-// forgetSessions drops sessions unheard of for 1.5 lives of a pass.
+// forgetSessions drops the sessions that have ended from one shard, in turn.
 func (r *sessions) forgetSessions(now int64) {
 	sh := &r.shards[r.sweep&63]
 	r.sweep++

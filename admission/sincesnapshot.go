@@ -5,17 +5,17 @@ import (
 	"sync/atomic"
 )
 
-// sinceSnapshot is what this process knows of the line and its snapshot does not show. Immutable: every poll asks how many are
-// ahead, and waits for nobody. room.mu is held to put another in its place.
+// sinceSnapshot is what this process knows of the queue and the snapshot does not show. It is immutable, so that polls read it
+// without a lock.
 type sinceSnapshot struct {
 	snap   *Snapshot
 	recent newcomers
-	taken  tally     // arrivals signed here that the store was told of
-	told   []arrived // those of them that snap does not hold yet
+	taken  tally     // places signed here that the store was told of
+	told   []arrived // those that snap does not show yet
 	before *former
 }
 
-// change replaces what is known beyond the snapshot.
+// change replaces sinceSnapshot by a changed copy.
 func (r *view) change(f func(*sinceSnapshot)) {
 	r.changing.Lock()
 	defer r.changing.Unlock()
@@ -24,16 +24,14 @@ func (r *view) change(f func(*sinceSnapshot)) {
 	r.sinceSnapshot.Store(&b)
 }
 
-// newcomers are the orders, ascending, that the store has enrolled for this
-// process since the snapshot was built: the snapshot does not show them yet,
-// and whoever joins after them would be told their place.
+// newcomers are the orders, ascending, that the store has enrolled for this process since the snapshot. Without them the next
+// visitors would be shown the same position.
 type newcomers []int64
 
-// mostNewcomers bounds what one snapshot's time can bring; a longer line is no
-// longer counted one by one.
+// mostNewcomers limits the newcomers of one snapshot; further ones are not counted.
 const mostNewcomers = 4096
 
-// with gives the newcomers and those of a batch.
+// with returns the newcomers and those of a batch.
 func (n newcomers) with(orders []int64) newcomers {
 	if room := mostNewcomers - len(n); len(orders) > room {
 		orders = orders[:room]
@@ -43,26 +41,26 @@ func (n newcomers) with(orders []int64) newcomers {
 	return slices.Compact(all)
 }
 
-// after gives those that a snapshot of that order time does not hold.
+// after returns the newcomers that a snapshot of that order time does not hold.
 func (n newcomers) after(time int64) newcomers {
 	at, _ := slices.BinarySearch(n, time+1)
 	return n[at:]
 }
 
-// ahead counts those with a smaller order.
+// ahead returns the number of newcomers before an order.
 func (n newcomers) ahead(order int64) int64 {
 	at, _ := slices.BinarySearch(n, order)
 	return int64(at)
 }
 
-// arrivals counts those that this process has signed a place, by second of their order: a word for a second, which is its
-// upper half. Words grow; one is used again for a later second once the store was told of all in it.
+// arrivals counts the places that this process signed, by second of their order: one word a second, with the second in its upper
+// half. A word is used for a later second once the store has been told all that it counts.
 type arrivals [8]atomic.Uint64
 
-// tally is what arrivals held at some time.
+// tally is a copy of arrivals.
 type tally [len(arrivals{})]uint64
 
-// arrived is a second's arrivals, and the seq under which the store was told of them.
+// arrived is the count of a second, and the seq under which the store was told of it.
 type arrived struct{ seq, second, count int64 }
 
 func (a *arrivals) add(second int64, taken *tally) {
@@ -72,7 +70,7 @@ func (a *arrivals) add(second int64, taken *tally) {
 			w := a[at].Load()
 			next := w + 1
 			if !sameSecond(w, uint64(second)<<32) {
-				if w != taken[at] || w>>32-uint64(second) < 60 { // which is later, but where order time began anew
+				if w != taken[at] || w>>32-uint64(second) < 60 { // later, unless order time began anew
 					break // to the next word
 				}
 				next = uint64(second)<<32 | 1
@@ -82,7 +80,7 @@ func (a *arrivals) add(second int64, taken *tally) {
 			}
 		}
 	}
-	// The store was told of none for so many seconds: when exactly they came is not what matters now.
+	// The store was told of none for eight seconds; their exact second does not matter.
 	a[uint64(second)%uint64(len(a))].Add(1)
 }
 
@@ -93,7 +91,7 @@ func (a *arrivals) tally() (t tally) {
 	return t
 }
 
-// since gives what word i counted since an earlier tally.
+// since returns the second of word i and what it counted since an earlier tally.
 func (t *tally) since(earlier *tally, i int) (second, count int64) {
 	w := t[i]
 	n := uint32(w)
@@ -105,7 +103,7 @@ func (t *tally) since(earlier *tally, i int) (second, count int64) {
 
 func sameSecond(a, b uint64) bool { return a>>32 == b>>32 }
 
-// sign counts somebody who was signed a place.
+// sign counts a place that this process signed.
 func (r *view) sign(order int64) {
 	if last := r.signedLast.Swap(order); order-last > 2e6 {
 		r.signedFrom.Store(order)
@@ -113,7 +111,7 @@ func (r *view) sign(order int64) {
 	r.arrived.add(order/1e6, &r.sinceSnapshot.Load().taken)
 }
 
-// former is the last snapshot before an epoch change.
+// former is the last snapshot before the store lost its data.
 type former struct {
 	snap  *Snapshot
 	until int64 // mono

@@ -44,7 +44,8 @@ type wakeup struct {
 	activity atomic.Uint64 // calls of wakeIdle
 }
 
-// lowered is the longest of a duration that was lowered, while it still counts: a store that loses its data has to be told.
+// lowered is the former value of a duration that a reload lowered, while that value still matters: a store that loses its data
+// must be told it.
 type lowered struct {
 	mu      sync.Mutex
 	longest time.Duration
@@ -59,7 +60,7 @@ func (w *lowered) changed(from, to time.Duration, now int64) {
 	}
 }
 
-// left returns it and for how long it holds on; 0: today's is the longest.
+// left returns the former value and for how long it still matters; 0 where the present value is the longest.
 func (w *lowered) left(now int64) (longest, left time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -71,16 +72,16 @@ type knowledge struct {
 	epoch   string
 	seq     int64
 	fence   int64
-	gaps    string // the store's silences, as its scripts write them, of the newest snapshot
-	jumps   string // likewise, those that answers have shown since
+	gaps    string // the store's silences by the newest snapshot, in the form of room_restore
+	jumps   string // silences that replies have shown since
 	jumped  int64  // order time of the last of these
 	reset   int64  // order time of the last reset
-	revokes int64  // of the snapshot whose revocations are all known
-	cursor  int64  // revoked sessions are known up to here
-	since   int64  // and admissions up to here, both room time
+	revokes int64  // Revocations of the snapshot whose revoked sessions are all known
+	cursor  int64  // revoked sessions are known up to this room time
+	since   int64  // admissions likewise
 }
 
-// wake makes the loop look at the room now.
+// wake ends the pause of the loop.
 func (r *wakeup) wake() {
 	select {
 	case r.wakeups <- struct{}{}:
@@ -88,7 +89,7 @@ func (r *wakeup) wake() {
 	}
 }
 
-// wakeIdle wakes the loop where the room is idle: a busy room is looked at once a tick, however many join it.
+// wakeIdle ends the pause of an idle room. A busy room is ticked at its interval, however many join it.
 func (r *wakeup) wakeIdle() {
 	r.activity.Add(1)
 	if r.resting.Load() {
@@ -102,20 +103,19 @@ func (r *store) knowledge() knowledge {
 	return r.known
 }
 
-// header is how every room script's answer begins.
+// header begins the reply of every room script.
 type header struct {
 	epoch      string
 	seq, fence int64
 	time, wall int64 // order time and Redis's clock
 }
 
-// epochError means that the store is not the one that this process knew: the room
-// must be restored before anything else.
+// epochError is returned when the store has another epoch than this process knew: the room must be restored first.
 type epochError struct{ known string }
 
 func (epochError) Error() string { return "the store has another epoch" }
 
-// call runs one room script and returns what follows the header.
+// call runs a room script and returns what follows the header.
 func (r *store) call(ctx context.Context, name string, args ...any) (header, []any, error) {
 	k := r.knowledge()
 	line := make([]any, 0, 4+len(args))
@@ -127,7 +127,7 @@ func (r *store) call(ctx context.Context, name string, args ...any) (header, []a
 		return header{}, nil, err
 	}
 	if len(reply) < 3 {
-		return header{}, nil, fmt.Errorf("%s answered %v", name, reply)
+		return header{}, nil, fmt.Errorf("%s replied %v", name, reply)
 	}
 	if asString(reply[0]) == replyEpoch {
 		return header{}, nil, epochError{k.epoch}
@@ -137,8 +137,8 @@ func (r *store) call(ctx context.Context, name string, args ...any) (header, []a
 	return h, reply[6:], nil
 }
 
-// do is call with a deadline, restoring the room and repeating the call once
-// when the store is another than this process knew. Every script is safe to repeat.
+// do is call with a deadline. Where the epoch has changed, it restores the room and repeats the call once: every script is safe
+// to repeat.
 func (r *store) do(ctx context.Context, timeout time.Duration, name string, args ...any) (header, []any, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -157,19 +157,19 @@ func (r *store) do(ctx context.Context, timeout time.Duration, name string, args
 // ask runs a script about n tickets on the request path.
 func (r *store) ask(ctx context.Context, script string, args []any, n int) ([]reply, error) {
 	if r.away.Load() {
-		return nil, ErrStore // the loop finds out when it is back
+		return nil, ErrStore // the loop notices when it is back
 	}
 	h, rest, err := r.do(ctx, r.c.o.Timeout, script, args...)
 	if err != nil {
 		if errors.Is(err, ErrStore) && !redis.IsOOMError(err) {
-			r.failed(err) // a full store refuses newcomers, but serves those who wait
+			r.failed(err) // a full store refuses new tickets, but serves those that wait
 		}
 		return nil, err
 	}
 	return replies(h, rest, n)
 }
 
-// learn takes in what an answer says of epoch, seq and clocks.
+// learn takes epoch, seq, fence and clocks from a reply.
 func (r *store) learn(h header, sent, heard int64) {
 	r.mu.Lock()
 	if r.known.epoch == h.epoch {
@@ -181,7 +181,7 @@ func (r *store) learn(h header, sent, heard int64) {
 	r.moor(h, sent, heard)
 }
 
-// moor is sync that remembers a silence of the store: the store may lose its record before a snapshot shows it.
+// moor is clock.sync. It also remembers a silence of the store, whose record the store may lose before a snapshot shows it.
 func (r *store) moor(h header, sent, heard int64) {
 	if jump := r.view.sync(h, sent, heard); jump > 0 {
 		r.mu.Lock()
@@ -191,10 +191,8 @@ func (r *store) moor(h header, sent, heard int64) {
 	}
 }
 
-// failed notes a call that the store did not answer. When none was answered
-// for a whole deadline since the first of them, the breaker opens: the room
-// serves by on_store_error until a tick succeeds. A single late answer is not an outage, but for a
-// store that was never heard.
+// failed counts a call that the store did not answer. The store is away once calls have failed for a whole deadline, or at once
+// if it was never reached; the room then serves by on_store_error until a tick succeeds.
 func (r *store) failed(err error) {
 	now := max(1, r.c.mono())
 	if r.failing.CompareAndSwap(0, now) && r.view.anchor.Load() != nil {
@@ -205,24 +203,26 @@ func (r *store) failed(err error) {
 	}
 }
 
+// goAway marks the store as away.
 func (r *store) goAway(err error) {
 	if r.away.Load() {
 		return
 	}
-	r.local.begin(r.c.mono()) // first: whoever sees down asks it
+	r.local.begin(r.c.mono()) // before away is set: its readers use local
 	if r.away.CompareAndSwap(false, true) {
-		r.wake() // an idle room would be late to find the store back
+		r.wake() // an idle room would notice late that the store is back
 		r.c.o.Log.Error("store unavailable", "room", r.id, "on_store_error", r.view.Snapshot().Policy.OnStoreError, "error", err)
 	}
 }
 
+// comeUp marks the store as back.
 func (r *store) comeUp() {
 	if r.away.CompareAndSwap(true, false) {
 		r.c.o.Log.Info("store is back", "room", r.id)
 	}
 }
 
-// stood is Now, but stands still while the store is away: nobody grows older in the store meanwhile.
+// stood returns Now, which stands still while the store is away: presence does not run out meanwhile.
 func (r *store) stood() int64 {
 	if a := r.view.anchor.Load(); a != nil && r.away.Load() {
 		return a.time
@@ -232,3 +232,8 @@ func (r *store) stood() int64 {
 
 // reached returns the order time up to which this gateway has given orders.
 func (r *store) reached() int64 { return max(r.view.Now(), r.view.lastOrd.Load()) }
+
+// unreachable reports whether the store must not be called on the request path: it is away, or was never reached.
+func (r *store) unreachable(s *Snapshot) bool {
+	return r.away.Load() || !s.Known && r.view.anchor.Load() == nil
+}

@@ -16,11 +16,11 @@ import (
 // revokedMost is how many revoked sessions one tick fetches at most.
 const revokedMost = 1000
 
-// admitMost is how many tickets one tick admits at most; a higher rate catches
-// up with the next ticks.
+// admitMost is how many tickets one tick admits at most; at a higher rate the next ticks catch up.
 const admitMost = 5000
 
-// ticker keeps the snapshot of a room new: it ticks the room, or reads the snapshot of an idle room that others tick.
+// ticker keeps the snapshot of a room up to date: it ticks the room, or reads the snapshot of an idle room that other gateways
+// tick.
 type ticker struct {
 	identity
 	view     *view
@@ -31,7 +31,7 @@ type ticker struct {
 	offline  *offline
 	lease    *lease
 
-	first    chan struct{} // closed when the first tick has ended, well or not
+	first    chan struct{} // closed when the first tick has ended or failed
 	looked   sync.Once     // closes first
 	stopLoop context.CancelFunc
 
@@ -41,13 +41,13 @@ type ticker struct {
 	flow     []Flow
 }
 
-// loop looks at the room once a tick until ctx ends, then sends what is pending.
+// loop ticks the room until ctx ends, then sends what is pending.
 func (r *ticker) loop(ctx context.Context) {
 	t := time.NewTimer(0)
 	defer t.Stop()
 	var last time.Time
-	resting := false // the timer ends an idle pause
-	var shown uint64 // calls of wakeIdle that the newest snapshot was built after
+	resting := false // the timer ends the pause of an idle room
+	var shown uint64 // the activity that the newest snapshot shows
 	looked := func() { r.looked.Do(func() { close(r.first) }) }
 	defer looked()
 	for {
@@ -63,14 +63,14 @@ func (r *ticker) loop(ctx context.Context) {
 			return
 		case <-r.store.wakeups:
 			resting = false
-			if early := snapshot.SoonestTick - time.Since(last); early > 0 { // those who kick meanwhile share the look
+			if early := snapshot.SoonestTick - time.Since(last); early > 0 { // wakeups meanwhile share the tick
 				t.Reset(early)
 				continue
 			}
 		case <-t.C:
 		}
 		last = time.Now()
-		stirred, seq := r.store.activity.Load(), r.view.Snapshot().Seq
+		activity, seq := r.store.activity.Load(), r.view.Snapshot().Seq
 		var idle bool
 		var err error
 		if resting {
@@ -84,16 +84,16 @@ func (r *ticker) loop(ctx context.Context) {
 		}
 		looked()
 		if r.view.Snapshot().Seq != seq {
-			shown = stirred
+			shown = activity
 		}
 		pause := r.pause()
-		if shown != stirred { // too soon after another tick: the snapshot does not show who joined
+		if shown != activity { // too soon after another tick: the snapshot does not show the joins
 			pause = min(pause, r.c.o.Tick)
 		}
 		resting = pause > r.c.o.Tick
 		r.store.resting.Store(resting)
-		if resting && r.store.activity.Load() != stirred {
-			r.store.wake() // the look may have been before somebody joined
+		if resting && r.store.activity.Load() != activity {
+			r.store.wake() // the tick may have been before a join
 		}
 		if pause == idlePause {
 			pause = r.c.untilReading()
@@ -102,14 +102,14 @@ func (r *ticker) loop(ctx context.Context) {
 	}
 }
 
-// pause is the time to the next tick.
+// pause returns the time to the next tick.
 func (r *ticker) pause() time.Duration {
 	s := r.view.Snapshot()
 	p, look := &s.Policy, r.c.o.Tick
 	if s.Known && !r.store.away.Load() && !p.Paused && p.Method != Reject && !s.Gathering() && r.view.length(s) > 0 && (p.MaxActive == 0 || s.Admitted+s.Active < p.MaxActive) {
 		look = s.TickInterval(r.c.o.Tick)
 	}
-	r.ticking.Lock() // an operator's change ticks too
+	r.ticking.Lock() // a change by an operator ticks too
 	r.interval = look
 	broke, due := r.lease.left == 0 && r.lease.keep > 0, r.lease.due
 	r.ticking.Unlock()
@@ -117,10 +117,10 @@ func (r *ticker) pause() time.Duration {
 		return min(look, max(0, time.Duration(due-r.c.mono())))
 	}
 	if broke {
-		return look // it has nothing to let the next one in with
+		return look // it has no lease for the next visitor
 	}
 	if s.Known && !r.store.away.Load() && r.view.idle(s) {
-		if s.Gathering() { // the opening is to be noted soon
+		if s.Gathering() { // the store must record the opening soon
 			return min(idlePause, max(r.c.o.Tick/10, time.Duration(s.Policy.OpensAt-r.view.RedisNow())*time.Microsecond))
 		}
 		return idlePause
@@ -128,8 +128,7 @@ func (r *ticker) pause() time.Duration {
 	return look
 }
 
-// Tick is one look at the room: heartbeats, room_advance, the new snapshot. Run
-// calls it; tests may.
+// Tick sends heartbeats, runs room_advance and takes in the new snapshot. Run calls it; tests may.
 func (r *ticker) Tick(ctx context.Context) error {
 	r.ticking.Lock()
 	defer r.ticking.Unlock()
@@ -143,12 +142,12 @@ func (r *ticker) Tick(ctx context.Context) error {
 // show makes a snapshot the room's.
 func (r *ticker) show(s *Snapshot) {
 	if was := r.view.snap.Swap(s); was != nil {
-		r.store.passLife.changed(was.Policy.SessionTTL*3/2, s.Policy.SessionTTL*3/2, r.c.mono()) // for so long a session counts
+		r.store.passLife.changed(was.Policy.SessionTTL*3/2, s.Policy.SessionTTL*3/2, r.c.mono()) // the life of a session
 	}
 }
 
-// replan has what the configuration says of now count where the store gives no newer snapshot: an event begins and ends while
-// it is away too, and a reload counts.
+// replan applies the configuration of now where the store gives no newer snapshot: reloads count, and events begin and end, while
+// it is away.
 func (r *ticker) replan() {
 	s, now := r.view.Snapshot(), r.view.RedisNow()
 	file := r.view.schedule.Load().At(now)
@@ -177,7 +176,7 @@ func (r *ticker) tick(ctx context.Context) error {
 	if err := r.offline.enrolSigned(ctx); err != nil {
 		return err
 	}
-	// The budget may lie on another master than the room. Without it nobody is admitted, and everything else goes on.
+	// The budget may be on another master than the room. Without it nobody is admitted; everything else goes on.
 	granted, unlent := r.lease.borrow(ctx, true)
 	var err error
 	for more := true; more; granted = "" {
@@ -202,7 +201,7 @@ func (r *ticker) forget() {
 	r.sessions.forgetSessions(now)
 }
 
-// advance runs the script with a lease of the origin's budget, or none, and takes in its answer; more says that revoked
+// advance runs room_advance with a lease of the origin's budget, or "", and takes in its reply. more reports that revoked
 // sessions are left to fetch.
 func (r *ticker) advance(ctx context.Context, lease string) (more bool, err error) {
 	r.store.mu.Lock()
@@ -219,7 +218,7 @@ func (r *ticker) advance(ctx context.Context, lease string) (more bool, err erro
 	have := r.view.Snapshot()
 	gap := cmp.Or(r.interval, r.c.o.Tick) * 7 / 10
 	if lease != "" && r.lease.tight {
-		gap = 0 // until it is spent the bucket does not fill
+		gap = 0 // the budget does not fill up before the lease is spent
 	}
 	var reached int64
 	if r.store.away.Load() && r.view.anchor.Load() != nil {
@@ -227,14 +226,14 @@ func (r *ticker) advance(ctx context.Context, lease string) (more bool, err erro
 	}
 	given := r.store.local.owed.Load()
 	args := make([]any, 0, 10+2*len(sent))
-	args = append(args, gap.Microseconds(), r.c.o.Gateway, cursor, admitMost, have.Seq, since, lease, r.draws.sayLot(have), reached, given)
+	args = append(args, gap.Microseconds(), r.c.o.Gateway, cursor, admitMost, have.Seq, since, lease, r.draws.reportDraw(have), reached, given)
 	for _, a := range sent {
 		args = append(args, a.second, a.count)
 	}
 	h, rest, err := r.store.do(ctx, r.tickTimeout(), "room_advance", args...)
 	if err != nil {
-		// The call may have run: told twice, the arrivals would push everybody's
-		// position back for a minute; not told, they are too good for as long.
+		// The call may have run. Arrivals that are counted twice would worsen every position for a minute; arrivals that are
+		// not counted make positions too good for as long.
 		if errors.Is(err, ErrStore) {
 			r.view.change(func(b *sinceSnapshot) { b.taken = taken })
 		}
@@ -245,14 +244,14 @@ func (r *ticker) advance(ctx context.Context, lease string) (more bool, err erro
 		for i := range sent {
 			sent[i].seq = h.seq
 		}
-		// Where another gateway has done this tick, the snapshot shows them only after the next.
+		// Where another gateway has ticked, only the snapshot after the next tick shows them.
 		r.view.change(func(b *sinceSnapshot) { b.taken, b.told = taken, slices.Concat(b.told, sent) })
 	}
 	if len(rest) < 8 {
-		return false, errors.New("admission: room_advance answered too little")
+		return false, errors.New("admission: room_advance replied too few values")
 	}
 	r.lease.borrowed(rest)
-	r.draws.hearLot(asString(rest[7]))
+	r.draws.adoptDraw(asString(rest[7]))
 	if text := asString(rest[0]); text != "" {
 		if err := r.adopt(ctx, text); err != nil {
 			return false, err
@@ -278,8 +277,8 @@ func (r *ticker) advance(ctx context.Context, lease string) (more bool, err erro
 	return n == revokedMost, nil
 }
 
-// timed calls f for a list of groups, each an id, its room time and what else there is, with the last of these. It moves the
-// cursor to the newest time, and returns the number of groups.
+// timed calls f for a list of groups of size values: an id, its room time, and others, of which f gets the last. It moves the
+// cursor to the newest time and returns the number of groups.
 func (r *ticker) timed(list any, size int, cursor *int64, f func(id ID, last int64)) int {
 	v := asList(list)
 	for i := 0; i+size <= len(v); i += size {
@@ -295,7 +294,7 @@ func (r *ticker) timed(list any, size int, cursor *int64, f func(id ID, last int
 	return len(v) / size
 }
 
-// adopt takes a snapshot's text in.
+// adopt parses a snapshot and makes it the room's.
 func (r *ticker) adopt(ctx context.Context, text string) error {
 	s, err := snapshot.Parse(text, r.view.schedule.Load())
 	if err != nil {
@@ -308,7 +307,7 @@ func (r *ticker) adopt(ctx context.Context, text string) error {
 	now := r.c.mono()
 	s.ReadAt = now
 	if a := r.view.anchor.Load(); a != nil && r.c.o.Now == nil {
-		// Built by another gateway's tick a moment ago.
+		// Another gateway's tick wrote it a moment ago.
 		s.ReadAt -= max(0, (a.wall-s.RedisTime)*1000)
 	}
 	if old.Epoch != s.Epoch || len(r.flow) == 0 {
@@ -320,7 +319,7 @@ func (r *ticker) adopt(ctx context.Context, text string) error {
 	}
 	if opens := s.Policy.OpensAt; s.Gathering() && opens != s.Configured.Policy.OpensAt && r.draws.otherOpening != opens {
 		r.draws.otherOpening = opens
-		r.c.o.Log.Warn("another gateway's configuration says that the lottery opens later: that stands while it says so",
+		r.c.o.Log.Warn("another gateway's configuration has a later opening of the lottery; the later one holds",
 			"room", r.id, "opens_at", time.UnixMicro(opens).UTC(), "here", time.UnixMicro(s.Configured.Policy.OpensAt).UTC())
 	}
 	s.Flow = r.mergeFlow(s.Flow, s.RoomTime)
@@ -352,7 +351,7 @@ func (r *ticker) adopt(ctx context.Context, text string) error {
 	return nil
 }
 
-// silencesArg is the form of room_restore.
+// silencesArg returns silences in the form of room_restore.
 func silencesArg(silences []snapshot.Silence) string {
 	words := make([]string, len(silences))
 	for i, g := range silences {

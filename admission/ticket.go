@@ -8,29 +8,29 @@ import (
 	"github.com/anteroom/anteroom/admission/policy"
 )
 
-// ID names a ticket, and the session that it becomes when it is claimed: one
-// ticket makes one session, so they share a name. 128 random bits.
+// ID identifies a ticket and the session that the ticket becomes when it is claimed: one ticket makes one session. It has 128
+// random bits.
 type ID [16]byte
 
-// String is the id as it stands in tokens: 22 characters of base64url.
+// String returns the id as tokens contain it: 22 characters of base64url.
 func (id ID) String() string { return base64.RawURLEncoding.EncodeToString(id[:]) }
 
-// Client tells the claimer of a ticket from somebody who copied it: a hash of
-// the nonce cookie or, without cookies, of address prefix and user agent.
+// Client distinguishes the claimer of a ticket from somebody with a copied token: a hash of the nonce cookie or, without cookies,
+// of address prefix and user agent.
 type Client [16]byte
 
-// State is where a ticket stands (docs/architecture.md#states-of-a-ticket).
+// State is the state of a ticket (docs/state_machine.md).
 type State uint8
 
 // A ticket is in exactly one of these states.
 const (
-	Waiting  State = iota + 1 // enrolled or parked, or signed and not yet enrolled
-	Admitted                  // let in, not claimed yet
+	Waiting  State = iota + 1 // enrolled, parked, or signed and not enrolled yet
+	Admitted                  // admitted, not claimed yet
 	Active                    // claimed: a session
 	Expired                   // absent too long, or from before a reset
 	Lapsed                    // admitted and not claimed in time
 	Ended                     // claimed by another client, left, removed or revoked
-	Refused                   // signed, and not enrolled: its address has taken too many places
+	Refused                   // signed, and not enrolled: its address has too many places
 )
 
 // Why a ticket is Expired, Lapsed or Ended. The first three are shown to visitors.
@@ -44,44 +44,43 @@ const (
 	ReasonRevoked = "revoked"
 	ReasonAddress = "address" // of Refused
 	ReasonNetwork = "network"
-	// ReasonReturned is that of a session whose visitor came back and has another place for it.
+	// ReasonReturned is of a session whose visitor has returned and has another place for it.
 	ReasonReturned = "returned"
-	// ReasonKept is why Join returns ErrUnknown for a Return that is Held: it would give a place.
+	// ReasonKept is of a Return that is Held: Join returns ErrUnknown and would give a place.
 	ReasonKept = "kept"
 )
 
-// Ticket is the content of a waiting token. Order, Seen and Heard are order time
-// in microseconds. Epoch is empty when the store has never confirmed the ticket.
-// Fence is 0 when its gateway had never reached the store: Order and Heard are
-// then that machine's clock.
+// Ticket is the content of a waiting token. Order, Seen and Heard are order time in microseconds. Epoch is empty until the store
+// has confirmed the ticket. Fence is 0 where its gateway had never reached the store; Order and Heard are then on that machine's
+// clock.
 type Ticket struct {
 	ID    ID
 	Order int64
 	Seen  int64
-	// Hold is for how long after Seen the ticket counts as present in the store, at least; 0: that is not known.
+	// Hold is for how long after Seen the ticket counts as present in the store, at least; 0: unknown.
 	Hold  time.Duration
 	Epoch string
 	Fence int64
-	// Heard is when a gateway last answered the visitor without the store, where that is later than Seen; see vouch. 0: never.
+	// Heard is when a gateway last answered a poll without the store, where that is later than Seen; 0: never.
 	Heard int64
-	// Interval is the polling interval that the answer is about to advise, or that the last one advised; 0: 10 s.
+	// Interval is the polling interval that the response is about to advise, or the last one advised; 0: 10 s.
 	Interval time.Duration
-	// Wait is the expected wait that the answer is about to show; 0: not known.
+	// Wait is the wait estimate that the response is about to show; 0: unknown.
 	Wait time.Duration
-	// Client lets a repeated claim be told from a copied token.
+	// Client distinguishes a repeated claim from a copied token.
 	Client Client
-	// Joined is when it was signed, in seconds of Redis's clock; it is the place of a ticket without an Order in a room that
-	// is no lottery any more.
+	// Joined is when it was signed, in seconds of Redis's clock: the place of a ticket without an Order in a room that is no
+	// lottery any more.
 	Joined int64
-	// Address is a hash of the client's, which join limits count, and behind it one of its network, 9 bytes each; "":
-	// none, as in a ticket that was enrolled before and is not counted again.
+	// Address holds hashes of the client's address and of its network, 9 bytes each, for the join limits; "" in a ticket that was
+	// enrolled before and is not counted again.
 	Address string
 }
 
-// Counted says whether the place was counted among its address's joins, or need not be: the store has confirmed it.
+// Counted reports whether the place has been counted among its address's joins, or need not be: the store has confirmed it.
 func (t *Ticket) Counted() bool { return t.Epoch != "" }
 
-// confirmed returns when the store confirmed the ticket, or when the visitor joined where it has not. A drawn order is neither.
+// confirmed returns when the store confirmed the ticket, or else when the visitor joined. A drawn order is neither.
 func (t *Ticket) confirmed() int64 {
 	if t.Counted() {
 		return t.Seen
@@ -89,7 +88,7 @@ func (t *Ticket) confirmed() int64 {
 	return max(t.Order, t.Seen)
 }
 
-// lastHeard returns when the ticket's visitor was last answered, with the store or without.
+// lastHeard returns when the last poll of the ticket was answered, with the store or without.
 func (t *Ticket) lastHeard() int64 { return max(t.confirmed(), t.Heard) }
 
 // covers reports whether a ticket that was checked age ago stays present until the poll that the response is about to advise.
@@ -100,11 +99,11 @@ func (t *Ticket) renew(by *Ticket) {
 	t.Order, t.Seen, t.Hold, t.Heard, t.Epoch, t.Fence = by.Order, by.Seen, by.Hold, by.Heard, by.Epoch, by.Fence
 }
 
-// Standing is the answer about a ticket.
+// Standing is what Join, Check and Claim return about a ticket.
 type Standing struct {
 	State  State
 	Reason string // of Expired, Lapsed, Ended, Refused
-	// Retry is the time until the address may have another place; of Refused and TooMany.
+	// Retry is the time until the address may get another place; of Refused and TooMany.
 	Retry time.Duration
 	// Ticket as the store now holds it; Order may have been corrected, Seen,
 	// Epoch and Fence renewed. The caller signs a new token when Renewed.
@@ -115,15 +114,15 @@ type Standing struct {
 	AdmittedAt int64
 	// First marks the claim that made the session; its repeats are Active as well.
 	First bool
-	// Gathering: the ticket has no Order before a lottery opens.
+	// Gathering: the ticket is in a pre-queue and has no Order yet.
 	Gathering bool
-	// New marks a place that an account was given now.
+	// New marks a new place of a derived id or an account.
 	New bool
-	// Offline marks an answer that was made without the store.
+	// Offline marks a Standing that was made without the store.
 	Offline bool
 }
 
-// Refusal says why no ticket is given. The zero value refuses nothing.
+// Refusal is why no ticket is given. The zero value refuses nothing.
 type Refusal string
 
 // Refusals of Join.
@@ -137,12 +136,11 @@ const (
 	TooMany     Refusal = "too_many_joins"    // of the address or its network, as the Standing's Reason says
 )
 
-// ErrStore means that the store did not answer in time; the call may or may
-// not have taken effect, and may be repeated.
+// ErrStore is returned when the store did not reply in time. The call may or may not have taken effect, and may be repeated.
 var ErrStore = errors.New("store unavailable")
 
-// ErrUnknown means that the line holds no such ticket or session.
+// ErrUnknown is returned when the queue holds no such ticket or session.
 var ErrUnknown = errors.New("no such ticket")
 
-// ErrNotYet is the answer to a claim of a ticket that still waits.
+// ErrNotYet is returned by a claim of a ticket that still waits.
 var ErrNotYet = errors.New("not admitted yet")

@@ -10,7 +10,7 @@ import (
 	"github.com/anteroom/anteroom/admission/snapshot"
 )
 
-// view answers from memory what the newest snapshot and what happened since mean: it makes no calls.
+// view answers from memory: what the newest snapshot means, and what happened since. It makes no calls.
 type view struct {
 	identity
 	clock
@@ -24,10 +24,10 @@ type view struct {
 	signedFrom, signedLast atomic.Int64 // orders: since when places are signed without a pause, and the last
 }
 
-// Snapshot is the newest one; never nil.
+// Snapshot returns the newest snapshot; never nil.
 func (r *view) Snapshot() *Snapshot { return r.snap.Load() }
 
-// Age is how long ago the snapshot was built, seen from here.
+// Age returns how long ago the snapshot was built.
 func (r *view) Age() time.Duration {
 	s := r.snap.Load()
 	if !s.Known {
@@ -38,9 +38,10 @@ func (r *view) Age() time.Duration {
 
 func (r *view) policyArg() string { return r.schedule.Load().At(r.RedisNow()).Arg }
 
-// quarter of absence: how old a confirmation may be before it is renewed.
+// quarter returns a quarter of absence: the age from which on a confirmation of a ticket is renewed.
 func (r *view) quarter() time.Duration { return r.schedule.Load().Policy.Absence / 4 }
 
+// refuses returns why a snapshot allows no new place, or Granted.
 func (r *view) refuses(s *Snapshot) Refusal {
 	switch p := &s.Policy; {
 	case p.Method == Reject, s.Gathering() && r.RedisNow() < p.PrequeueAt:
@@ -53,10 +54,10 @@ func (r *view) refuses(s *Snapshot) Refusal {
 	return Granted
 }
 
-// Refuses tells why no new place is given now; Granted where one is.
+// Refuses returns why no new place is given now, or Granted.
 func (r *view) Refuses() Refusal { return r.refuses(r.Snapshot()) }
 
-// length of the line with those that are not enrolled yet, and before the opening of a lottery those who gathered.
+// length returns the length of the queue with the tickets that are not enrolled yet; before an opening, of the pre-queue.
 func (r *view) length(s *Snapshot) int64 {
 	n := s.Waiting + r.Arriving() + s.Unheard()
 	if s.Gathering() {
@@ -70,7 +71,7 @@ func (r *view) idle(s *Snapshot) bool {
 	return s.Waiting+s.Parked+s.Admitted+s.Active == 0 && !s.Backlog && r.length(s) == 0
 }
 
-// Arriving is how many arrived lately and are not enrolled yet: most of them will poll for the first time soon.
+// Arriving returns how many tickets are signed and not enrolled yet: most of their visitors will soon poll for the first time.
 func (r *view) Arriving() int64 {
 	b := r.sinceSnapshot.Load()
 	n := r.untold(b, math.MaxInt64)
@@ -80,9 +81,9 @@ func (r *view) Arriving() int64 {
 	return n
 }
 
-// Ahead is how many are ahead of an order in line (0: next): those enrolled by
-// the snapshot or through this gateway since, and those that arrived before it and are not enrolled yet. For 90 s after the store
-// lost its data it is counted from the last snapshot before.
+// Ahead returns how many tickets are before an order (0: it is next): those enrolled by the snapshot or through this gateway
+// since, and those signed before it that are not enrolled yet. For 90 s after the store lost its data, the last snapshot before
+// the loss counts too.
 func (r *view) Ahead(order int64) int64 {
 	for {
 		b := r.sinceSnapshot.Load()
@@ -91,13 +92,13 @@ func (r *view) Ahead(order int64) int64 {
 		if f := b.before; f != nil && r.c.mono() < f.until {
 			n = max(n, f.snap.Ahead(order)+f.snap.Unenrolled(order, from)-(s.Admissions-f.base))
 		}
-		if r.sinceSnapshot.Load() == b { // else arrivals may have been counted by another's reckoning
+		if r.sinceSnapshot.Load() == b { // otherwise arrivals may be counted twice or not at all
 			return max(0, n)
 		}
 	}
 }
 
-// untold counts the arrivals before an order that were signed here and that the snapshot does not hold.
+// untold returns how many tickets before an order this gateway signed that the snapshot does not hold.
 func (r *view) untold(b *sinceSnapshot, order int64) (n int64) {
 	at := order / 1e6
 	same := int64(-1) // in the order's own second, without itself
@@ -122,13 +123,13 @@ func (r *view) untold(b *sinceSnapshot, order int64) (n int64) {
 	return n
 }
 
-// present reports whether the store counts a ticket in line as present until the poll that is about to be advised, so that
-// nothing has to be asked as long as it is not in the front.
+// present reports whether the store counts a waiting ticket as present until the poll that is about to be advised. Behind the
+// front such a ticket needs no check.
 func (r *view) present(s *Snapshot, t *Ticket) bool {
 	return s.Known && t.Epoch == s.Epoch && t.covers(s.Elapsed(t.Seen, r.Now()))
 }
 
-// confirmed says whether the store has confirmed a ticket that gathers for a lottery lately enough.
+// confirmed reports whether the store confirmed a ticket of the pre-queue recently enough.
 func (r *view) confirmed(s *Snapshot, t Ticket) bool {
 	return s.Known && t.Epoch == s.Epoch && s.Elapsed(t.Seen, r.Now()) <= r.quarter()
 }
