@@ -470,7 +470,7 @@ func TestOriginHealth(t *testing.T) {
 			t.Fatalf("with nonsense in the store: %+v", h)
 		}
 	}
-	if n := strings.Count(log.String(), "cannot be read"); n != 1 {
+	if n := strings.Count(log.String(), "cannot read a gateway's report"); n != 1 {
 		t.Errorf("logged %d times: %s", n, log.String())
 	}
 }
