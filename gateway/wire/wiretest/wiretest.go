@@ -56,8 +56,10 @@ func Dial(t *testing.T, addr string) *Client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.SetDeadline(time.Now().Add(Wait))
-	t.Cleanup(func() { c.Close() })
+	if err := c.SetDeadline(time.Now().Add(Wait)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
 	return &Client{Conn: c, T: t, R: bufio.NewReader(c)}
 }
 
