@@ -126,7 +126,7 @@ $('#hold').addEventListener('click', e => {
 document.addEventListener('visibilitychange', () => { awake() ? wake() : rest(); });
 const awake = () => !document.hidden && !held;
 const wake = () => { again = true; go(); };
-const rest = () => { if (form.hidden) set($('#link'), held ? 'Updates are held' : 'Paused while this tab is hidden'); };
+const rest = () => { if (form.hidden) set($('#link'), held ? 'Held: updates are stopped' : 'Paused while this tab is hidden'); };
 
 // loop repeats work while the tab is visible, until the view changes. Actions wake it.
 async function loop(work, {signal}) {
