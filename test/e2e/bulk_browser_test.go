@@ -367,7 +367,7 @@ processors: {webhook: {kind: webhook, url: %q, timeout: 60s}}
 
 	// The worker goes: what is shown is marked as old, and one can still leave.
 	stop()
-	shows(t, ctx, `document.querySelector('#alarm').checkVisibility() && document.querySelector('#alarm').textContent.includes('does not answer') && !!`+row("long", ""))
+	shows(t, ctx, `document.querySelector('#alarm').checkVisibility() && document.querySelector('#alarm').textContent.includes('does not respond') && !!`+row("long", ""))
 	do(t, ctx, chromedp.Click(chromedp.CSS(`#leave`)), chromedp.WaitVisible(chromedp.CSS(`#token`)))
 	shows(t, ctx, `sessionStorage.length === 0 && document.querySelector('#list').hidden`)
 	for _, c := range complaints() {
