@@ -140,7 +140,7 @@ var (
 
 // kept reports whether a group's outcomes must all exist.
 func (a *auditor) kept(g *audited) bool {
-	return g.raw["finished"] == 0 || a.now < g.raw["finished"]+a.s.conf.Load().KeepJobs.Microseconds()
+	return g.raw["deleted"] == 0 && (g.raw["finished"] == 0 || a.now < g.raw["finished"]+a.s.conf.Load().KeepJobs.Microseconds())
 }
 
 // readLines records the groups in the fair queue.

@@ -145,6 +145,9 @@ func shown(g Group) string {
 
 // shown is what of a group has to be equal. In the classic pipeline it is not known which jobs were refused.
 func (c *crowd) shown(g Group) string {
+	if c.m.Deleted(g.ID) {
+		g.Redriven = 0 // its dead letters are deleted in steps
+	}
 	if c.classic {
 		g.Pending, g.Ready, g.NonReady, g.Throttles = g.Pending+g.Ready+g.NonReady, 0, 0, 0
 	}
@@ -239,7 +242,7 @@ func (c *crowd) drain() {
 // kept compares which outcomes are still there.
 func (c *crowd) kept() {
 	for _, id := range c.m.Groups() {
-		if c.tend(id).Removed {
+		if c.tend(id).Removed || c.m.Deleted(id) {
 			continue
 		}
 		g, err := c.any().Group(c.ctx, id)

@@ -154,6 +154,9 @@ func (m *Model) Delete(_ context.Context, id string) error {
 	return nil
 }
 
+// Deleted reports whether a group is being deleted: its dead letters may have gone already.
+func (m *Model) Deleted(id string) bool { return m.groups[id] != nil && m.groups[id].deleted }
+
 // GroupsOf counts the groups of the tenant that a group belongs to.
 func (m *Model) GroupsOf(id string) int {
 	if g := m.groups[id]; g != nil {

@@ -224,6 +224,7 @@ func TestDelete_KeepsTheLimitOfItsTenant(t *testing.T) {
 					break
 				}
 			}
+			clean(t, s)
 		}
 		if most := 10 + 10*float64(c.us-begun)/1e6 + 10; float64(started) > most {
 			t.Errorf("%s: %d jobs have started at a rate of 10 with a burst of 10, in %d µs", limiter, started, c.us-begun)
