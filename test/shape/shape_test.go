@@ -17,12 +17,34 @@ const (
 	mostInterfaceMethods = 4
 )
 
-// exceptions are types that only hold data: configuration, metrics, records as they are sent or stored.
-var exceptions = map[string]bool{}
+// data are types that only hold data: configuration, metrics, records as they are sent, stored or printed.
+const data = `
+	admission.Minute admission/adaptive.State admission/policy.Policy admission/snapshot.Snapshot bench/chaos.report bench/load.CrowdReport
+	bench/load.FillReport bench/load.person bench/simulate.Outcome bulk.Metrics bulk.depthsCollector bulk/api.Options bulk/bulktype.Group
+	bulk/store.Depths bulk/store.Group bulk/store.GroupSpec bulk/store.Settings bulk/store.audited eta.Input eta/backtest.Minute
+	eta/backtest.Sale gateway.Metrics gateway.Options gateway.Room gateway.collector gateway/answer.Problem gateway/answer.Status
+	gateway/console.adaptiveView gateway/console.roomView gateway/page.Data gateway/page.View internal/config.Bulk internal/config.Config
+	internal/config.Room internal/settings.Setting token.Waiting token.claimSet
+`
+
+// undivided are types that are larger than they should be. Divide one and remove it here; add none.
+const undivided = `
+	admission.Room admission/admissiontest.Model bench/bulk.side bench/chaos.crowd bench/chaos.guest bench/load.fill bench/load.listeners
+	bulk.engineStore eta/backtest.line gateway.visit internal/config.checker internal/embedded.Server
+`
+
+func exceptions() map[string]bool {
+	names := map[string]bool{}
+	for _, name := range strings.Fields(data + undivided) {
+		names[name] = true
+	}
+	return names
+}
 
 func TestTypes_DoOneThing(t *testing.T) {
 	type size struct{ fields, methods int }
-	found := map[string]*size{}
+	exceptions := exceptions()
+	found, interfaces := map[string]*size{}, map[string]bool{}
 	at := func(name string) *size {
 		if found[name] == nil {
 			found[name] = &size{}
@@ -47,7 +69,7 @@ func TestTypes_DoOneThing(t *testing.T) {
 			switch d := d.(type) {
 			case *ast.FuncDecl:
 				if name := receiver(d); name != "" {
-					at(dir + name).methods++
+					at(dir+name).methods++
 				}
 			case *ast.GenDecl:
 				for _, spec := range d.Specs {
@@ -59,6 +81,7 @@ func TestTypes_DoOneThing(t *testing.T) {
 					case *ast.StructType:
 						at(dir + spec.Name.Name).fields += kind.Fields.NumFields()
 					case *ast.InterfaceType:
+						interfaces[dir+spec.Name.Name] = true
 						if n := kind.Methods.NumFields(); n > mostInterfaceMethods && !exceptions[dir+spec.Name.Name] {
 							t.Errorf("interface %s%s has %d methods, at most %d may be", dir, spec.Name.Name, n, mostInterfaceMethods)
 						}
@@ -78,6 +101,12 @@ func TestTypes_DoOneThing(t *testing.T) {
 			t.Errorf("type %s has %d fields and %d methods, at most %d and %d may be", name, s.fields, s.methods, mostFields, mostMethods)
 		case !large && exceptions[name]:
 			t.Errorf("type %s is within the bounds: remove its exception", name)
+		}
+		delete(exceptions, name)
+	}
+	for name := range exceptions {
+		if !interfaces[name] {
+			t.Errorf("there is no type %s: remove its exception", name)
 		}
 	}
 }
