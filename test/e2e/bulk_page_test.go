@@ -141,7 +141,8 @@ processors: {webhook: {kind: webhook, url: %q, timeout: 60s}}
 	if j := api.do("GET", "/v1/groups/jobs/jobs/never", "", http.StatusOK); j["status"] != "waiting" {
 		t.Errorf("kept by its operator, the job is %v", j)
 	}
-	p.press("#job [data-j=cancel]")
+	// The page ignores a press until the dialog's close event has come.
+	p.shows(`document.querySelector('#confirm').open || (document.querySelector('#job [data-j=cancel]').click(), false)`)
 	p.press("#confirm [value=yes]")
 	p.text("#job .tags", "cancelled")
 	p.hidden("#job [data-j=retry]")
