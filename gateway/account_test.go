@@ -20,6 +20,7 @@ import (
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/gateway/client"
 	"github.com/anteroom/anteroom/gateway/client/clienttest"
+	"github.com/anteroom/anteroom/gateway/http1"
 	"github.com/anteroom/anteroom/gateway/proxy"
 	"github.com/anteroom/anteroom/internal/redistest"
 	"github.com/anteroom/anteroom/token"
@@ -206,7 +207,7 @@ func TestForgedAccount(t *testing.T) {
 	s := newSite(t, "shop", func(w http.ResponseWriter, r *http.Request) {
 		named := []string{}
 		for name, values := range r.Header {
-			if proxy.IsAlias([]byte(strings.ToLower(name)), "x-account") {
+			if http1.IsAlias([]byte(strings.ToLower(name)), "x-account") {
 				named = append(named, values...)
 			}
 		}

@@ -7,8 +7,8 @@ import (
 	"sync"
 
 	"github.com/anteroom/anteroom/gateway/client"
+	"github.com/anteroom/anteroom/gateway/http1"
 	"github.com/anteroom/anteroom/gateway/identity"
-	"github.com/anteroom/anteroom/gateway/proxy"
 )
 
 // accountKeys are the keys of one jwks_url, with the loop that fetches them.
@@ -57,7 +57,7 @@ func anySpelling(names, but []string) func(name []byte) bool {
 		return nil
 	}
 	return func(name []byte) bool {
-		return slices.ContainsFunc(names, func(n string) bool { return proxy.IsAlias(name, n) }) &&
+		return slices.ContainsFunc(names, func(n string) bool { return http1.IsAlias(name, n) }) &&
 			!slices.ContainsFunc(but, func(n string) bool { return client.EqualFold(name, n) })
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/anteroom/anteroom/gateway/client"
 	"github.com/anteroom/anteroom/gateway/proxy"
+	"github.com/anteroom/anteroom/gateway/wire"
 	"github.com/anteroom/anteroom/internal/redistest"
 	"github.com/anteroom/anteroom/internal/short"
 	"github.com/anteroom/anteroom/token"
@@ -131,7 +132,7 @@ func (b *bench) passFor(t testing.TB, sid token.ID, bind string, who []string) s
 	for _, line := range append([]string{"GET / HTTP/1.1", "Host: shop.test"}, who...) {
 		head.WriteString(line + "\r\n")
 	}
-	q, refused := proxy.ParseRequest([]byte(head.String()+"\r\n"), loopback()[0].Addr())
+	q, refused := wire.ParseRequest([]byte(head.String()+"\r\n"), loopback()[0].Addr())
 	if refused != nil {
 		t.Fatal(refused)
 	}

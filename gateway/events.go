@@ -14,6 +14,7 @@ import (
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/gateway/answer"
 	"github.com/anteroom/anteroom/gateway/proxy"
+	"github.com/anteroom/anteroom/gateway/wire"
 )
 
 const (
@@ -355,8 +356,8 @@ func (v *visit) startStream(st *stream) {
 	s := v.g.streams
 	v.ctx.HijackSetNoResponse(true)
 	v.ctx.Hijack(func(c net.Conn) {
-		st.conn = proxy.TakeOver(c)
-		giveUp(proxy.Socket(st.conn), streamSilent)
+		st.conn = wire.TakeOver(c)
+		giveUp(wire.Socket(st.conn), streamSilent)
 		if st.conn.SetWriteDeadline(time.Now().Add(streamWrite)) == nil {
 			if _, err := st.conn.Write(header); err == nil {
 				s.add(st)
@@ -369,7 +370,7 @@ func (v *visit) startStream(st *stream) {
 
 // takes reports whether a write to a connection would not block.
 func takes(c net.Conn) bool {
-	sc, ok := proxy.Socket(c).(syscall.Conn)
+	sc, ok := wire.Socket(c).(syscall.Conn)
 	if !ok {
 		return true
 	}

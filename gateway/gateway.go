@@ -16,7 +16,7 @@ import (
 
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/gateway/guard"
-	"github.com/anteroom/anteroom/gateway/proxy"
+	"github.com/anteroom/anteroom/gateway/wire"
 	"github.com/anteroom/anteroom/internal/certs"
 	"github.com/anteroom/anteroom/token"
 )
@@ -28,7 +28,7 @@ type Gateway struct {
 	access  accessLog
 	metrics *Metrics
 	core    *admission.Core
-	limits  proxy.Limits
+	limits  wire.Limits
 	server  *fasthttp.Server
 	life    lifecycle
 
@@ -75,7 +75,7 @@ func New(o Options, metrics *Metrics) (*Gateway, error) {
 		ReadBufferSize: max(o.Limits.Header, 16<<10),
 		Concurrency:    1 << 20,
 	}
-	proxy.ServerOptions(g.server)
+	wire.ServerOptions(g.server)
 	g.server.KeepHijackedConns = true // event streams, which streams closes
 	if o.Registerer != nil {
 		if err := o.Registerer.Register(newCollector(g)); err != nil {
@@ -99,11 +99,11 @@ func (l fasthttpLog) Printf(format string, args ...any) {
 // Serve serves the connections of ln until Shutdown, and then returns nil. It may be called for several listeners.
 func (g *Gateway) Serve(ln net.Listener) error {
 	socket := newSocket(ln, g.log, g.metrics.acceptErrors.Inc)
-	ln = proxy.PrefaceListener(socket, proxy.PrefaceOptions{Wanted: g.prefaceWanted, Refused: g.prefaceRefused})
+	ln = wire.ProxyProtocolListener(socket, wire.ProxyProtocolOptions{Wanted: g.prefaceWanted, Refused: g.prefaceRefused})
 	if g.state.Load().tls != nil {
 		ln = certs.Listener(ln, func() *tls.Config { return g.state.Load().tls })
 	}
-	ln = proxy.Direct(ln, g.limits, g.direct)
+	ln = wire.Direct(ln, g.limits, g.direct)
 	if !g.life.open(ln, g.access.run, g.streams.run) {
 		return ln.Close() // Shutdown was called before, and fasthttp would not know
 	}

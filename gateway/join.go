@@ -17,7 +17,7 @@ import (
 	"github.com/anteroom/anteroom/gateway/forecast"
 	"github.com/anteroom/anteroom/gateway/guard"
 	"github.com/anteroom/anteroom/gateway/pace"
-	"github.com/anteroom/anteroom/gateway/proxy"
+	"github.com/anteroom/anteroom/gateway/wire"
 	"github.com/anteroom/anteroom/token"
 )
 
@@ -161,9 +161,9 @@ func (v *visit) takenBy(a *arrival, order int64) int64 {
 func readBody(v *visit, limit int) ([]byte, *answer.Problem) {
 	body, err := v.req.ReadBody(v.out.Body[:0], limit)
 	switch {
-	case errors.Is(err, proxy.ErrBodyTooLarge):
+	case errors.Is(err, wire.ErrBodyTooLarge):
 		return nil, answer.BodyTooLarge.With("A body here has at most " + strconv.Itoa(limit) + " bytes.")
-	case errors.Is(err, proxy.ErrBodyIdle):
+	case errors.Is(err, wire.ErrBodyIdle):
 		return nil, answer.RequestTimeout
 	case err != nil:
 		return nil, answer.BodyBroken

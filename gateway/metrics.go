@@ -12,6 +12,7 @@ import (
 	"github.com/anteroom/anteroom/eta"
 	"github.com/anteroom/anteroom/gateway/forecast"
 	"github.com/anteroom/anteroom/gateway/proxy"
+	"github.com/anteroom/anteroom/gateway/wire"
 	"github.com/anteroom/anteroom/token"
 )
 
@@ -135,7 +136,7 @@ func NewMetrics(reg prometheus.Registerer, version string) *Metrics {
 	fetches := counter("account_keys_fetches_total", "Fetches of a jwks_url.", "result")
 	m.keyFetches = map[bool]prometheus.Counter{true: fetches.WithLabelValues("ok"), false: fetches.WithLabelValues("failed")}
 	prefaces := counter("proxy_protocol_errors_total", "Connections closed for their PROXY header.", "reason")
-	for _, reason := range proxy.PrefaceErrors() {
+	for _, reason := range wire.ProxyHeaderErrors() {
 		m.prefaces[reason] = prefaces.WithLabelValues(reason)
 	}
 	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: namespace, Name: "build_info", Help: "1, with the version."},

@@ -16,7 +16,8 @@ import (
 
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/gateway/answer"
-	"github.com/anteroom/anteroom/gateway/proxy"
+	"github.com/anteroom/anteroom/gateway/http1"
+	"github.com/anteroom/anteroom/gateway/wire"
 )
 
 func visitorAPI(t *testing.T) (*openapi3.T, routers.Router) {
@@ -121,8 +122,8 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	for _, p := range answer.Problems() {
 		known = append(known, p.Code)
 	}
-	known = append(known, proxy.CodeRequestLine, proxy.CodeMethod, proxy.CodeVersion, proxy.CodeTarget, proxy.CodeTargetLong, proxy.CodeHeader,
-		proxy.CodeHeaderLarge, proxy.CodeNames, proxy.CodeHost, proxy.CodeFraming, proxy.CodeCoding, proxy.CodeExpect, proxy.CodeTimeout)
+	known = append(known, http1.CodeRequestLine, http1.CodeMethod, http1.CodeVersion, http1.CodeTarget, http1.CodeTargetLong, http1.CodeHeader,
+		http1.CodeHeaderLarge, http1.CodeNames, http1.CodeHost, http1.CodeFraming, http1.CodeCoding, http1.CodeExpect, wire.CodeTimeout)
 	slices.Sort(described)
 	slices.Sort(known)
 	known = slices.Compact(known)

@@ -15,6 +15,7 @@ import (
 	"github.com/anteroom/anteroom/gateway/page"
 	"github.com/anteroom/anteroom/gateway/proxy"
 	"github.com/anteroom/anteroom/gateway/route"
+	"github.com/anteroom/anteroom/gateway/wire"
 	"github.com/anteroom/anteroom/internal/certs"
 	"github.com/anteroom/anteroom/token"
 )
@@ -26,7 +27,7 @@ type Options struct {
 	Version    string // for build_info
 	Core       *admission.Core
 	Registerer prometheus.Registerer // nil: metrics are kept and not shown
-	Limits     proxy.Limits
+	Limits     wire.Limits
 	MaxStreams int // event streams at once; 0: 15/16 of the file descriptors, at most 50000
 	// StreamsPerAddress is the highest number of event streams of one client address; 0: no limit.
 	StreamsPerAddress int
@@ -44,8 +45,8 @@ type Options struct {
 	TrustedProxies []netip.Prefix
 	// TrustedHeader is the one header in which a trusted proxy names the visitor's address; empty: X-Forwarded-For.
 	TrustedHeader string
-	ProxyProtocol proxy.Preface // what connections from TrustedProxies begin with
-	TLS           certs.Files   // of the visitors' socket; the zero value is plain HTTP
+	ProxyProtocol wire.ProxyProtocol // what connections from TrustedProxies begin with
+	TLS           certs.Files        // of the visitors' socket; the zero value is plain HTTP
 	Access        Access
 	Origins       []proxy.Config
 	DefaultOrigin string // an origin's id; empty: the first

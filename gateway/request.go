@@ -8,14 +8,14 @@ import (
 
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/gateway/client"
-	"github.com/anteroom/anteroom/gateway/proxy"
 	"github.com/anteroom/anteroom/gateway/route"
+	"github.com/anteroom/anteroom/gateway/wire"
 	"github.com/anteroom/anteroom/token"
 )
 
 // request holds the facts of one request. They are collected before a handler runs, which only reads them.
 type request struct {
-	req    *proxy.Request
+	req    *wire.Request
 	state  *state
 	start  time.Time
 	target []byte // as it was sent, in origin form

@@ -9,12 +9,12 @@ import (
 
 	"github.com/anteroom/anteroom/gateway/answer"
 	"github.com/anteroom/anteroom/gateway/client"
-	"github.com/anteroom/anteroom/gateway/proxy"
 	"github.com/anteroom/anteroom/gateway/route"
+	"github.com/anteroom/anteroom/gateway/wire"
 )
 
 // direct serves a request without fasthttp. It leaves to handle the requests that take over their connection.
-func (g *Gateway) direct(req *proxy.Request) (taken bool) {
+func (g *Gateway) direct(req *wire.Request) (taken bool) {
 	v := g.begin(req, nil)
 	defer g.finish(v)
 	taken = true // also where a panic ends it
@@ -28,9 +28,9 @@ func (g *Gateway) direct(req *proxy.Request) (taken bool) {
 
 // handle serves a request through fasthttp.
 func (g *Gateway) handle(ctx *fasthttp.RequestCtx) {
-	v := g.begin(proxy.RequestOf(ctx), ctx)
+	v := g.begin(wire.RequestOf(ctx), ctx)
 	defer g.finish(v)
-	if r := proxy.CheckRequest(ctx); r != nil {
+	if r := wire.CheckRequest(ctx); r != nil {
 		v.peer.Addr = v.req.Peer() // nothing else is known of a header that was refused
 		v.refuse(&answer.Problem{Status: r.Status, Code: r.Code, Title: "The request is not served", Detail: r.Detail, Level: answer.Quiet, Close: r.Close})
 		return
@@ -71,7 +71,7 @@ func (v *visit) decide(at route.Place) (decision, *answer.Problem) {
 }
 
 // begin takes up a request. While the gateway is leaving, every response is its connection's last.
-func (g *Gateway) begin(req *proxy.Request, ctx *fasthttp.RequestCtx) *visit {
+func (g *Gateway) begin(req *wire.Request, ctx *fasthttp.RequestCtx) *visit {
 	g.life.running.Add(1)
 	v := g.acquire(req, ctx)
 	if g.life.leaving.Load() {

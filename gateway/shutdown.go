@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/anteroom/anteroom/gateway/proxy"
+	"github.com/anteroom/anteroom/gateway/wire"
 )
 
 // lifecycle is what a gateway listens on, and how it ends.
@@ -75,7 +76,7 @@ func (g *Gateway) Shutdown(ctx context.Context) error {
 		<-tick.C
 	}
 	for _, ln := range g.life.listeners {
-		proxy.CloseWaiting(ln)
+		wire.CloseWaiting(ln)
 	}
 	fresh := time.NewTimer(firstRequest)
 	defer fresh.Stop()
@@ -88,7 +89,7 @@ func (g *Gateway) Shutdown(ctx context.Context) error {
 			return err
 		case <-fresh.C:
 			for _, ln := range g.life.listeners {
-				proxy.CloseFresh(ln)
+				wire.CloseFresh(ln)
 			}
 		case <-tick.C:
 			if g.life.running.Load() <= g.upgraded() { // only tunnels are left, which have no end

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/anteroom/anteroom/gateway/proxy"
+	"github.com/anteroom/anteroom/gateway/wire"
 	"github.com/anteroom/anteroom/internal/forwarded"
 )
 
@@ -162,7 +162,7 @@ func passing(err error) bool {
 }
 
 // prefaceWanted returns what connections from a peer begin with, by the configuration in use.
-func (g *Gateway) prefaceWanted(peer netip.Addr) proxy.Preface {
+func (g *Gateway) prefaceWanted(peer netip.Addr) wire.ProxyProtocol {
 	o := &g.state.Load().options
 	if o.ProxyProtocol == 0 || !forwarded.Contains(o.TrustedProxies, peer) {
 		return 0

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/anteroom/anteroom/gateway/proxy"
+	"github.com/anteroom/anteroom/gateway/wire"
 	"github.com/anteroom/anteroom/internal/redistest"
 	"github.com/anteroom/anteroom/internal/short"
 )
@@ -201,7 +202,7 @@ func TestSilentConnectionDoesNotHoldUpTheEnd(t *testing.T) {
 	short.Skip(t, "waits for the clock")
 	s := newSite(t, "shop", nil)
 	b := start(t, redistest.Client(t), redistest.Prefix(t), Options{
-		Origins: []proxy.Config{originAt("shop", s.URL)}, Limits: proxy.Limits{HeaderTimeout: time.Hour},
+		Origins: []proxy.Config{originAt("shop", s.URL)}, Limits: wire.Limits{HeaderTimeout: time.Hour},
 	})
 	c, err := net.Dial("tcp", b.addr)
 	if err != nil {

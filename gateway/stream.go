@@ -11,7 +11,7 @@ import (
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/gateway/answer"
 	"github.com/anteroom/anteroom/gateway/forecast"
-	"github.com/anteroom/anteroom/gateway/proxy"
+	"github.com/anteroom/anteroom/gateway/wire"
 	"github.com/anteroom/anteroom/token"
 )
 
@@ -198,7 +198,7 @@ func (st *stream) write(b []byte) error {
 // farewell asks a client to be back after a second, or up to that much later. One that does not read is not waited for.
 func (st *stream) farewell(spread time.Duration, random float64) {
 	if !takes(st.conn) {
-		proxy.Socket(st.conn).Close()
+		wire.Socket(st.conn).Close()
 		return
 	}
 	_ = st.write(appendRetry(nil, time.Second+time.Duration(random*float64(spread)))) // it is closed next

@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/anteroom/anteroom/gateway/proxy"
+	"github.com/anteroom/anteroom/gateway/wire"
 )
 
 // A stream counts as hearing of its visitor: one to a machine that is gone is not kept for as long as the system would try.
@@ -17,7 +17,7 @@ func TestStreamToAMachineThatIsGoneEndsSoon(t *testing.T) {
 	b.streams.mu.Lock()
 	defer b.streams.mu.Unlock()
 	for _, st := range b.streams.open {
-		raw, err := proxy.Socket(st.conn).(syscall.Conn).SyscallConn()
+		raw, err := wire.Socket(st.conn).(syscall.Conn).SyscallConn()
 		if err != nil {
 			t.Fatal(err)
 		}

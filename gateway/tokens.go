@@ -8,7 +8,7 @@ import (
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/gateway/answer"
 	"github.com/anteroom/anteroom/gateway/client"
-	"github.com/anteroom/anteroom/gateway/proxy"
+	"github.com/anteroom/anteroom/gateway/wire"
 	"github.com/anteroom/anteroom/token"
 )
 
@@ -161,7 +161,7 @@ func (v *visit) needTicket() (token.Waiting, *answer.Problem) {
 }
 
 // bearer returns the token of a request's Authorization field, nil without one.
-func bearer(q *proxy.Request) []byte {
+func bearer(q *wire.Request) []byte {
 	if raw := q.Peek("authorization"); len(raw) > 7 && client.EqualFold(raw[:7], "bearer ") {
 		return bytes.TrimLeft(raw[7:], " ")
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/anteroom/anteroom/gateway/answer"
 	"github.com/anteroom/anteroom/gateway/client"
 	"github.com/anteroom/anteroom/gateway/proxy"
+	"github.com/anteroom/anteroom/gateway/wire"
 	"github.com/anteroom/anteroom/token"
 )
 
@@ -40,7 +41,7 @@ type grant struct {
 	session     [22]byte
 }
 
-func (g *Gateway) acquire(req *proxy.Request, ctx *fasthttp.RequestCtx) *visit {
+func (g *Gateway) acquire(req *wire.Request, ctx *fasthttp.RequestCtx) *visit {
 	v := g.visits.Get().(*visit)
 	v.g, v.req, v.state, v.ctx, v.start = g, req, g.state.Load(), ctx, time.Now()
 	v.out.Begin(req, ctx, v.start)

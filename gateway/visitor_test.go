@@ -10,6 +10,7 @@ import (
 
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/gateway/proxy"
+	"github.com/anteroom/anteroom/gateway/wire"
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
@@ -179,7 +180,7 @@ X-Content-Type-Options: nosniff
 func TestBodyThatDoesNotCome(t *testing.T) {
 	s := newSite(t, "shop", nil)
 	b := start(t, redistest.Client(t), redistest.Prefix(t), Options{
-		Origins: []proxy.Config{originAt("shop", s.URL)}, Rooms: []Room{{ID: "sale", Policy: policy(0)}}, Limits: proxy.Limits{BodyIdle: 50 * time.Millisecond},
+		Origins: []proxy.Config{originAt("shop", s.URL)}, Rooms: []Room{{ID: "sale", Policy: policy(0)}}, Limits: wire.Limits{BodyIdle: 50 * time.Millisecond},
 	})
 	for _, path := range []string{"/.waiting-room/sale/tickets", "/.waiting-room/sale/events"} {
 		method := "POST "

@@ -14,6 +14,7 @@ import (
 	"github.com/anteroom/anteroom/gateway/console"
 	"github.com/anteroom/anteroom/gateway/guard"
 	"github.com/anteroom/anteroom/gateway/proxy"
+	"github.com/anteroom/anteroom/gateway/wire"
 	"github.com/anteroom/anteroom/internal/certs"
 	"github.com/anteroom/anteroom/internal/cli"
 	"github.com/anteroom/anteroom/internal/config"
@@ -22,7 +23,7 @@ import (
 )
 
 // prefaces are the values of proxy_protocol.
-var prefaces = map[string]proxy.Preface{"v1": proxy.PrefaceV1, "v2": proxy.PrefaceV2, "any": proxy.PrefaceV1 | proxy.PrefaceV2}
+var prefaces = map[string]wire.ProxyProtocol{"v1": wire.ProxyProtocolV1, "v2": wire.ProxyProtocolV2, "any": wire.ProxyProtocolV1 | wire.ProxyProtocolV2}
 
 func coreOptions(cfg *config.Config, client redis.UniversalClient, observe func(script string, took time.Duration, err error), log *slog.Logger) admission.Options {
 	return admission.Options{Client: client, Prefix: cfg.Store.Prefix, Timeout: cfg.Store.Timeout, Log: log, Observe: observe}
@@ -38,7 +39,7 @@ func gatewayOptions(cfg *config.Config, s *store, core *admission.Core, registry
 	l := cfg.Limits
 	o := gateway.Options{
 		Log: log, Version: name, Core: core, Registerer: registry,
-		Limits: proxy.Limits{
+		Limits: wire.Limits{
 			Header: int(l.Header), Target: int(l.Target), Headers: l.Headers, HeaderTimeout: l.HeaderTimeout,
 			BodyIdle: l.BodyIdle, WriteIdle: l.WriteIdle, Idle: l.Idle,
 		},

@@ -8,7 +8,7 @@ import (
 
 	"github.com/anteroom/anteroom/gateway/client"
 	"github.com/anteroom/anteroom/gateway/page"
-	"github.com/anteroom/anteroom/gateway/proxy"
+	"github.com/anteroom/anteroom/gateway/wire"
 )
 
 // Content types.
@@ -23,7 +23,7 @@ const (
 type Writer struct {
 	Body []byte // memory for bodies
 
-	req   *proxy.Request
+	req   *wire.Request
 	res   *fasthttp.Response
 	ctx   *fasthttp.RequestCtx // nil where the request is served without fasthttp
 	own   *fasthttp.Response   // res where ctx is nil
@@ -46,7 +46,7 @@ type Sent struct {
 }
 
 // Begin prepares the writer for a request. ctx is nil where the request is served without fasthttp.
-func (w *Writer) Begin(req *proxy.Request, ctx *fasthttp.RequestCtx, start time.Time) {
+func (w *Writer) Begin(req *wire.Request, ctx *fasthttp.RequestCtx, start time.Time) {
 	w.req, w.ctx, w.start = req, ctx, start
 	if ctx != nil {
 		w.res = &ctx.Response

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"strconv"
 
-	"github.com/anteroom/anteroom/gateway/proxy"
+	"github.com/anteroom/anteroom/gateway/wire"
 )
 
 // Values of the SameSite attribute.
@@ -62,7 +62,7 @@ func (v *Values) First() []byte { return v.list[0] }
 type Jar struct{ Ticket, Nonce, Pass Values }
 
 // Read sets the jar to a request's cookies of the given names.
-func (j *Jar) Read(q *proxy.Request, names *CookieNames) {
+func (j *Jar) Read(q *wire.Request, names *CookieNames) {
 	*j = Jar{}
 	for _, line := range q.PeekAll("cookie") {
 		for len(line) > 0 {

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"slices"
 
-	"github.com/anteroom/anteroom/gateway/proxy"
+	"github.com/anteroom/anteroom/gateway/wire"
 )
 
 // Kind is what kind of request a client sends. It decides whether the request may take a ticket, and in which form it is
@@ -25,7 +25,7 @@ const (
 func (k Kind) MayJoin() bool { return k == API || k == Navigation }
 
 // KindOf returns the kind of a request. The checks are in the order in which docs/http.md documents them.
-func KindOf(q *proxy.Request) Kind {
+func KindOf(q *wire.Request) Kind {
 	switch {
 	case q.Is("OPTIONS") && !q.HasBody() && len(q.Peek("access-control-request-method")) > 0 && len(q.Peek("upgrade")) == 0 && !OverridesMethod(q):
 		return Preflight
@@ -54,7 +54,7 @@ func KindOf(q *proxy.Request) Kind {
 
 // isRead reports whether a request only reads: it is a GET or HEAD without a body, also for origins that take the method
 // from a header.
-func isRead(q *proxy.Request) bool {
+func isRead(q *wire.Request) bool {
 	return (q.Is("GET") || q.Is("HEAD")) && !q.HasBody() && !OverridesMethod(q)
 }
 
@@ -63,7 +63,7 @@ var methodOverrides = []string{"x-http-method-override", "x-http-method", "x-met
 
 // OverridesMethod reports whether a request may replace its method by a header field, in any spelling that an origin could
 // take for one of methodOverrides.
-func OverridesMethod(q *proxy.Request) bool {
+func OverridesMethod(q *wire.Request) bool {
 	return slices.ContainsFunc(methodOverrides, q.HasAlias)
 }
 

@@ -5,7 +5,7 @@ import (
 	"net/netip"
 	"strings"
 
-	"github.com/anteroom/anteroom/gateway/proxy"
+	"github.com/anteroom/anteroom/gateway/wire"
 	"github.com/anteroom/anteroom/internal/forwarded"
 )
 
@@ -24,7 +24,7 @@ type Peer struct {
 // PeerOf returns the client's end of a request. The address is that of the connection, which the PROXY protocol may have
 // set, or, where the connection comes from a trusted proxy, the address in header, which is in lower case. No other field is
 // read for the address, because a proxy that writes one field forwards the client's own values of the others.
-func PeerOf(q *proxy.Request, trusted []netip.Prefix, header string) Peer {
+func PeerOf(q *wire.Request, trusted []netip.Prefix, header string) Peer {
 	p := Peer{Addr: q.Peer(), Secure: q.Secure()}
 	if !forwarded.Contains(trusted, p.Addr) {
 		return p
@@ -54,7 +54,7 @@ func PeerOf(q *proxy.Request, trusted []netip.Prefix, header string) Peer {
 
 // Target returns the host and the port that the client asked for, as a trusted proxy reports them in fields that belong to
 // the trusted header; empty where it reports none.
-func (p *Peer) Target(q *proxy.Request, header string) (host, port []byte) {
+func (p *Peer) Target(q *wire.Request, header string) (host, port []byte) {
 	if header == "forwarded" {
 		return parameter(p.hop, "host"), nil
 	}
@@ -64,7 +64,7 @@ func (p *Peer) Target(q *proxy.Request, header string) (host, port []byte) {
 
 // AppendChain appends the chain of addresses up to the trusted proxy to dst: what the proxy sent, in one line, where header
 // is X-Forwarded-For, and otherwise the client's address alone. It appends nothing where no address was reported.
-func (p *Peer) AppendChain(dst []byte, q *proxy.Request, header string) []byte {
+func (p *Peer) AppendChain(dst []byte, q *wire.Request, header string) []byte {
 	if header != ForwardedFor {
 		if p.Addr == q.Peer() {
 			return dst
@@ -82,7 +82,7 @@ func (p *Peer) AppendChain(dst []byte, q *proxy.Request, header string) []byte {
 
 // Misnamed returns the field in which a trusted proxy names the client although header is another field, so that the
 // proxy's address is taken for that of all its clients; empty where nothing is wrong.
-func (p *Peer) Misnamed(q *proxy.Request, header string) string {
+func (p *Peer) Misnamed(q *wire.Request, header string) string {
 	if !p.Trusted || p.Addr != q.Peer() || !q.Forwarded() || q.Peek(header) != nil {
 		return ""
 	}

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/anteroom/anteroom/gateway/client/clienttest"
-	"github.com/anteroom/anteroom/gateway/proxy"
+	"github.com/anteroom/anteroom/gateway/wire"
 	"github.com/anteroom/anteroom/internal/forwarded"
 )
 
@@ -129,7 +129,7 @@ func FuzzPeer(f *testing.F) {
 		} {
 			header := []byte("GET / HTTP/1.1\r\nHost: a\r\n" + lines + "\r\n")
 			for from, want := range map[string]string{"10.0.0.1": "198.51.100.7", "192.0.2.1": "192.0.2.1"} {
-				q, r := proxy.ParseRequest(header, netip.MustParseAddr(from))
+				q, r := wire.ParseRequest(header, netip.MustParseAddr(from))
 				if r != nil || strings.ContainsAny(said, "\r\n") {
 					return // it is refused, or more than a value
 				}

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/anteroom/anteroom/gateway/client"
-	"github.com/anteroom/anteroom/gateway/proxy"
+	"github.com/anteroom/anteroom/gateway/wire"
 	"github.com/anteroom/anteroom/internal/forwarded"
 )
 
@@ -67,7 +67,7 @@ func NewBypass(rules []BypassRule) ([]Bypass, error) {
 
 // Matches reports whether a request from an address, whose path has the given readings, needs no pass. A method does not
 // match where the origin may take another one from a header field.
-func (b *Bypass) Matches(q *proxy.Request, path *Readings, addr netip.Addr) bool {
+func (b *Bypass) Matches(q *wire.Request, path *Readings, addr netip.Addr) bool {
 	if b.methods != nil && (!slices.Contains(b.methods, string(q.Method())) || client.OverridesMethod(q)) {
 		return false
 	}
