@@ -133,9 +133,9 @@ func TestBulkRedisIsKilled(t *testing.T) {
 // With a store of its own: the worker is killed, then its Redis is, then both at once. It goes on where it was.
 func TestBulkEmbeddedStoreIsKilled(t *testing.T) {
 	t.Parallel()
-	const n, workers = 1500, 8
+	const n, workers, batch = 1500, 8, 4
 	dir := tempDir(t)
-	f := newFarmOn(t, nil, fmt.Sprintf("{dir: %q}", dir), fmt.Sprintf("rate: {global: 500}\nworker: {count: %d, lease: 3s}", workers))
+	f := newFarmOn(t, nil, fmt.Sprintf("{dir: %q}", dir), fmt.Sprintf("rate: {global: 500}\nworker: {count: %d, batch: %d, lease: 3s}", workers, batch))
 	f.to.answer = held(10 * time.Millisecond)
 	killStore := func() {
 		t.Helper()
@@ -166,7 +166,7 @@ func TestBulkEmbeddedStoreIsKilled(t *testing.T) {
 		t.Errorf("%+v", g)
 	}
 	w.results("g", n)
-	few(t, f.to.of("g"), n, 2*2*workers) // in hand when the worker died, or with their ack on the way
+	few(t, f.to.of("g"), n, 2*(workers+2*batch)) // of each of two workers: its running jobs, and those whose acks it has not sent
 }
 
 // Redis hangs for longer than a lease: no lease ends for that, and all goes on.
