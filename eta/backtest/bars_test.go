@@ -36,12 +36,12 @@ func contenders(t testing.TB, names ...string) []Contender {
 	return list
 }
 
-// TestBars holds the estimators to what is promised of them, in every synthetic sale; make eta prints the same table.
+// TestBars compares the estimators with the bars in every synthetic sale. make eta prints the same table.
 func TestBars(t *testing.T) {
 	short.Skip(t, "runs for most of a minute")
 	names := []string{"window", "fixed", "ema", "hourly", "model"}
 	sales := append(Synthetic(HeldOut), Lumps(), SilentLeavers())
-	for i := range sales { // shorter, for the time that it takes
+	for i := range sales { // shorter, to save time
 		sales[i].Seconds = min(sales[i].Seconds*5/6, 10*3600)
 	}
 	rows := Table(sales, HeldOut, contenders(t, names...))
@@ -60,7 +60,7 @@ func TestBars(t *testing.T) {
 			t.Errorf("%s in %s: MAPE %s", r.Estimator, r.Sale, percent(r.Score.MAPE(), 1))
 		}
 		all.Add(r.Score)
-		if slices.Contains(r.Misses, "after") && r.Estimator != "fixed" { // which does not see what the rate in force does not say
+		if slices.Contains(r.Misses, "after") && r.Estimator != "fixed" { // fixed uses only the rate in force
 			t.Errorf("%s in %s: MAPE %s from a minute after the step", r.Estimator, r.Sale, percent(r.Score.AfterMAPE(), 1))
 		}
 		if slices.Contains(r.Misses, "jumps") {

@@ -16,26 +16,26 @@ import (
 // Minute is one line of a room's history, as gateway eta export writes it: NDJSON, one object a minute.
 type Minute struct {
 	Room       string     `json:"room"`
-	At         time.Time  `json:"at"`                   // begin of the minute
-	Joins      int64      `json:"joins"`                // places taken
-	Admissions int64      `json:"admissions"`           // let in
-	Abandoned  int64      `json:"abandoned"`            // places given up, or lost by absence
-	Waiting    int64      `json:"waiting"`              // people in line at its end
+	At         time.Time  `json:"at"`                   // beginning of the minute
+	Joins      int64      `json:"joins"`                // tickets taken
+	Admissions int64      `json:"admissions"`           // admissions
+	Abandoned  int64      `json:"abandoned"`            // tickets that left the queue, or expired by absence
+	Waiting    int64      `json:"waiting"`              // visitors in the queue at its end
 	Rate       float64    `json:"rate"`                 // of the policy at its end, visitors/s
-	Planned    *float64   `json:"planned,omitempty"`    // what policy and events had planned for its end, visitors/s; nil: no events
-	Found      bool       `json:"found,omitempty"`      // Rate was found by a controller
-	Share      float64    `json:"share,omitempty"`      // of the origin's budget, at its end, visitors/s; 0: there was none
+	Planned    *float64   `json:"planned,omitempty"`    // by policy and events for its end, visitors/s; nil: no events
+	Found      bool       `json:"found,omitempty"`      // Rate was set by an adaptive controller
+	Share      float64    `json:"share,omitempty"`      // of the origin's budget, at its end, visitors/s; 0: no budget
 	MaxActive  int64      `json:"max_active,omitempty"` // at its end; 0: no limit
 	Active     int64      `json:"active,omitempty"`     // counted against it, at its end
 	Paused     float64    `json:"paused_seconds,omitempty"`
-	Returned   int64      `json:"returned,omitempty"`      // of the absent of any minute, who came back
-	Absent     []AgeCount `json:"absent_by_age,omitempty"` // tickets that the head of the line reached and whose holds had run out
+	Returned   int64      `json:"returned,omitempty"`      // absent visitors, of any minute, who came back
+	Absent     []AgeCount `json:"absent_by_age,omitempty"` // tickets that were absent when the front of the queue reached them
 	Lapsed     []AgeCount `json:"lapsed_by_age,omitempty"` // admissions that were not claimed
 	WaitP50    float64    `json:"wait_p50_seconds"`
 	WaitP90    float64    `json:"wait_p90_seconds"`
 }
 
-// AgeCount is a time in the queue, s, and how many left it without a word after that time or up to twice as much.
+// AgeCount is a time in the queue, s, and the number of silent departures after that time or up to twice as much.
 type AgeCount [2]int64
 
 // Bounds of a history.
@@ -46,7 +46,7 @@ const (
 	maxJoins   = 5_000_000  // in one sale
 )
 
-// ReadHistory reads a history. The sales are its rooms, in the order in which they come first.
+// ReadHistory reads a history and returns a sale for each of its rooms, in the order of their first lines.
 func ReadHistory(r io.Reader) ([]Sale, error) {
 	rooms := map[string][]Minute{}
 	var order []string
@@ -121,9 +121,9 @@ func (m *Minute) check() error {
 	return nil
 }
 
-// recorded is a sale in which as many come, leave and are admitted as did in each minute, evenly over it, or over what of it
-// was no pause: that lies at its begin where the minute before ended in one, else at its end. Its line begins as it was at the
-// end of the first minute.
+// recorded returns a sale with the joins, departures and admissions of each recorded minute, spread evenly over the part of the
+// minute that was not paused. A pause lies at the beginning of its minute if the minute before ended paused, and at the end
+// otherwise. The queue begins as it was at the end of the first minute.
 func recorded(room string, minutes []Minute) (Sale, error) {
 	slices.SortStableFunc(minutes, func(a, b Minute) int { return a.At.Compare(b.At) })
 	first, last := minutes[0], minutes[len(minutes)-1]
@@ -131,7 +131,7 @@ func recorded(room string, minutes []Minute) (Sale, error) {
 	if n < 2 || n > maxMinutes {
 		return Sale{}, fmt.Errorf("%d minutes from %s to %s; want from 3 to %d", n+1, first.At.Format(time.RFC3339), last.At.Format(time.RFC3339), maxMinutes)
 	}
-	all := make([]Minute, n) // those that are missing are quiet
+	all := make([]Minute, n) // missing minutes have no joins or admissions
 	before := first
 	joins := first.Waiting
 	for _, m := range minutes[1:] {
@@ -192,8 +192,8 @@ func recorded(room string, minutes []Minute) (Sale, error) {
 	}, nil
 }
 
-// elsewhere returns how many gave their place up elsewhere than at the front of the queue, or were lost there, in each minute. Who was absent
-// at the head and did not come back is among the abandoned later, when they are lost for good.
+// elsewhere returns, by minute, how many visitors left the queue elsewhere than at its front. A visitor who was parked at the front
+// and did not come back is counted in Abandoned when the ticket expires, and is subtracted here.
 func elsewhere(minutes []Minute) []float64 {
 	losses := make([]float64, len(minutes))
 	parked := int64(0)
@@ -210,10 +210,10 @@ func elsewhere(minutes []Minute) []float64 {
 	return losses
 }
 
-// goneBefore returns Sale.Gone of a history: the share of those who go without a word is that of the tickets that the front of the queue
-// reached in the minute in which it reaches them, when as many have left the queue as were ahead. nil: nobody went so.
+// goneBefore returns Sale.Gone of a history, nil without silent departures. The chance of one is the absent share of the minute in
+// which the front reaches the visitor: when as many have left the queue as were ahead.
 func goneBefore(minutes []Minute, losses []float64) func(float64, int64, *rand.Rand) (float64, bool) {
-	left := make([]float64, len(minutes)+1) // how many left the queue until the begin of each minute
+	left := make([]float64, len(minutes)+1) // departures from the queue until the beginning of each minute
 	absent := make([]float64, len(minutes))
 	any := false
 	for i := range minutes {
@@ -245,10 +245,10 @@ func goneBefore(minutes []Minute, losses []float64) func(float64, int64, *rand.R
 	}
 }
 
-// planned returns the rates that were to come at a time, by the plan: none while an operator held another one.
+// planned returns Sale.Steps of a history: the rates planned after a time, none while an operator had set another rate.
 func planned(start time.Time, minutes []Minute) func(float64) []eta.Step {
 	var steps []eta.Step
-	from := make([]int, len(minutes)) // the first step behind a minute's begin
+	from := make([]int, len(minutes)) // the first step after a minute's beginning
 	for i := 1; i < len(minutes); i++ {
 		if a, b := minutes[i-1].Planned, minutes[i].Planned; a != nil && b != nil && *a != *b {
 			steps = append(steps, eta.Step{At: start.Add(time.Duration(i) * time.Minute).UnixMicro(), Rate: *b})

@@ -12,7 +12,8 @@ import (
 
 func window() []Contender { return []Contender{{Name: "window", Estimator: eta.Window{}}} }
 
-// lines returns the history of a room in which 300 wait and 10/s come and go, for some minutes; -1 leaves one out.
+// lines returns the history of a room with 3000 visitors in the queue and 10 joins/s, with the given admissions by minute; -1
+// leaves a minute out.
 func lines(t testing.TB, room string, minutes ...int) string {
 	t.Helper()
 	var b strings.Builder
@@ -29,9 +30,9 @@ func lines(t testing.TB, room string, minutes ...int) string {
 	return b.String()
 }
 
-// Of a recorded sale in which a third of the heads were absent after one to three minutes, an estimator learns who leaves; those
-// who were parked and given up later left only once.
-func TestHistory_KnowsWhoLeftWithoutAWord(t *testing.T) {
+// In a recorded sale a third of the visitors at the front were absent after one to three minutes: an estimator learns that, and a
+// visitor who was parked and expired later is counted once.
+func TestReadHistory_CountsSilentDeparturesOnce(t *testing.T) {
 	var b strings.Builder
 	for i := range 50 {
 		m := Minute{Room: "sale", At: time.Date(2026, 1, 5, 10, i, 0, 0, time.UTC), Joins: 900, Admissions: 600, Waiting: 4500, Rate: 10,
@@ -50,18 +51,18 @@ func TestHistory_KnowsWhoLeftWithoutAWord(t *testing.T) {
 		t.Fatal(err)
 	}
 	if lost := sales[0].Losses(60 * 30); lost != 0 {
-		t.Errorf("%v/s are lost elsewhere; they were absent at the head", lost)
+		t.Errorf("%v/s left elsewhere, want 0: they were absent at the front", lost)
 	}
 	scores := Run(sales[0], 1, append(window(), Contender{Name: "blind", Estimator: blind{}}))
 	if s := scores[0]; s.Asked < 1000 || s.MAPE() > 0.04 {
 		t.Errorf("%d estimates, MAPE %.3f", s.Asked, s.MAPE())
 	}
 	if s := scores[1]; s.MAPE() < 0.15 {
-		t.Errorf("MAPE %.3f of an estimator that does not see who was absent", s.MAPE())
+		t.Errorf("MAPE %.3f of an estimator without the absent counts", s.MAPE())
 	}
 }
 
-// blind is Window that does not see who was absent.
+// blind is Window without the absent counts.
 type blind struct{}
 
 func (blind) Forecast(prev *eta.Forecast, in eta.Input) *eta.Forecast {
@@ -69,7 +70,7 @@ func (blind) Forecast(prev *eta.Forecast, in eta.Input) *eta.Forecast {
 	return eta.Window{}.Forecast(prev, in)
 }
 
-func TestARecordedSaleIsPlayed(t *testing.T) {
+func TestRun_ReplaysRecordedSale(t *testing.T) {
 	minutes := make([]int, 30)
 	for i := range minutes {
 		minutes[i] = 600
@@ -83,12 +84,12 @@ func TestARecordedSaleIsPlayed(t *testing.T) {
 	}
 	score := Run(sales[0], 1, window())[0]
 	if score.Asked < 1000 || score.MAPE() > 0.03 {
-		t.Errorf("%d estimates, MAPE %.3f; 300 s of wait at an even 10/s are foreseen", score.Asked, score.MAPE())
+		t.Errorf("%d estimates, MAPE %.3f; want a small error for a wait of 300 s at an even 10/s", score.Asked, score.MAPE())
 	}
 }
 
-// TestWhatIsKnownOfTheRate: a room is steered by a controller for a while, has a part of a budget, and a plan for its fourth minute.
-func TestWhatIsKnownOfTheRate(t *testing.T) {
+// The room has an adaptive controller for a while, a share of a budget, and a plan for its fourth minute.
+func TestReadHistory_ReadsRates(t *testing.T) {
 	var b strings.Builder
 	for i := range 6 {
 		planned := 10.0
@@ -124,7 +125,7 @@ func TestWhatIsKnownOfTheRate(t *testing.T) {
 	}
 }
 
-func TestHistoriesThatAreRefused(t *testing.T) {
+func TestReadHistory_RefusesInvalidLines(t *testing.T) {
 	good := lines(t, "sale", 600)
 	for text, says := range map[string]string{
 		"":                                      "eta export",
@@ -165,8 +166,7 @@ func FuzzReadHistory(f *testing.F) {
 	})
 }
 
-// TestOneSeedIsOneSale: the same figures, to the last bit.
-func TestOneSeedIsOneSale(t *testing.T) {
+func TestRun_DependsOnSeedOnly(t *testing.T) {
 	s := Synthetic(3)[6]
 	s.Seconds, s.Initial = 400, 1500
 	if a, b := Run(s, 5, window())[0], Run(s, 5, window())[0]; a != b || a.Asked == 0 {
@@ -177,8 +177,8 @@ func TestOneSeedIsOneSale(t *testing.T) {
 	}
 }
 
-// TestExamplesSayWhatCame: in a steady line the real wait is about what window said.
-func TestExamplesSayWhatCame(t *testing.T) {
+// In a steady queue the real wait is close to the estimate of Window.
+func TestExamples_HaveRealWaits(t *testing.T) {
 	s := Synthetic(1)[0]
 	s.Seconds, s.Initial = 500, 2000
 	examples := Examples(s, 1, time.UTC)
@@ -192,12 +192,12 @@ func TestExamplesSayWhatCame(t *testing.T) {
 	}
 }
 
-func TestATableForPrograms(t *testing.T) {
+func TestTable_PrintsTextAndJSON(t *testing.T) {
 	s := Synthetic(1)[0]
 	s.Seconds, s.Initial = 300, 1000
 	rows := Table([]Sale{s, s}, 1, append(window(), Contender{Name: "model", Estimator: eta.Modelled{}}))
 	if len(rows) != 2 {
-		t.Fatalf("%d rows of one sale that two estimators play twice", len(rows))
+		t.Fatalf("%d rows, want 2: one sale, simulated twice, with two estimators", len(rows))
 	}
 	var table strings.Builder
 	if err := Print(&table, rows); err != nil || rows[0].Score.Stood != 0 || !strings.Contains(table.String(), "steady, model: window stood in") {
@@ -209,9 +209,8 @@ func TestATableForPrograms(t *testing.T) {
 	}
 }
 
-// TestARecordedPauseAndLimitAreSeen: a pause of 90 s over two minutes is one, in which nobody is admitted and nothing is said;
-// the limit of active visitors is what it was.
-func TestARecordedPauseAndLimitAreSeen(t *testing.T) {
+// A pause of 90 s over two minutes is one pause, with neither admissions nor estimates. The limit of active visitors is replayed.
+func TestReadHistory_ReplaysPauseAndLimit(t *testing.T) {
 	var b strings.Builder
 	for i := range 12 {
 		m := Minute{Room: "sale", At: time.Date(2026, 1, 5, 10, i, 0, 0, time.UTC), Joins: 600, Admissions: 600, Waiting: 1500, Rate: 50, MaxActive: 700, Active: 690}
@@ -242,6 +241,6 @@ func TestARecordedPauseAndLimitAreSeen(t *testing.T) {
 		t.Errorf("a limit of %d where there was none", limit)
 	}
 	if score := Run(s, 1, window())[0]; score.Unknown < 50 {
-		t.Errorf("%d times nothing was said, in a pause of 90 s", score.Unknown)
+		t.Errorf("%d polls without an estimate in a pause of 90 s", score.Unknown)
 	}
 }

@@ -8,7 +8,7 @@ import (
 
 // As in admission and lua/lib/departures.lua.
 const (
-	joinHold   = 106  // s after joining behind the front in which somebody is present, with a first poll after 3 s
+	joinHold   = 106  // s for which a visitor who joined behind the front counts as present, with a first poll after 3 s
 	leastHold  = 30   // s
 	leastFront = 1000 // places
 	headFade   = 300  // s
@@ -19,11 +19,11 @@ const (
 	golden     = 0.6180339887498949
 )
 
-// interval returns after how many seconds somebody who waits for others is advised to poll.
+// interval returns the poll interval in seconds for a visitor with a wait.
 func interval(wait float64) float64 { return min(max(wait/10, 2), 60) }
 
-// hold is for how many seconds a check of the store holds somebody who waits for others, and rest how much of it is not for
-// the next two polls: none in the front of the queue.
+// hold returns the presence hold in seconds that a check sets for a visitor with a wait, and the rest of it that is not for the
+// next two polls: 0 in the front of the queue.
 func hold(wait, rate float64) (seconds, rest float64) {
 	if wait*rate >= max(leastFront, 10*rate) {
 		rest = min(max(wait/4, 30), absence/4)
@@ -31,18 +31,18 @@ func hold(wait, rate float64) (seconds, rest float64) {
 	return max(rest+2*interval(wait)+10, leastHold), rest
 }
 
-// lastHold is when the store last checked a visitor who joins now, with a wait before them, and goes without a word after some
-// seconds of it, and when they count as absent.
-func (l *line) lastHold(wait, rate, after float64) (checked, until float64) {
+// lastHold returns when the store last checked a visitor who joins now with a wait and departs silently after so many seconds,
+// and until when that visitor counts as present.
+func (q *queue) lastHold(wait, rate, after float64) (checked, until float64) {
 	seconds, rest := hold(max(wait-after, 0), rate)
-	checked = l.t + after - l.rng.Float64()*(rest+interval(wait-after))
-	if checked > l.t {
+	checked = q.t + after - q.rng.Float64()*(rest+interval(wait-after))
+	if checked > q.t {
 		return checked, checked + seconds
 	}
 	if seconds, rest = hold(wait, rate); rest > 0 {
 		seconds = joinHold
 	}
-	return l.t, l.t + seconds
+	return q.t, q.t + seconds
 }
 
 // ages counts visitors by their time in the queue, fading.
@@ -73,41 +73,52 @@ func (a *ages) list() (counts []eta.AgeCount) {
 	return counts
 }
 
-// takeSample counts a sample of the queue, as a tick does.
-func (l *line) takeSample(tick float64) {
-	l.sample.fade(tick / sampleFade)
-	span := len(l.all) - l.head
-	if span <= 0 {
+// presenceCounts are the counts by age that a snapshot has.
+type presenceCounts struct {
+	heads  ages // of visitors whom the front has reached
+	sample ages // of visitors who wait
+	swept  int  // index, from the head, at which the last sample began
+}
+
+func (p *presenceCounts) fade(tick float64) {
+	p.heads.fade(tick / headFade)
+	p.sample.fade(tick / sampleFade)
+}
+
+// sample counts a sample of the queue, as a tick does.
+func (q *queue) sample() {
+	p, all := &q.presence, q.places.all[q.places.head:]
+	if len(all) == 0 {
 		return
 	}
-	l.swept = (l.swept + int(golden*float64(span))) % span
+	p.swept = (p.swept + int(golden*float64(len(all)))) % len(all)
 	left := sampled
-	for i := l.head + l.swept; i < len(l.all) && left > 0; i++ {
-		v := &l.all[i]
+	for i := p.swept; i < len(all) && left > 0; i++ {
+		v := &all[i]
 		if !v.in {
 			continue
 		}
 		left--
-		if v.silent && l.t > v.held {
-			l.sample.add(v.held-v.joined, 0, 1)
+		if v.silent && q.t > v.held {
+			p.sample.add(v.held-v.joined, 0, 1)
 		} else {
-			l.sample.add(l.t-v.joined, 1, 0)
+			p.sample.add(q.t-v.joined, 1, 0)
 		}
 	}
 }
 
-// holds returns those of the first in the queue.
-func (l *line) holds() []eta.Hold {
+// holds returns the presence holds of the first visitors in the queue.
+func (q *queue) holds() []eta.Hold {
 	known := make([]eta.Hold, 0, nearest)
-	rate := max(at(l.sale.Rate, l.t, 1), 1e-3)
-	for i := l.head; i < len(l.all) && len(known) < nearest; i++ {
-		v := &l.all[i]
+	rate := max(at(q.sale.Rate, q.t, 1), 1e-3)
+	for i := q.places.head; i < len(q.places.all) && len(known) < nearest; i++ {
+		v := &q.places.all[i]
 		switch {
 		case !v.in:
 			continue
-		case v.silent && l.t > v.leaves:
-			left := math.Ceil(max(v.held-l.t, 0))
-			known = append(known, eta.Hold{Seconds: left, Silent: left > 0 && v.held-v.checked <= late && l.t-v.checked > (v.held-v.checked)/2})
+		case v.silent && q.t > v.leaves:
+			left := math.Ceil(max(v.held-q.t, 0))
+			known = append(known, eta.Hold{Seconds: left, Silent: left > 0 && v.held-v.checked <= late && q.t-v.checked > (v.held-v.checked)/2})
 		default:
 			wait := float64(len(known)) / rate
 			seconds, rest := hold(wait, rate)

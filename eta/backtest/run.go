@@ -17,17 +17,17 @@ type Contender struct {
 // Score sums up the errors of an estimator in sales of one kind.
 type Score struct {
 	Asked    int     // estimates of a wait of at least five seconds
-	Unknown  int     // times that nothing was said
-	Stood    int     // times that window replaced the estimator
+	Unknown  int     // polls without an estimate
+	Stood    int     // polls that the window estimator answered instead
 	Percent  float64 // sum of |promised − real| / real
 	Seconds  float64 // sum of |promised − real|
-	Under    int     // promised less than it took
-	Within   int     // the wait lay within the range
-	Updates  int     // figures that followed another one
+	Under    int     // estimates below the real wait
+	Within   int     // waits within the range
+	Updates  int     // estimates after the visitor's first
 	Jumps    int     // of these, more than a fifth higher
-	After    int     // estimates that were asked from one to three minutes after the step
+	After    int     // estimates from one to three minutes after the step
 	AfterSum float64 // of their |promised − real| / real
-	First    int     // within the first minute after it
+	First    int     // estimates within the first minute after the step
 	FirstSum float64
 }
 
@@ -58,18 +58,18 @@ func (s Score) UnderShare() float64 { return share(float64(s.Under), s.Asked) }
 // Coverage returns the share of waits that lay within the range.
 func (s Score) Coverage() float64 { return share(float64(s.Within), s.Asked) }
 
-// JumpShare returns the share of figures more than a fifth above the one before.
+// JumpShare returns the share of estimates more than a fifth above the visitor's previous one.
 func (s Score) JumpShare() float64 { return share(float64(s.Jumps), s.Updates) }
 
-// AfterMAPE is MAPE of what was asked from one to three minutes after the step.
+// AfterMAPE returns MAPE for the estimates from one to three minutes after the step.
 func (s Score) AfterMAPE() float64 { return share(s.AfterSum, s.After) }
 
 const (
-	leastWait = 5.0  // s; shorter ones are left out: their percentages mean little
-	followed  = 1500 // visitors who are followed in one sale, about
+	leastWait = 5.0  // s; shorter waits are left out, because their relative errors mean little
+	followed  = 1500 // approximate number of visitors whose polls are simulated in one sale
 )
 
-// account holds the estimates that one visitor got.
+// account holds the estimates that one visitor received.
 type account struct {
 	at   []float64
 	told [][]eta.Estimate // by poll, by contender
@@ -82,9 +82,9 @@ func Run(s Sale, seed uint64, contenders []Contender) []Score {
 	return scores
 }
 
-// run simulates a sale; it also returns examples, with hours of a zone, unless that is nil.
+// run simulates a sale. It also returns examples, with hours in zone, unless zone is nil.
 func run(s Sale, seed uint64, contenders []Contender, zone *time.Location) ([]Score, []Example) {
-	l := newLine(&s, seed)
+	q := newQueue(&s, seed)
 	predictors := make([]*eta.Predictor, len(contenders))
 	for i, c := range contenders {
 		predictors[i] = eta.NewPredictor(c.Estimator, c.Learn)
@@ -94,7 +94,7 @@ func run(s Sale, seed uint64, contenders []Contender, zone *time.Location) ([]Sc
 	var asked []Example
 	pending := map[int][]int{} // examples by account
 	var made []Example
-	l.done = func(i int, t float64) {
+	q.admitted = func(i int, t float64) {
 		score(&s, &accounts[i], t, scores)
 		accounts[i] = account{}
 		for _, e := range pending[i] {
@@ -114,37 +114,37 @@ func run(s Sale, seed uint64, contenders []Contender, zone *time.Location) ([]Sc
 	tick := 0
 	forecasts := make([]*eta.Forecast, len(contenders))
 	ask := func(i int) {
-		v := &l.all[i]
-		if !v.in || v.leaves > 0 && l.t > v.leaves {
+		v := &q.places.all[i]
+		if !v.in || v.leaves > 0 && q.t > v.leaves {
 			return
 		}
 		a := &accounts[v.followed]
 		told := make([]eta.Estimate, len(forecasts))
-		ahead := l.before(i)
+		ahead := q.places.before(i)
 		for j, f := range forecasts {
 			told[j] = f.At(ahead)
 			if f.Fallback() != eta.FallbackNone {
 				scores[j].Stood++
 			}
 		}
-		a.at, a.told = append(a.at, l.t), append(a.told, told)
+		a.at, a.told = append(a.at, q.t), append(a.told, told)
 		if zone != nil && told[0].Known {
-			in := l.input()
+			in := q.input()
 			pending[v.followed] = append(pending[v.followed], len(asked))
-			asked = append(asked, Example{X: eta.Features(forecasts[0], &in, zone).Then(told[0].Seconds, &in, zone), Window: told[0].Seconds, at: l.t})
+			asked = append(asked, Example{X: eta.Features(forecasts[0], &in, zone).Then(told[0].Seconds, &in, zone), Window: told[0].Seconds, at: q.t})
 		}
 		wait := 2.0
 		if told[0].Known {
 			wait = min(max(told[0].Seconds/10, 2), 60)
 		}
-		due := tick + max(1, int(wait*(0.85+0.3*l.rng.Float64())/s.Tick))
+		due := tick + max(1, int(wait*(0.85+0.3*q.rng.Float64())/s.Tick))
 		agenda[due%len(agenda)] = append(agenda[due%len(agenda)], i)
 	}
 	joins, count := 0.0, 0
 	enter := func(spread float64) {
-		i := l.join(spread)
+		i := q.join(spread)
 		if count++; count%every == 0 {
-			l.all[i].followed = len(accounts)
+			q.places.all[i].followed = len(accounts)
 			accounts = append(accounts, account{})
 			if forecasts[0] != nil {
 				ask(i)
@@ -153,20 +153,20 @@ func run(s Sale, seed uint64, contenders []Contender, zone *time.Location) ([]Sc
 			}
 		}
 	}
-	l.t = -s.Tick
+	q.t = -s.Tick
 	for range s.Initial {
 		enter(0)
 	}
-	l.t = 0
-	l.tokens = 0
-	for l.t < s.Seconds {
-		l.step()
+	q.t = 0
+	q.limiter.tokens = 0
+	for q.t < s.Seconds {
+		q.step()
 		tick++
-		in := l.input()
+		in := q.input()
 		for i, p := range predictors {
 			forecasts[i] = p.Forecast(in)
 		}
-		n := l.many(at(s.Arrivals, l.t, 0)*s.Tick, &joins)
+		n := q.draw(at(s.Arrivals, q.t, 0)*s.Tick, &joins)
 		for j := range n {
 			enter(s.Tick * float64(j) / float64(n))
 		}

@@ -14,25 +14,25 @@ type Sale struct {
 	Start    time.Time // in UTC; the room's zone is UTC
 	Seconds  float64
 	Tick     float64                  // s between two snapshots, at most 1
-	Initial  int64                    // people in the queue when it begins
+	Initial  int64                    // visitors in the queue when it begins
 	Arrivals func(float64) float64    // joins/s
 	Rate     func(float64) float64    // of the policy, visitors/s, known to the gateway
-	Set      func(float64) float64    // what people have set of it; nil: all
+	Set      func(float64) float64    // the part of it that operators have set; nil: all
 	Steps    func(float64) []eta.Step // the future rates that the gateway knows
 	Flow     func(float64) float64    // visitors/s that something else admits, unknown to the gateway
-	Losses   func(float64) float64    // people/s who leave from anywhere in the queue
-	// As it was recorded: after how many seconds in the queue the hold of somebody runs out who joins at a time with so many ahead
-	// and goes without a word; false: they stay. nil: by Leave and Silent.
+	Losses   func(float64) float64    // visitors/s who leave from anywhere in the queue
+	// Gone returns, for a recorded sale, after how many seconds in the queue a visitor becomes absent who joins at t with that many
+	// ahead and departs silently; false: the visitor stays. nil: Leave and Silent decide.
 	Gone    func(t float64, ahead int64, rng *rand.Rand) (seconds float64, gone bool)
 	Paused  func(float64) bool
-	Leave   float64                             // share of visitors who go before their turn
+	Leave   float64                             // share of visitors who leave before their turn
 	Silent  float64                             // share of leaving visitors who send no request
-	NoShow  float64                             // share of visitors who are admitted and do not come
+	NoShow  float64                             // share of visitors who are admitted and do not claim
 	Active  int64                               // max_active; 0: no limit
 	Session float64                             // s, mean length of a session
 	Stay    func(*rand.Rand) float64            // s, of one session; nil: exponential, by Session
-	Full    func(float64) (limit, active int64) // as it was recorded; nil: Active, and who is
-	Exact   bool                                // arrivals and flow come evenly and not at random
+	Full    func(float64) (limit, active int64) // as recorded; nil: Active, and the simulated sessions
+	Exact   bool                                // arrivals and flow are even, not random
 	Step    float64                             // s: when the flow changes; 0: it does not
 }
 
@@ -99,21 +99,21 @@ func Synthetic(seed uint64) []Sale {
 	}
 }
 
-// Lumps returns an hour of a room that is filled at once, by sessions most of which end together. It stands behind the others, so
-// that each of those is played with the seed that it always had.
+// Lumps returns an hour of a room that is filled at once, by sessions most of which end together. It is not part of Synthetic, so
+// that the seeds of those sales stay as they are.
 func Lumps() Sale {
 	return Sale{Name: "lumps", Start: time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC), Seconds: 3600, Tick: 0.25, Initial: 9000, Leave: 0.05, Silent: 0.5, NoShow: 0.03,
 		Arrivals: constant(6), Rate: constant(50), Active: 2000, Stay: visits}
 }
 
-// SilentLeavers returns an hour of a room of which a third of the visitors leave without a word, at any time of the wait that they expect,
-// and whose operator halves the rate. It stands behind the others, as Lumps.
+// SilentLeavers returns an hour of a room in which a third of the visitors depart silently, at any time of their expected wait, and
+// whose operator halves the rate. It is not part of Synthetic, like Lumps.
 func SilentLeavers() Sale {
 	return Sale{Name: "silent leavers", Start: time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC), Seconds: 3600, Tick: 0.25, Initial: 4000,
 		Leave: 1. / 3, Silent: 1, NoShow: 0.03, Arrivals: steps(28, 1500, 14), Rate: steps(20, 1500, 10), Step: 1500}
 }
 
-// visits last until the session's ttl has run out; one in five goes on for a while.
+// visits returns the length of a session, s: until session.ttl has run out, and longer for one in five.
 func visits(rng *rand.Rand) float64 {
 	stay := 300 + 15*rng.Float64()
 	if rng.Float64() < 0.2 {
@@ -122,8 +122,8 @@ func visits(rng *rand.Rand) float64 {
 	return stay
 }
 
-// TimeOfDay is half a day and more of a room whose flow follows the hours, more or less: each day has its own height and
-// timing, its hours run into each other, and what is admitted wanders by some per cent.
+// TimeOfDay returns 16 hours of a room whose flow depends on the hour of the day. Each day has its own height and timing, the
+// weights of neighbouring hours blend, and the flow wanders by some per cent.
 func TimeOfDay(seed uint64) Sale {
 	rng := rand.New(rand.NewPCG(seed, 2)) //nolint:gosec // a simulation
 	day := [24]float64{}
@@ -148,7 +148,7 @@ func TimeOfDay(seed uint64) Sale {
 		wander[i] = 0.98*wander[i-1] + 0.012*rng.NormFloat64()
 	}
 	start := time.Date(2026, 3, 2, 7, 0, 0, 0, time.UTC).AddDate(0, 0, int(seed%7))
-	weight := func(hour float64) float64 { // straight between half an hour before and after a border
+	weight := func(hour float64) float64 { // linear from a quarter of an hour before each full hour to a quarter after it
 		hour = math.Mod(hour+shift+48, 24)
 		h := math.Floor(hour)
 		into, here := hour-h, day[int(h)]

@@ -11,13 +11,13 @@ import (
 	"text/tabwriter"
 )
 
-// Bars that an estimator is held to.
+// The bars for an estimator: the largest errors, the coverage of ranges, the share of jumps.
 const (
 	SteadyMAPE      = 0.10 // where nothing changes
 	AfterMAPE       = 0.25 // from one minute after the flow has doubled or halved
-	AbandonmentMAPE = 0.15 // where three in ten leave
+	AbandonmentMAPE = 0.15 // where 30 % of the visitors leave
 	LumpsMAPE       = 0.15 // where sessions end together
-	SilentMAPE      = 0.10 // where a third leave without a word, after a change of the rate too
+	SilentMAPE      = 0.10 // where a third of the visitors depart silently; also after a change of the rate
 	LeastCoverage   = 0.75
 	MostCoverage    = 0.85
 	MostJumps       = 0.01
@@ -32,7 +32,7 @@ type Row struct {
 	Sale      string
 	Estimator string
 	Score     Score
-	Misses    []string // bars that it misses
+	Misses    []string // bars that the score misses
 }
 
 // Table simulates all sales with all contenders, on all processors, and adds up the scores of each name. Sale i is simulated
