@@ -168,56 +168,9 @@ func (v *visit) originHeader(h *fasthttp.ResponseHeader) {
 		v.cookie(v.names().Pass, nil, 0)
 		private = true
 	}
-	if v.out.IsEmpty() || !private && (isPublic(h) || h.StatusCode() == fasthttp.StatusNotModified) {
+	if v.out.IsEmpty() || !private && (answer.IsPublic(h) || h.StatusCode() == fasthttp.StatusNotModified) {
 		return
 	}
-	for _, name := range targeted(h) {
-		h.Del(name)
-	}
-	h.Del("Cache-Control") // all its lines: Set replaces but one
-	h.Set("Cache-Control", "private, no-store")
-	h.Del("Expires")
+	answer.MakePrivate(h)
 	v.out.AddTo(h)
-}
-
-// targeted returns the header fields of a response that some caches obey in place of Cache-Control: those of RFC 9213 and their
-// predecessors.
-func targeted(h *fasthttp.ResponseHeader) (names []string) {
-	const suffix = "-cache-control"
-	for name := range h.All() {
-		n := len(name) - len(suffix)
-		if n > 0 && client.EqualFold(name[n:], suffix) || client.EqualFold(name, "surrogate-control") || client.EqualFold(name, "edge-control") || client.EqualFold(name, "x-accel-expires") {
-			names = append(names, string(name))
-		}
-	}
-	return names
-}
-
-// isPublic reports whether a response may be kept by a shared cache.
-func isPublic(h *fasthttp.ResponseHeader) bool {
-	for _, name := range targeted(h) {
-		if lasts, barred := directives(h.PeekAll(name)); lasts && !barred || name == "X-Accel-Expires" && string(h.Peek(name)) != "0" {
-			return true
-		}
-	}
-	lasts, barred := directives(h.PeekAll("Cache-Control"))
-	return !barred && (lasts || len(h.Peek("Expires")) > 0)
-}
-
-// directives reports whether a field like Cache-Control lets a response be kept, and whether it forbids that to shared caches.
-func directives(lines [][]byte) (lasts, barred bool) {
-	for _, line := range lines {
-		for directive := range bytes.SplitSeq(line, []byte(",")) {
-			name, value, _ := bytes.Cut(bytes.TrimSpace(directive), []byte("="))
-			switch {
-			case client.EqualFold(name, "private"), client.EqualFold(name, "no-store"):
-				barred = true
-			case client.EqualFold(name, "public"):
-				lasts = true
-			case client.EqualFold(name, "max-age"), client.EqualFold(name, "s-maxage"):
-				lasts = lasts || string(bytes.Trim(value, `"`)) != "0"
-			}
-		}
-	}
-	return lasts, barred
 }

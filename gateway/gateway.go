@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,9 +16,12 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/gateway/accesslog"
 	"github.com/anteroom/anteroom/gateway/guard"
+	"github.com/anteroom/anteroom/gateway/listener"
 	"github.com/anteroom/anteroom/gateway/wire"
 	"github.com/anteroom/anteroom/internal/certs"
+	"github.com/anteroom/anteroom/internal/forwarded"
 	"github.com/anteroom/anteroom/token"
 )
 
@@ -25,7 +29,7 @@ import (
 type Gateway struct {
 	log     *slog.Logger
 	faults  faultLog
-	access  accessLog
+	access  accesslog.Log
 	metrics *Metrics
 	core    *admission.Core
 	limits  wire.Limits
@@ -98,19 +102,33 @@ func (l fasthttpLog) Printf(format string, args ...any) {
 
 // Serve serves the connections of ln until Shutdown, and then returns nil. It may be called for several listeners.
 func (g *Gateway) Serve(ln net.Listener) error {
-	socket := newSocket(ln, g.log, g.metrics.acceptErrors.Inc)
-	ln = wire.ProxyProtocolListener(socket, wire.ProxyProtocolOptions{Wanted: g.prefaceWanted, Refused: g.prefaceRefused})
+	ln = listener.New(ln, g.log, g.metrics.acceptErrors.Inc)
+	ln = wire.ProxyProtocolListener(ln, wire.ProxyProtocolOptions{Wanted: g.wantedProxyProtocol, Refused: g.refusedProxyHeader})
 	if g.state.Load().tls != nil {
 		ln = certs.Listener(ln, func() *tls.Config { return g.state.Load().tls })
 	}
 	ln = wire.Direct(ln, g.limits, g.direct)
-	if !g.life.open(ln, g.access.run, g.streams.run) {
+	if !g.life.open(ln, g.access.Run, g.streams.run) {
 		return ln.Close() // Shutdown was called before, and fasthttp would not know
 	}
 	g.startLoops()
 	g.Settle()
 	g.life.ready.Store(true)
 	return g.server.Serve(ln)
+}
+
+// wantedProxyProtocol returns the PROXY protocol that connections from a peer have to begin with.
+func (g *Gateway) wantedProxyProtocol(peer netip.Addr) wire.ProxyProtocol {
+	o := &g.state.Load().options
+	if o.ProxyProtocol == 0 || !forwarded.Contains(o.TrustedProxies, peer) {
+		return 0
+	}
+	return o.ProxyProtocol
+}
+
+func (g *Gateway) refusedProxyHeader(peer net.Addr, reason string, err error) {
+	g.metrics.prefaces[reason].Inc()
+	g.log.Debug("connection closed for its PROXY header", "peer", peer.String(), "reason", reason, "error", err)
 }
 
 // settleMax bounds how long requests wait at the start for the first snapshots.

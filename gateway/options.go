@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"io"
 	"log/slog"
 	"net/netip"
 	"time"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/eta"
+	"github.com/anteroom/anteroom/gateway/accesslog"
 	"github.com/anteroom/anteroom/gateway/client"
 	"github.com/anteroom/anteroom/gateway/guard"
 	"github.com/anteroom/anteroom/gateway/page"
@@ -63,13 +63,8 @@ const (
 // Bypass is a rule for requests that need no pass.
 type Bypass = route.BypassRule
 
-// Access is the access log.
-type Access struct {
-	Output   io.Writer // nil: none
-	Combined bool      // the combined format in place of JSON
-	Sample   float64   // share of requests that are logged, 0 to 1
-	Prefix   bool      // addresses as /24 and /64
-}
+// Access are the options of the access log.
+type Access = accesslog.Options
 
 // Room is one protected flow.
 type Room struct {

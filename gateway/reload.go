@@ -67,7 +67,7 @@ func (g *Gateway) Reload(o Options) error {
 	if g.cache.Ring() != o.Ring {
 		g.cache.Swap(o.Ring)
 	}
-	g.access.set(o.Access)
+	g.access.Set(o.Access)
 	g.streams.limitEach(o.StreamsPerAddress)
 	for _, u := range next.origins {
 		u.SetShares(o.Shares)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"github.com/anteroom/anteroom/gateway/accesslog"
 	"github.com/anteroom/anteroom/gateway/answer"
 	"github.com/anteroom/anteroom/gateway/client"
 	"github.com/anteroom/anteroom/gateway/route"
@@ -108,14 +109,14 @@ func (g *Gateway) finish(v *visit) {
 
 func (g *Gateway) logAccess(v *visit, took time.Duration) {
 	sent := v.out.Sent()
-	e := entry{
-		at: v.start, took: took, addr: v.peer.Addr, room: v.roomID(), outcome: outcomeNames[v.outcome], status: sent.Code, bytes: sent.Bytes,
+	e := accesslog.Entry{
+		At: v.start, Took: took, Addr: v.peer.Addr, Room: v.roomID(), Outcome: outcomeNames[v.outcome], Status: sent.Code, Bytes: sent.Bytes,
 	}
 	if len(v.target) > 0 { // else the header was refused, and the request is a substitute
-		e.method, e.host, e.target, e.proto = v.req.Method(), v.req.Host(), v.target, v.req.Protocol()
-		e.agent, e.referer = v.req.Peek("user-agent"), v.req.Peek("referer")
+		e.Method, e.Host, e.Target, e.Protocol = v.req.Method(), v.req.Host(), v.target, v.req.Protocol()
+		e.UserAgent, e.Referer = v.req.Peek("user-agent"), v.req.Peek("referer")
 	}
-	g.access.write(&e)
+	g.access.Write(&e)
 }
 
 // warnMisnamed logs, once for a configuration, that a trusted proxy names clients in a header field that is not trusted. Such a

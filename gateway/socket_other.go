@@ -7,6 +7,4 @@ import (
 	"time"
 )
 
-func hush(net.Listener) {}
-
 func giveUp(net.Conn, time.Duration) {}

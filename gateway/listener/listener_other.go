@@ -1,0 +1,7 @@
+//go:build !linux
+
+package listener
+
+import "net"
+
+func dropNew(net.Listener) {}
