@@ -13,10 +13,10 @@ import (
 // Validate checks what the types cannot: bounds, what has to fit together, files.
 // It gives every problem at once.
 func (c *Bulk) Validate() []Problem {
-	check := &checker{settings.Check(c)}
-	check.access(c)
+	check := bulkChecker{checker{settings.Check(c)}, c}
+	check.access()
 	check.store(Store(c.Store))
-	check.pace(c)
+	check.pace()
 	check.secretFile("callbacks.secret_file", c.Callbacks.SecretFile)
 	for _, name := range slices.Sorted(maps.Keys(c.Processors)) {
 		check.processor(name, c.Processors[name])
@@ -68,42 +68,42 @@ var (
 )
 
 // access checks who may come in.
-func (c *checker) access(cfg *Bulk) {
-	host, _, ok := c.listen("listen", cfg.Listen)
-	c.tls(cfg.TLS)
-	if ok && !isLoopback(host) && cfg.Admin.Token == "" && len(cfg.APITokens) == 0 {
-		c.add("admin.token", "is missing; %q can be reached from other machines, so give a token (or api_tokens), or listen on 127.0.0.1", cfg.Listen)
+func (c bulkChecker) access() {
+	host, _, ok := c.listen("listen", c.cfg.Listen)
+	c.tls(c.cfg.TLS)
+	if ok && !isLoopback(host) && c.cfg.Admin.Token == "" && len(c.cfg.APITokens) == 0 {
+		c.Add("admin.token", "is missing; %q can be reached from other machines, so give a token (or api_tokens), or listen on 127.0.0.1", c.cfg.Listen)
 	}
-	c.bearer("admin.token", cfg.Admin.Token)
-	names, tokens := make(map[string]bool), map[string]bool{cfg.Admin.Token: true}
-	for i, t := range cfg.APITokens {
+	c.bearer("admin.token", c.cfg.Admin.Token)
+	names, tokens := make(map[string]bool), map[string]bool{c.cfg.Admin.Token: true}
+	for i, t := range c.cfg.APITokens {
 		path := settings.Element("api_tokens", i)
 		switch {
 		case t.Name == "":
-			c.add(path+".name", "is missing; want who it is, as the log will name them")
+			c.Add(path+".name", "is missing; want who it is, as the log will name them")
 		case names[t.Name]:
-			c.add(path+".name", "%q is there already; names are unique", settings.Clip(t.Name))
+			c.Add(path+".name", "%q is there already; names are unique", settings.Clip(t.Name))
 		}
 		names[t.Name] = true
 		if len(t.Tenants) == 0 {
-			c.add(path+".tenants", "is empty; list the tenants that the token is for (admin.token is for all)")
+			c.Add(path+".tenants", "is empty; list the tenants that the token is for (admin.token is for all)")
 		}
 		for j, tenant := range t.Tenants {
 			if !tenantPattern.MatchString(tenant) {
-				c.add(settings.Element(path+".tenants", j), "%q is no tenant; want 1 to 64 letters, digits, dots, dashes and underscores", settings.Clip(tenant))
+				c.Add(settings.Element(path+".tenants", j), "%q is no tenant; want 1 to 64 letters, digits, dots, dashes and underscores", settings.Clip(tenant))
 			}
 		}
 		if t.TokenFile == "" {
-			c.add(path+".token_file", "is missing; want a file that holds the token")
+			c.Add(path+".token_file", "is missing; want a file that holds the token")
 			continue
 		}
 		token, err := readTrimmed(t.TokenFile, shortToken)
 		if err != nil {
-			c.add(path+".token_file", "%v", err)
+			c.Add(path+".token_file", "%v", err)
 			continue
 		}
 		if tokens[token] {
-			c.add(path+".token_file", "%q holds a token that is used above already; give each its own", t.TokenFile)
+			c.Add(path+".token_file", "%q holds a token that is used above already; give each its own", t.TokenFile)
 		}
 		tokens[token] = true
 		c.bearer(path+".token_file", token)
@@ -111,56 +111,56 @@ func (c *checker) access(cfg *Bulk) {
 }
 
 // pace checks rates, waits and workers against each other.
-func (c *checker) pace(cfg *Bulk) {
-	if r := cfg.Rate; r.PerTenant > r.Global {
-		c.add("rate.per_tenant", "%s is more than rate.global (%s)", r.PerTenant, r.Global)
+func (c bulkChecker) pace() {
+	if r := c.cfg.Rate; r.PerTenant > r.Global {
+		c.Add("rate.per_tenant", "%s is more than rate.global (%s)", r.PerTenant, r.Global)
 	}
-	if b := cfg.Rate.Burst; b > 0 && b < 1000 {
-		c.add("rate.burst", "%s would never start a whole job; want at least 1, or 0 for what the rate gives in 100 ms", b)
+	if b := c.cfg.Rate.Burst; b > 0 && b < 1000 {
+		c.Add("rate.burst", "%s would never start a whole job; want at least 1, or 0 for what the rate gives in 100 ms", b)
 	}
-	if g := cfg.Congestion; g.BaseBackoff > g.MaxBackoff {
-		c.add("congestion.base_backoff", "%s is more than congestion.max_backoff (%s)", settings.FormatDuration(g.BaseBackoff), settings.FormatDuration(g.MaxBackoff))
+	if g := c.cfg.Congestion; g.BaseBackoff > g.MaxBackoff {
+		c.Add("congestion.base_backoff", "%s is more than congestion.max_backoff (%s)", settings.FormatDuration(g.BaseBackoff), settings.FormatDuration(g.MaxBackoff))
 	}
-	if a := cfg.Adaptive; a.MinRate > a.MaxRate {
-		c.add("adaptive.min_rate", "%s is more than adaptive.max_rate (%s)", a.MinRate, a.MaxRate)
+	if a := c.cfg.Adaptive; a.MinRate > a.MaxRate {
+		c.Add("adaptive.min_rate", "%s is more than adaptive.max_rate (%s)", a.MinRate, a.MaxRate)
 	}
-	if p := cfg.PeopleFirst.Origin; p != "" && (!idPattern.MatchString(p)) {
-		c.add("people_first.origin", "%q is no origin of a gateway; want an id such as shop: lower-case letters, digits and dashes", settings.Clip(p))
+	if p := c.cfg.PeopleFirst.Origin; p != "" && (!idPattern.MatchString(p)) {
+		c.Add("people_first.origin", "%q is no origin of a gateway; want an id such as shop: lower-case letters, digits and dashes", settings.Clip(p))
 	}
-	w := cfg.Worker
+	w := c.cfg.Worker
 	if w.Min > w.Max {
-		c.add("worker.min", "%d is more than worker.max (%d); for autoscaling give worker.max, without it leave both at 0", w.Min, w.Max)
+		c.Add("worker.min", "%d is more than worker.max (%d); for autoscaling give worker.max, without it leave both at 0", w.Min, w.Max)
 	} else if least, most := w.Autoscale(); most > 0 && (w.Count < least || w.Count > most) {
-		c.add("worker.count", "%d is not between worker.min (%d) and worker.max (%d), where the number of workers begins", w.Count, least, most)
+		c.Add("worker.count", "%d is not between worker.min (%d) and worker.max (%d), where the number of workers begins", w.Count, least, most)
 	}
-	if cfg.Durability == "replica" && cfg.Store.URL == "" {
-		c.add("durability", "replica needs a store.url: the embedded store has no replica")
+	if c.cfg.Durability == "replica" && c.cfg.Store.URL == "" {
+		c.Add("durability", "replica needs a store.url: the embedded store has no replica")
 	}
 }
 
-func (c *checker) secretFile(path, name string) {
+func (c bulkChecker) secretFile(path, name string) {
 	if name == "" {
 		return
 	}
 	if _, err := readTrimmed(name, shortToken); err != nil {
-		c.add(path, "%v", err)
+		c.Add(path, "%v", err)
 	}
 }
 
-func (c *checker) processor(name string, p Processor) {
+func (c bulkChecker) processor(name string, p Processor) {
 	path := settings.Join("processors", name)
 	if !typePattern.MatchString(name) {
-		c.add(path, "%q is no job type; want 1 to 64 letters, digits, dots, dashes and underscores", settings.Clip(name))
+		c.Add(path, "%q is no job type; want 1 to 64 letters, digits, dots, dashes and underscores", settings.Clip(name))
 	}
 	if p.Kind == "" {
-		c.add(path+".kind", "is missing; want webhook, email or push")
+		c.Add(path+".kind", "is missing; want webhook, email or push")
 		return
 	}
 	for _, s := range settings.Foreign(p, p.Kind) {
-		c.add(settings.Join(path, s.Name), "belongs to kind %s, and this is %s; leave it out", s.Only, p.Kind)
+		c.Add(settings.Join(path, s.Name), "belongs to kind %s, and this is %s; leave it out", s.Only, p.Kind)
 	}
 	if r := p.Retry; r.Base > r.Most {
-		c.add(path+".retry.base", "%s is more than %s.retry.most (%s)", settings.FormatDuration(r.Base), path, settings.FormatDuration(r.Most))
+		c.Add(path+".retry.base", "%s is more than %s.retry.most (%s)", settings.FormatDuration(r.Base), path, settings.FormatDuration(r.Most))
 	}
 	// The package that runs the processor checks its other settings.
 	switch p.Kind {
@@ -168,25 +168,25 @@ func (c *checker) processor(name string, p Processor) {
 		c.secretFile(path+".secret_file", p.SecretFile)
 	case KindEmail:
 		if p.SMTP == "" && p.From != "" {
-			c.add(path+".smtp", "is missing; from alone sends nothing")
+			c.Add(path+".smtp", "is missing; from alone sends nothing")
 		}
 	case KindPush:
 		if a := p.APNs; a.KeyFile == "" && a != (APNs{}) {
-			c.add(path+".apns.key_file", "is missing; the other settings of apns go with a key")
+			c.Add(path+".apns.key_file", "is missing; the other settings of apns go with a key")
 		}
 		if p.FCM.CredentialsFile == "" && p.FCM.Endpoint != "" {
-			c.add(path+".fcm.credentials_file", "is missing; fcm.endpoint is asked with a service account's key")
+			c.Add(path+".fcm.credentials_file", "is missing; fcm.endpoint is asked with a service account's key")
 		}
 	}
 	if strings.Contains(p.URL, settings.Mask) {
-		c.add(path+".url", "holds the mask that print-config writes; give the real one")
+		c.Add(path+".url", "holds the mask that print-config writes; give the real one")
 	}
 	if strings.Contains(p.SMTP, settings.Mask) {
-		c.add(path+".smtp", "holds the mask that print-config writes; give the real password")
+		c.Add(path+".smtp", "holds the mask that print-config writes; give the real password")
 	}
 	for _, header := range slices.Sorted(maps.Keys(p.Headers)) {
 		if p.Headers[header] == settings.Mask {
-			c.add(path+".headers", "%s is the mask that print-config writes; give the real value", header)
+			c.Add(path+".headers", "%s is the mask that print-config writes; give the real value", header)
 		}
 	}
 }

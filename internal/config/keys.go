@@ -71,11 +71,11 @@ const (
 
 var kidPattern = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 
-func (c *checker) tokens(cfg *Config) {
-	keys := cfg.Tokens.Keys
+func (c gatewayChecker) tokens() {
+	keys := c.cfg.Tokens.Keys
 	if len(keys) == 0 {
-		if cfg.Store.URL != "" {
-			c.add("tokens.keys", "is empty; with a store.url every gateway needs the same key, so %s", generate)
+		if c.cfg.Store.URL != "" {
+			c.Add("tokens.keys", "is empty; with a store.url every gateway needs the same key, so %s", generate)
 		}
 		return
 	}
@@ -84,20 +84,20 @@ func (c *checker) tokens(cfg *Config) {
 		key, path := &keys[i], settings.Element("tokens.keys", i)
 		switch {
 		case !kidPattern.MatchString(key.ID):
-			c.add(path+".id", "%q is no key id; want 1 to 64 letters, digits, dots, dashes and underscores", settings.Clip(key.ID))
+			c.Add(path+".id", "%q is no key id; want 1 to 64 letters, digits, dots, dashes and underscores", settings.Clip(key.ID))
 		case ids[key.ID]:
-			c.add(path+".id", "%q is there already; ids are unique", key.ID)
+			c.Add(path+".id", "%q is there already; ids are unique", key.ID)
 		}
 		ids[key.ID] = true
 		if key.Active {
 			active++
 		}
 		if _, setting, err := key.material(); err != nil && setting != "alg" { // alg: by the bounds
-			c.add(path+"."+setting, "%v", err)
+			c.Add(path+"."+setting, "%v", err)
 		}
 	}
 	if active != 1 && (len(keys) > 1 || active > 1) {
-		c.add("tokens.keys", "%d of %d keys are active; want exactly one with active: true, the others then only verify", active, len(keys))
+		c.Add("tokens.keys", "%d of %d keys are active; want exactly one with active: true, the others then only verify", active, len(keys))
 	}
 }
 

@@ -9,36 +9,52 @@ import (
 	"github.com/anteroom/anteroom/internal/settings"
 )
 
-// Validate checks what the types cannot: bounds, references, files, and that
-// nothing is asked for which this version does not have. It reads the files
-// that the configuration names and gives every problem at once.
+// Validate returns every problem that the types do not exclude: bounds, references, files, and settings that this version does
+// not have. It reads the files that the configuration names.
 func (c *Config) Validate() []Problem {
-	check := &checker{settings.Check(c)}
-	check.edge(c)
-	check.admin(c)
+	check := gatewayChecker{checker{settings.Check(c)}, c}
+	check.edge()
+	check.admin()
 	check.store(c.Store)
-	check.tokens(c)
-	check.origins(c)
-	check.rooms(c)
+	check.tokens()
+	check.origins()
+	check.rooms()
 	return check.List
 }
 
-// checker adds the problems of the rules below to those of the tags.
+// checker checks values that both programs have: addresses, files, hosts, paths. Its methods add problems to those of the tags.
 type checker struct{ *settings.Checker }
 
-func (c *checker) add(path, format string, args ...any) { c.Add(path, format, args...) }
+// gatewayChecker checks the sections of the gateway's configuration.
+type gatewayChecker struct {
+	checker
+	cfg *Config
+}
+
+// roomChecker checks the sections of one room.
+type roomChecker struct {
+	checker
+	cfg  *Config
+	room *Room
+}
+
+// bulkChecker checks the sections of the bulk worker's configuration.
+type bulkChecker struct {
+	checker
+	cfg *Bulk
+}
 
 var idPattern = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
 
 // id checks one id and that no other has it.
-func (c *checker) id(path, id string, seen map[string]string) {
+func (c checker) id(path, id string, seen map[string]string) {
 	switch first, taken := seen[id]; {
 	case id == "":
-		c.add(path, "is missing; want a name of lower-case letters, digits and dashes")
+		c.Add(path, "is missing; want a name of lower-case letters, digits and dashes")
 	case !idPattern.MatchString(id):
-		c.add(path, "%q is no id; want 1 to 63 lower-case letters, digits and dashes, not beginning with a dash", settings.Clip(id))
+		c.Add(path, "%q is no id; want 1 to 63 lower-case letters, digits and dashes, not beginning with a dash", settings.Clip(id))
 	case taken:
-		c.add(path, "%q is the id of %s already; ids are unique", id, first)
+		c.Add(path, "%q is the id of %s already; ids are unique", id, first)
 	default:
 		seen[id] = strings.TrimSuffix(path, ".id")
 	}
@@ -48,10 +64,10 @@ func (c *checker) id(path, id string, seen map[string]string) {
 const largestFile = 1 << 20
 
 // file reads a file that a setting names; nil and false when it cannot.
-func (c *checker) file(path, name string) ([]byte, bool) {
+func (c checker) file(path, name string) ([]byte, bool) {
 	data, err := readSmall(name)
 	if err != nil {
-		c.add(path, "%v", err)
+		c.Add(path, "%v", err)
 		return nil, false
 	}
 	return data, true

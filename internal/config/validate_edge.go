@@ -14,38 +14,38 @@ import (
 )
 
 // edge checks the visitors' socket.
-func (c *checker) edge(cfg *Config) {
-	c.listen("listen", cfg.Listen)
-	c.tls(cfg.TLS)
-	if cfg.ProxyProtocol != "none" && len(cfg.TrustedProxies) == 0 {
-		c.add("proxy_protocol", "%q is taken from trusted_proxies only, which is empty; name the balancers there", settings.Clip(cfg.ProxyProtocol))
+func (c gatewayChecker) edge() {
+	c.listen("listen", c.cfg.Listen)
+	c.tls(c.cfg.TLS)
+	if c.cfg.ProxyProtocol != "none" && len(c.cfg.TrustedProxies) == 0 {
+		c.Add("proxy_protocol", "%q is taken from trusted_proxies only, which is empty; name the balancers there", settings.Clip(c.cfg.ProxyProtocol))
 	}
-	c.trustedHeader(cfg)
-	if cfg.Limits.Target > cfg.Limits.Header {
-		c.add("limits.target", "%s is more than limits.header (%s), which holds the target too", cfg.Limits.Target, cfg.Limits.Header)
+	c.trustedHeader()
+	if c.cfg.Limits.Target > c.cfg.Limits.Header {
+		c.Add("limits.target", "%s is more than limits.header (%s), which holds the target too", c.cfg.Limits.Target, c.cfg.Limits.Header)
 	}
-	if n := len([]rune(cfg.Tokens.Issuer)); n == 0 || n > 200 {
-		c.add("tokens.issuer", "want 1 to 200 characters, and the same in every gateway of this store")
+	if n := len([]rune(c.cfg.Tokens.Issuer)); n == 0 || n > 200 {
+		c.Add("tokens.issuer", "want 1 to 200 characters, and the same in every gateway of this store")
 	}
 }
 
 // tls checks the certificates of a socket.
-func (c *checker) tls(t TLS) {
+func (c checker) tls(t TLS) {
 	switch {
 	case t.CertFile != "" && t.KeyFile == "":
-		c.add("tls.key_file", "is missing; tls.cert_file needs the private key of its certificate")
+		c.Add("tls.key_file", "is missing; tls.cert_file needs the private key of its certificate")
 	case t.CertFile == "" && t.KeyFile != "":
-		c.add("tls.cert_file", "is missing; tls.key_file needs its certificate")
+		c.Add("tls.cert_file", "is missing; tls.key_file needs its certificate")
 	case t.CertFile != "":
 		cert, certOK := c.file("tls.cert_file", t.CertFile)
 		key, keyOK := c.file("tls.key_file", t.KeyFile)
 		if certOK && keyOK {
 			if _, err := tls.X509KeyPair(cert, key); err != nil {
-				c.add("tls.cert_file", "%q and %q are no pair: %v", t.CertFile, t.KeyFile, err)
+				c.Add("tls.cert_file", "%q and %q are no pair: %v", t.CertFile, t.KeyFile, err)
 			}
 		}
 	case t.ClientCAFile != "":
-		c.add("tls.client_ca_file", "needs tls.cert_file and tls.key_file: without TLS nobody shows a certificate")
+		c.Add("tls.client_ca_file", "needs tls.cert_file and tls.key_file: without TLS nobody shows a certificate")
 	}
 	if t.ClientCAFile != "" {
 		c.bundle("tls.client_ca_file", t.ClientCAFile)
@@ -57,15 +57,15 @@ const forwardedFor = "x-forwarded-for"
 
 var addressHeader = regexp.MustCompile(`^[A-Za-z0-9-]{1,64}$`)
 
-func (c *checker) trustedHeader(cfg *Config) {
+func (c gatewayChecker) trustedHeader() {
 	const at = "trusted_header"
-	switch name := strings.ToLower(cfg.TrustedHeader); {
+	switch name := strings.ToLower(c.cfg.TrustedHeader); {
 	case !addressHeader.MatchString(name):
-		c.add(at, "%q is no header name of letters, digits and dashes; want X-Forwarded-For, Forwarded, X-Real-IP, CF-Connecting-IP or another that your proxy always writes", settings.Clip(cfg.TrustedHeader))
+		c.Add(at, "%q is no header name of letters, digits and dashes; want X-Forwarded-For, Forwarded, X-Real-IP, CF-Connecting-IP or another that your proxy always writes", settings.Clip(c.cfg.TrustedHeader))
 	case hasMeaning(name):
-		c.add(at, "%q does not name the visitor's address; want X-Forwarded-For, Forwarded, X-Real-IP, CF-Connecting-IP or another that your proxy always writes", cfg.TrustedHeader)
-	case name != forwardedFor && len(cfg.TrustedProxies) == 0:
-		c.add(at, "%q is believed from trusted_proxies only, which is empty; name the networks of the proxy there", cfg.TrustedHeader)
+		c.Add(at, "%q does not name the visitor's address; want X-Forwarded-For, Forwarded, X-Real-IP, CF-Connecting-IP or another that your proxy always writes", c.cfg.TrustedHeader)
+	case name != forwardedFor && len(c.cfg.TrustedProxies) == 0:
+		c.Add(at, "%q is believed from trusted_proxies only, which is empty; name the networks of the proxy there", c.cfg.TrustedHeader)
 	}
 }
 
@@ -73,26 +73,26 @@ func (c *checker) trustedHeader(cfg *Config) {
 var cdnHeaders = []string{"cf-connecting-ip", "true-client-ip", "fastly-client-ip", "fly-client-ip", "x-azure-clientip"}
 
 // bundle checks a file of PEM certificates.
-func (c *checker) bundle(path, name string) {
+func (c checker) bundle(path, name string) {
 	if data, ok := c.file(path, name); ok && !x509.NewCertPool().AppendCertsFromPEM(data) {
-		c.add(path, "%q holds no PEM certificate", name)
+		c.Add(path, "%q holds no PEM certificate", name)
 	}
 }
 
 // listen checks an address to listen on and returns its parts.
-func (c *checker) listen(path, address string) (host string, port int, ok bool) {
+func (c checker) listen(path, address string) (host string, port int, ok bool) {
 	host, text, err := net.SplitHostPort(address)
 	if err != nil || !settings.AllDigits(text) {
-		c.add(path, "%q is no listen address; want host:port or :port, such as 127.0.0.1:8080", settings.Clip(address))
+		c.Add(path, "%q is no listen address; want host:port or :port, such as 127.0.0.1:8080", settings.Clip(address))
 		return "", 0, false
 	}
 	port, err = strconv.Atoi(text)
 	if err != nil || port > 65535 {
-		c.add(path, "%q has no valid port; want 0 to 65535", settings.Clip(address))
+		c.Add(path, "%q has no valid port; want 0 to 65535", settings.Clip(address))
 		return "", 0, false
 	}
 	if _, err := netip.ParseAddr(host); err != nil && host != "" && !hostPattern.MatchString(strings.ToLower(host)) {
-		c.add(path, "%q has no valid host; want an IP address, a name or nothing", settings.Clip(address))
+		c.Add(path, "%q has no valid host; want an IP address, a name or nothing", settings.Clip(address))
 		return "", 0, false
 	}
 	return host, port, true
@@ -113,26 +113,26 @@ func (c *Config) AdminOnLoopback() bool {
 	return err == nil && isLoopback(host)
 }
 
-func (c *checker) admin(cfg *Config) {
-	host, port, ok := c.listen("admin.listen", cfg.Admin.Listen)
-	if ok && !isLoopback(host) && cfg.Admin.Token == "" && len(cfg.Admin.Tokens) == 0 {
-		c.add("admin.token", "is missing; %q can be reached from other machines, so give a token (or admin.tokens), or listen on 127.0.0.1", cfg.Admin.Listen)
+func (c gatewayChecker) admin() {
+	host, port, ok := c.listen("admin.listen", c.cfg.Admin.Listen)
+	if ok && !isLoopback(host) && c.cfg.Admin.Token == "" && len(c.cfg.Admin.Tokens) == 0 {
+		c.Add("admin.token", "is missing; %q can be reached from other machines, so give a token (or admin.tokens), or listen on 127.0.0.1", c.cfg.Admin.Listen)
 	}
-	if visitors, visitorsPort, err := net.SplitHostPort(cfg.Listen); ok && err == nil && port != 0 && visitorsPort == strconv.Itoa(port) {
+	if visitors, visitorsPort, err := net.SplitHostPort(c.cfg.Listen); ok && err == nil && port != 0 && visitorsPort == strconv.Itoa(port) {
 		if visitors == host || visitors == "" || host == "" {
-			c.add("admin.listen", "%q is the port of listen (%q); operators need one of their own", cfg.Admin.Listen, cfg.Listen)
+			c.Add("admin.listen", "%q is the port of listen (%q); operators need one of their own", c.cfg.Admin.Listen, c.cfg.Listen)
 		}
 	}
-	c.bearer("admin.token", cfg.Admin.Token)
+	c.bearer("admin.token", c.cfg.Admin.Token)
 	names := make(map[string]bool)
-	for i, t := range cfg.Admin.Tokens {
+	for i, t := range c.cfg.Admin.Tokens {
 		path := settings.Element("admin.tokens", i)
 		if t.Name != "" && names[t.Name] {
-			c.add(path+".name", "%q is there already; names are unique", settings.Clip(t.Name))
+			c.Add(path+".name", "%q is there already; names are unique", settings.Clip(t.Name))
 		}
 		names[t.Name] = true
 		if t.TokenFile == "" {
-			c.add(path+".token_file", "is missing; want a file that holds the token")
+			c.Add(path+".token_file", "is missing; want a file that holds the token")
 			continue
 		}
 		data, ok := c.file(path+".token_file", t.TokenFile)
@@ -140,7 +140,7 @@ func (c *checker) admin(cfg *Config) {
 			continue
 		}
 		if text := strings.TrimSpace(string(data)); text == "" {
-			c.add(path+".token_file", "%q is empty", t.TokenFile)
+			c.Add(path+".token_file", "%q is empty", t.TokenFile)
 		} else {
 			c.bearer(path+".token_file", text)
 		}
@@ -150,35 +150,35 @@ func (c *checker) admin(cfg *Config) {
 var bearerPattern = regexp.MustCompile(`^[A-Za-z0-9._~+/-]+=*$`)
 
 // bearer checks that a token can be sent in an Authorization header.
-func (c *checker) bearer(path, token string) {
+func (c checker) bearer(path, token string) {
 	switch {
 	case token == "":
 	case token == settings.Mask:
-		c.add(path, "is the mask that print-config writes; give the real token")
+		c.Add(path, "is the mask that print-config writes; give the real token")
 	case !bearerPattern.MatchString(token):
-		c.add(path, "holds characters that a bearer token cannot have; want letters, digits and - . _ ~ + / with = at the end")
+		c.Add(path, "holds characters that a bearer token cannot have; want letters, digits and - . _ ~ + / with = at the end")
 	}
 }
 
 var storePrefix = regexp.MustCompile(`^[A-Za-z0-9._-]{1,32}$`)
 
-func (c *checker) store(s Store) {
+func (c checker) store(s Store) {
 	if !storePrefix.MatchString(s.Prefix) {
-		c.add("store.prefix", "%q is no prefix; want 1 to 32 letters, digits, dots, dashes and underscores", settings.Clip(s.Prefix))
+		c.Add("store.prefix", "%q is no prefix; want 1 to 32 letters, digits, dots, dashes and underscores", settings.Clip(s.Prefix))
 	}
 	if s.URL == "" {
 		if s.Dir == "" {
-			c.add("store.dir", "is empty; the embedded store needs a directory (or give a store.url)")
+			c.Add("store.dir", "is empty; the embedded store needs a directory (or give a store.url)")
 		}
 		return
 	}
 	switch {
 	case strings.Contains(s.URL, settings.Mask) && redisurl.Mask(s.URL) == s.URL:
-		c.add("store.url", "holds the mask that print-config writes; give the real password")
+		c.Add("store.url", "holds the mask that print-config writes; give the real password")
 	case s.Timeout > 0: // else the bounds are reported
 		client, err := redisurl.Open(s.URL, s.Timeout)
 		if err != nil {
-			c.add("store.url", "%s", strings.TrimPrefix(err.Error(), "store.url "))
+			c.Add("store.url", "%s", strings.TrimPrefix(err.Error(), "store.url "))
 			return
 		}
 		// It has not connected yet, so nothing can be lost by an error here.

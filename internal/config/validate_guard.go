@@ -9,47 +9,50 @@ import (
 	"github.com/anteroom/anteroom/internal/settings"
 )
 
-func (c *checker) guard(at string, room *Room) {
-	g := &room.Guard
+func (c roomChecker) guard(at string) {
+	g := &c.room.Guard
 	if _, _, err := g.Joins(); err != nil {
-		c.add(at+".joins_per_ip", "%q: %v", settings.Clip(g.JoinsPerIP), err)
+		c.Add(at+".joins_per_ip", "%q: %v", settings.Clip(g.JoinsPerIP), err)
+	}
+	if _, err := g.Requests(); err != nil {
+		c.Add(at+".requests_per_session", "%q: %v", settings.Clip(g.RequestsPerSession), err)
 	}
 	if p := g.Proof; p.Most < p.Number {
-		c.add(at+".proof.most", "%d is less than proof.number (%d); give them the same value for work that does not grow", p.Most, p.Number)
+		c.Add(at+".proof.most", "%d is less than proof.number (%d); give them the same value for work that does not grow", p.Most, p.Number)
 	}
-	c.captcha(at+".captcha", room)
+	c.captcha(at + ".captcha")
 }
 
-func (c *checker) captcha(at string, room *Room) {
-	p := &room.Guard.Captcha
+func (c roomChecker) captcha(at string) {
+	p := &c.room.Guard.Captcha
 	if p.Provider == "" {
 		if p.SiteKey != "" || p.SecretFile != "" || p.VerifyURL != "" || len(p.Hosts) > 0 {
-			c.add(at+".provider", "is missing; want turnstile, hcaptcha or recaptcha, or none of the settings beside it")
+			c.Add(at+".provider", "is missing; want turnstile, hcaptcha or recaptcha, or none of the settings beside it")
 		}
 		return
 	}
 	for i, host := range p.Hosts {
 		if host == "*" {
-			c.add(settings.Element(at+".hosts", i), `"*" lets answers count that were given anywhere; want the names that visitors open, or *.example.com`)
+			c.Add(settings.Element(at+".hosts", i), `"*" lets answers count that were given anywhere; want the names that visitors open, or *.example.com`)
 		} else {
 			c.host(settings.Element(at+".hosts", i), host)
 		}
 	}
-	if len(p.Hosts) == 0 && slices.Contains(room.Hosts, "*") {
-		c.add(at+".hosts", "is missing: the room's hosts are *, so an answer that was given on any site would count; name the hosts that visitors open")
+	if len(p.Hosts) == 0 && slices.Contains(c.room.Hosts, "*") {
+		c.Add(at+".hosts", "is missing: the room's hosts are *, so an answer that was given on any site would count; name the hosts that visitors open")
 	}
 	if p.SiteKey == "" {
-		c.add(at+".site_key", "is missing; the provider gives it together with the secret")
+		c.Add(at+".site_key", "is missing; the provider gives it together with the secret")
 	}
 	if p.SecretFile == "" {
-		c.add(at+".secret_file", "is missing; write the secret that the provider gives into a file and name that")
+		c.Add(at+".secret_file", "is missing; write the secret that the provider gives into a file and name that")
 	} else if _, err := p.Secret(); err != nil {
-		c.add(at+".secret_file", "%v", err)
+		c.Add(at+".secret_file", "%v", err)
 	}
 	if p.VerifyURL != "" {
 		u, err := url.Parse(p.VerifyURL)
 		if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil {
-			c.add(at+".verify_url", "%q is no address; want for instance https://proxy.example/siteverify, or leave it empty", settings.Clip(p.VerifyURL))
+			c.Add(at+".verify_url", "%q is no address; want for instance https://proxy.example/siteverify, or leave it empty", settings.Clip(p.VerifyURL))
 		}
 	}
 }

@@ -20,47 +20,47 @@ func hasMeaning(name string) bool {
 		strings.HasPrefix(name, "x-waiting-room-") || strings.HasPrefix(name, "sec-")
 }
 
-func (c *checker) identity(at string, cfg *Config, i *Identity) {
+func (c roomChecker) identity(at string, i *Identity) {
 	if name := strings.ToLower(i.Header); name != "" {
 		switch {
 		case !httpguts.ValidHeaderFieldName(name):
-			c.add(at+".header", "%q is no header name; want for instance X-Account-Id", settings.Clip(i.Header))
+			c.Add(at+".header", "%q is no header name; want for instance X-Account-Id", settings.Clip(i.Header))
 		case hasMeaning(name) || name == forwardedFor || name == "forwarded" || name == "x-real-ip":
-			c.add(at+".header", "%q has another meaning; want a header of your proxy's own, for instance X-Account-Id", i.Header)
-		case name == strings.ToLower(cfg.TrustedHeader):
-			c.add(at+".header", "%q is trusted_header, which names the visitor's address; want a header of your proxy's own, for instance X-Account-Id", i.Header)
-		case len(cfg.TrustedProxies) == 0:
-			c.add(at+".header", "is believed from trusted_proxies only, and that is empty; name your proxies there")
+			c.Add(at+".header", "%q has another meaning; want a header of your proxy's own, for instance X-Account-Id", i.Header)
+		case name == strings.ToLower(c.cfg.TrustedHeader):
+			c.Add(at+".header", "%q is trusted_header, which names the visitor's address; want a header of your proxy's own, for instance X-Account-Id", i.Header)
+		case len(c.cfg.TrustedProxies) == 0:
+			c.Add(at+".header", "is believed from trusted_proxies only, and that is empty; name your proxies there")
 		}
 	}
 	switch {
 	case i.JWTClaim != "" && i.JWKSURL == "":
-		c.add(at+".jwks_url", "is missing: without keys the claim %q cannot be checked", settings.Clip(i.JWTClaim))
+		c.Add(at+".jwks_url", "is missing: without keys the claim %q cannot be checked", settings.Clip(i.JWTClaim))
 	case i.JWKSURL != "" && i.JWTClaim == "":
-		c.add(at+".jwt_claim", "is missing: it names the claim with the account, most often sub")
+		c.Add(at+".jwt_claim", "is missing: it names the claim with the account, most often sub")
 	case i.JWTClaim == "" && (i.JWTCookie != "" || i.JWTIssuer != "" || i.JWTAudience != ""):
-		c.add(at+".jwt_claim", "is missing, and jwt_cookie, jwt_issuer and jwt_audience are used with it only")
+		c.Add(at+".jwt_claim", "is missing, and jwt_cookie, jwt_issuer and jwt_audience are used with it only")
 	}
 	if i.JWKSURL != "" {
 		if u, err := url.Parse(i.JWKSURL); err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.Fragment != "" {
-			c.add(at+".jwks_url", "is no address; want for instance https://shop.example/.well-known/jwks.json")
+			c.Add(at+".jwks_url", "is no address; want for instance https://shop.example/.well-known/jwks.json")
 		}
 	}
 	switch {
 	case i.JWTCookie == "":
 	case !httpguts.ValidHeaderFieldName(i.JWTCookie):
-		c.add(at+".jwt_cookie", "%q is no cookie name", settings.Clip(i.JWTCookie))
+		c.Add(at+".jwt_cookie", "%q is no cookie name", settings.Clip(i.JWTCookie))
 	case strings.HasPrefix(strings.TrimPrefix(i.JWTCookie, "__Host-"), "wr_"):
-		c.add(at+".jwt_cookie", "%q is one of ours, which the site never gets; want the cookie of the site's own sign-in", i.JWTCookie)
+		c.Add(at+".jwt_cookie", "%q is one of ours, which the site never gets; want the cookie of the site's own sign-in", i.JWTCookie)
 	}
 	if i.OnePlace && i.Header == "" && i.JWTClaim == "" {
-		c.add(at+".one_place", "needs an account; give header, or jwt_claim and jwks_url")
+		c.Add(at+".one_place", "needs an account; give header, or jwt_claim and jwks_url")
 	}
 	if i.LoginURL != "" {
 		u, err := url.Parse(i.LoginURL)
 		path := err == nil && u.Scheme == "" && u.Host == "" && strings.HasPrefix(i.LoginURL, "/") && !strings.HasPrefix(i.LoginURL, "//") && !strings.Contains(i.LoginURL, "\\")
 		if !path && (err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "") {
-			c.add(at+".login_url", "%q is no address; want a path such as /login, or one that begins with https://", settings.Clip(i.LoginURL))
+			c.Add(at+".login_url", "%q is no address; want a path such as /login, or one that begins with https://", settings.Clip(i.LoginURL))
 		}
 	}
 }

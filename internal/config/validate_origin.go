@@ -12,23 +12,23 @@ import (
 // commandLine is the shortest way to a working gateway.
 const commandLine = "gateway --origin http://127.0.0.1:9000 --rate 10"
 
-func (c *checker) origins(cfg *Config) {
-	if len(cfg.Origins) == 0 {
-		c.add("origins", "there is no site to protect; give one in the file, or try: %s", commandLine)
+func (c gatewayChecker) origins() {
+	if len(c.cfg.Origins) == 0 {
+		c.Add("origins", "there is no site to protect; give one in the file, or try: %s", commandLine)
 		return
 	}
 	ids := make(map[string]string)
-	for i, o := range cfg.Origins {
+	for i, o := range c.cfg.Origins {
 		path := settings.Element("origins", i)
 		c.id(path+".id", o.ID, ids)
 		if len(o.Servers) == 0 {
-			c.add(path+".servers", "is empty; want at least one, such as http://127.0.0.1:9000")
+			c.Add(path+".servers", "is empty; want at least one, such as http://127.0.0.1:9000")
 		}
 		servers := make(map[string]bool)
 		for j, server := range o.Servers {
 			at := settings.Element(path+".servers", j)
 			if servers[server] {
-				c.add(at, "%q is there already", settings.Clip(server))
+				c.Add(at, "%q is there already", settings.Clip(server))
 			}
 			servers[server] = true
 			c.server(at, server)
@@ -37,23 +37,23 @@ func (c *checker) origins(cfg *Config) {
 			c.bundle(path+".tls.ca_file", o.TLS.CAFile)
 		}
 		if b := o.Budget; b.Rate > 0 && b.Burst > 0 && b.Burst < 1000 {
-			c.add(path+".budget.burst", "%s would never admit a whole visitor; want at least 1, or leave it out for max(1, rate)", b.Burst)
+			c.Add(path+".budget.burst", "%s would never admit a whole visitor; want at least 1, or leave it out for max(1, rate)", b.Burst)
 		} else if b.Rate == 0 && b.Burst > 0 {
-			c.add(path+".budget.burst", "there is no budget without budget.rate; give one, or leave burst out")
+			c.Add(path+".budget.burst", "there is no budget without budget.rate; give one, or leave burst out")
 		}
 		if p := o.Health.Path; p != "" && !healthPath.MatchString(p) {
-			c.add(path+".health.path", "%q is no path; want one such as /healthz, in ASCII and without blanks", settings.Clip(p))
+			c.Add(path+".health.path", "%q is no path; want one such as /healthz, in ASCII and without blanks", settings.Clip(p))
 		}
 		if o.TLS.ServerName != "" && !hostPattern.MatchString(strings.ToLower(o.TLS.ServerName)) {
-			c.add(path+".tls.server_name", "%q is no host name", settings.Clip(o.TLS.ServerName))
+			c.Add(path+".tls.server_name", "%q is no host name", settings.Clip(o.TLS.ServerName))
 		}
 	}
-	if cfg.DefaultOrigin != "" && ids[cfg.DefaultOrigin] == "" {
-		c.add("default_origin", "%q is no origin; %s", settings.Clip(cfg.DefaultOrigin), knownOrigins(cfg))
+	if c.cfg.DefaultOrigin != "" && ids[c.cfg.DefaultOrigin] == "" {
+		c.Add("default_origin", "%q is no origin; %s", settings.Clip(c.cfg.DefaultOrigin), knownOrigins(c.cfg))
 	}
 }
 
-func (c *checker) server(path, server string) {
+func (c gatewayChecker) server(path, server string) {
 	u, err := url.Parse(server)
 	switch {
 	case err != nil || u.Opaque != "" || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
@@ -61,14 +61,14 @@ func (c *checker) server(path, server string) {
 		if strings.Contains(server, "@") {
 			shown = "…" // may hold a password
 		}
-		c.add(path, "%q is no server; want http://host:port or https://host:port", settings.Clip(shown))
+		c.Add(path, "%q is no server; want http://host:port or https://host:port", settings.Clip(shown))
 	case u.User != nil:
-		c.add(path, "holds a user name or password, which is not sent; want http://host:port")
+		c.Add(path, "holds a user name or password, which is not sent; want http://host:port")
 	case u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.Fragment != "" || u.ForceQuery:
-		c.add(path, "%q has a path or query; requests keep their own, so want %s://%s", settings.Clip(server), u.Scheme, u.Host)
+		c.Add(path, "%q has a path or query; requests keep their own, so want %s://%s", settings.Clip(server), u.Scheme, u.Host)
 	case u.Port() != "" || strings.HasSuffix(u.Host, ":"):
 		if port, err := strconv.Atoi(u.Port()); err != nil || port < 1 || port > 65535 {
-			c.add(path, "%q has no valid port; want 1 to 65535", settings.Clip(server))
+			c.Add(path, "%q has no valid port; want 1 to 65535", settings.Clip(server))
 		}
 	}
 }

@@ -17,77 +17,75 @@ import (
 	"github.com/anteroom/anteroom/internal/settings"
 )
 
-func (c *checker) rooms(cfg *Config) {
+func (c gatewayChecker) rooms() {
 	ids := make(map[string]string)
 	places := make(map[string]string) // host and path to the room that has it
-	for i := range cfg.Rooms {
-		room, at := &cfg.Rooms[i], settings.Element("rooms", i)
+	for i := range c.cfg.Rooms {
+		room, at := &c.cfg.Rooms[i], settings.Element("rooms", i)
 		c.id(at+".id", room.ID, ids)
-		c.roomOrigin(at+".origin", cfg, room)
-		c.places(at, room, places)
-		c.admission(at, room)
-		c.queue(at+".queue", room)
-		c.events(at+".events", room)
+		check := roomChecker{c.checker, c.cfg, room}
+		check.origin(at + ".origin")
+		check.places(at, places)
+		check.admission(at + ".admission")
+		check.queue(at + ".queue")
+		check.events(at + ".events")
 		if room.Session.Max < room.Session.TTL {
-			c.add(at+".session.max", "%s is less than session.ttl (%s)", settings.FormatDuration(room.Session.Max), settings.FormatDuration(room.Session.TTL))
+			c.Add(at+".session.max", "%s is less than session.ttl (%s)", settings.FormatDuration(room.Session.Max), settings.FormatDuration(room.Session.TTL))
 		}
 		for j := range room.Bypass {
-			c.bypass(settings.Element(at+".bypass", j), &room.Bypass[j])
+			check.bypass(settings.Element(at+".bypass", j), &room.Bypass[j])
 		}
 		for j, origin := range room.CORSOrigins {
-			c.corsOrigin(settings.Element(at+".cors_origins", j), origin)
+			check.corsOrigin(settings.Element(at+".cors_origins", j), origin)
 		}
-		c.eta(at+".eta", &room.ETA)
-		c.guard(at+".guard", room)
-		c.page(at+".page", &room.Page)
-		if _, err := room.Guard.Requests(); err != nil {
-			c.add(at+".guard.requests_per_session", "%q: %v", settings.Clip(room.Guard.RequestsPerSession), err)
-		}
-		c.identity(at+".identity", cfg, &room.Identity)
+		check.eta(at + ".eta")
+		check.guard(at + ".guard")
+		check.page(at+".page", &room.Page)
+		check.identity(at+".identity", &room.Identity)
 	}
 }
 
-func (c *checker) roomOrigin(at string, cfg *Config, room *Room) {
-	if len(cfg.Origins) == 0 {
+func (c roomChecker) origin(at string) {
+	if len(c.cfg.Origins) == 0 {
 		return // said once, at origins
 	}
-	if room.Origin == "" {
-		if len(cfg.Origins) > 1 && cfg.DefaultOrigin == "" {
-			c.add(at, "is missing, and there are several origins; %s", knownOrigins(cfg))
+	if c.room.Origin == "" {
+		if len(c.cfg.Origins) > 1 && c.cfg.DefaultOrigin == "" {
+			c.Add(at, "is missing, and there are several origins; %s", knownOrigins(c.cfg))
 		}
 		return
 	}
-	for i := range cfg.Origins {
-		if cfg.Origins[i].ID == room.Origin {
+	for i := range c.cfg.Origins {
+		if c.cfg.Origins[i].ID == c.room.Origin {
 			return
 		}
 	}
-	c.add(at, "%q is no origin; %s", settings.Clip(room.Origin), knownOrigins(cfg))
+	c.Add(at, "%q is no origin; %s", settings.Clip(c.room.Origin), knownOrigins(c.cfg))
 }
 
 // places checks hosts and paths, and that no other room has the same pair.
-func (c *checker) places(at string, room *Room, places map[string]string) {
-	if len(room.Hosts) == 0 {
-		c.add(at+".hosts", `is empty, so the room protects nothing; want ["*"] for every host`)
+func (c roomChecker) places(at string, places map[string]string) {
+	if len(c.room.Hosts) == 0 {
+		c.Add(at+".hosts", `is empty, so the room protects nothing; want ["*"] for every host`)
 	}
-	if len(room.Paths) == 0 {
-		c.add(at+".paths", `is empty, so the room protects nothing; want ["/"] for every path`)
+	if len(c.room.Paths) == 0 {
+		c.Add(at+".paths", `is empty, so the room protects nothing; want ["/"] for every path`)
 	}
-	for j, host := range room.Hosts {
+	for j, host := range c.room.Hosts {
 		c.host(settings.Element(at+".hosts", j), host)
 	}
-	for j, prefix := range room.Paths {
+	for j, prefix := range c.room.Paths {
 		c.path(settings.Element(at+".paths", j), prefix)
 	}
-	for _, host := range room.Hosts {
-		for _, prefix := range room.Paths {
+	for _, host := range c.room.Hosts {
+		for _, prefix := range c.room.Paths {
 			key := strings.ToLower(host) + " " + canonicalPath(prefix)
 			other, taken := places[key]
 			switch {
 			case !taken:
 				places[key] = at
 			case other != at:
-				c.add(at+".paths", "%s on host %s belongs to %s (%s) too; a request can be in one room only", prefix, host, other, "the same host and path")
+				c.Add(at+".paths", "%s on host %s belongs to %s (%s) too; a request can be in one room only", prefix, host, other, "the same host and path")
 			}
 		}
 	}
@@ -101,7 +99,7 @@ func canonicalPath(prefix string) string {
 	return strings.ToLower(strings.TrimRight(prefix, "/"))
 }
 
-func (c *checker) host(at, host string) {
+func (c checker) host(at, host string) {
 	name := strings.ToLower(host)
 	if name == "*" {
 		return
@@ -112,115 +110,116 @@ func (c *checker) host(at, host string) {
 	}
 	switch {
 	case strings.Contains(name, "*"):
-		c.add(at, "%q: a * stands alone or leads, as *.example.com", settings.Clip(host))
+		c.Add(at, "%q: a * stands alone or leads, as *.example.com", settings.Clip(host))
 	case strings.Contains(name, ":"):
-		c.add(at, "%q: want the host without scheme and port; a room holds on every port", settings.Clip(host))
+		c.Add(at, "%q: want the host without scheme and port; a room holds on every port", settings.Clip(host))
 	case !isASCII(name):
-		c.add(at, "%q: want the name as browsers send it, in punycode (xn--…)", settings.Clip(host))
+		c.Add(at, "%q: want the name as browsers send it, in punycode (xn--…)", settings.Clip(host))
 	case !hostPattern.MatchString(name) || strings.HasSuffix(name, "."):
-		c.add(at, "%q is no host; want a name such as shop.example.com, *.example.com or *", settings.Clip(host))
+		c.Add(at, "%q is no host; want a name such as shop.example.com, *.example.com or *", settings.Clip(host))
 	}
 }
 
 // reserved is where the gateway answers by itself.
 const reserved = "/.waiting-room"
 
-func (c *checker) path(at, prefix string) {
+func (c checker) path(at, prefix string) {
 	if pattern, ok := strings.CutPrefix(prefix, "~"); ok {
 		if pattern == "" {
-			c.add(at, `"~" has no expression; want for instance "~^/tickets/[0-9]+$", or "/" for everything`)
+			c.Add(at, `"~" has no expression; want for instance "~^/tickets/[0-9]+$", or "/" for everything`)
 		} else if _, err := regexp.Compile(pattern); err != nil {
-			c.add(at, "%q does not compile: %v", settings.Clip(prefix), err)
+			c.Add(at, "%q does not compile: %v", settings.Clip(prefix), err)
 		}
 		return
 	}
 	switch {
 	case !strings.HasPrefix(prefix, "/"):
-		c.add(at, "%q is no path; want a prefix that begins with /, or a regular expression that begins with ~", settings.Clip(prefix))
+		c.Add(at, "%q is no path; want a prefix that begins with /, or a regular expression that begins with ~", settings.Clip(prefix))
 	case !utf8.ValidString(prefix) || strings.ContainsFunc(prefix, unicode.IsControl) || strings.ContainsAny(prefix, "?#*%\\;"):
-		c.add(at, "%q: want the path as it reads once decoded, without ? # * %% ; and backslash; for patterns use ~regex", settings.Clip(prefix))
+		c.Add(at, "%q: want the path as it reads once decoded, without ? # * %% ; and backslash; for patterns use ~regex", settings.Clip(prefix))
 	case path.Clean(prefix) != strings.TrimRight(prefix, "/") && prefix != "/":
-		c.add(at, "%q has empty or dot segments, which no request keeps; want %s", settings.Clip(prefix), path.Clean(prefix))
+		c.Add(at, "%q has empty or dot segments, which no request keeps; want %s", settings.Clip(prefix), path.Clean(prefix))
 	case strings.EqualFold(prefix, reserved) || len(prefix) > len(reserved) && strings.EqualFold(prefix[:len(reserved)+1], reserved+"/"):
-		c.add(at, "%q is reserved: the gateway answers there itself", settings.Clip(prefix))
+		c.Add(at, "%q is reserved: the gateway answers there itself", settings.Clip(prefix))
 	}
 }
 
-func (c *checker) admission(at string, room *Room) {
-	a := room.Admission
+func (c roomChecker) admission(at string) {
+	a := c.room.Admission
 	if a.Burst != nil && a.Rate > 0 && *a.Burst < 1000 {
-		c.add(at+".admission.burst", "%s would never admit a whole visitor; want at least 1, or leave it out for max(1, rate)", *a.Burst)
+		c.Add(at+".burst", "%s would never admit a whole visitor; want at least 1, or leave it out for max(1, rate)", *a.Burst)
 	}
 	if a.MinRate > a.MaxRate {
-		c.add(at+".admission.min_rate", "%s is more than max_rate (%s); change one of them", a.MinRate, a.MaxRate)
+		c.Add(at+".min_rate", "%s is more than max_rate (%s); change one of them", a.MinRate, a.MaxRate)
 	}
 	if a.Strategy == "adaptive" {
 		if a.MinRate == 0 {
-			c.add(at+".admission.min_rate", "is 0: a rate that has come to it could not grow any more, for want of requests to judge by; want at least 0.001")
+			c.Add(at+".min_rate", "is 0: a rate that has come to it could not grow any more, for want of requests to judge by; want at least 0.001")
 		}
 		if a.MinRate <= a.MaxRate && (a.Rate < a.MinRate || a.Rate > a.MaxRate) {
-			c.add(at+".admission.rate", "%s, with which an adaptive room begins, is not within min_rate (%s) and max_rate (%s); change one of them", a.Rate, a.MinRate, a.MaxRate)
+			c.Add(at+".rate", "%s, with which an adaptive room begins, is not within min_rate (%s) and max_rate (%s); change one of them", a.Rate, a.MinRate, a.MaxRate)
 		}
 	}
 	switch prom := a.Prometheus; {
 	case prom.URL == "" && prom.Query == "":
 	case prom.URL == "":
-		c.add(at+".admission.prometheus.url", "is empty, and query is not; give the server's address, such as http://127.0.0.1:9091")
+		c.Add(at+".prometheus.url", "is empty, and query is not; give the server's address, such as http://127.0.0.1:9091")
 	case prom.Query == "":
-		c.add(at+".admission.prometheus.query", "is empty, and url is not; give PromQL with a result from 0 (unhealthy) to 1 (healthy)")
+		c.Add(at+".prometheus.query", "is empty, and url is not; give PromQL with a result from 0 (unhealthy) to 1 (healthy)")
 	default:
-		c.httpURL(at+".admission.prometheus.url", prom.URL)
+		c.httpURL(at+".prometheus.url", prom.URL)
 	}
 }
 
 // httpURL wants an address of http or https; it may hold a password, and is not shown.
-func (c *checker) httpURL(at, text string) {
+func (c checker) httpURL(at, text string) {
 	if u, err := url.Parse(text); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
-		c.add(at, "is no address; want http://host:port or https://host:port")
+		c.Add(at, "is no address; want http://host:port or https://host:port")
 	}
 }
 
 // eta checks what needs no estimator; cmd/gateway checks the rest with package eta.
-func (c *checker) eta(at string, e *ETA) {
+func (c roomChecker) eta(at string) {
+	e := &c.room.ETA
 	if _, err := time.LoadLocation(e.TimeZone); err != nil || e.TimeZone == "" || e.TimeZone == "Local" {
-		c.add(at+".time_zone", "%q is no time zone; want a name such as Europe/Berlin, or UTC", settings.Clip(e.TimeZone))
+		c.Add(at+".time_zone", "%q is no time zone; want a name such as Europe/Berlin, or UTC", settings.Clip(e.TimeZone))
 	}
 	if e.Estimator == "model" && e.ModelFile == "" {
-		c.add(at+".model_file", "is missing, and estimator is model; give the file that tools/eta-train has made, or use window")
+		c.Add(at+".model_file", "is missing, and estimator is model; give the file that tools/eta-train has made, or use window")
 	}
 }
 
-func (c *checker) bypass(at string, rule *Bypass) {
+func (c roomChecker) bypass(at string, rule *Bypass) {
 	if len(rule.Paths)+len(rule.Methods)+len(rule.IPs)+len(rule.UserAgents)+len(rule.Headers) == 0 {
-		c.add(at, "has no condition and would let everyone past the room; give paths, methods, ips, user_agents or headers")
+		c.Add(at, "has no condition and would let everyone past the room; give paths, methods, ips, user_agents or headers")
 	}
 	for j, prefix := range rule.Paths {
 		c.path(settings.Element(at+".paths", j), prefix)
 	}
 	for j, method := range rule.Methods {
 		if !httpguts.ValidHeaderFieldName(method) || method != strings.ToUpper(method) {
-			c.add(settings.Element(at+".methods", j), "%q is no method; want capitals such as GET", settings.Clip(method))
+			c.Add(settings.Element(at+".methods", j), "%q is no method; want capitals such as GET", settings.Clip(method))
 		}
 	}
 	for j, text := range rule.UserAgents {
 		if strings.TrimSpace(text) == "" {
-			c.add(settings.Element(at+".user_agents", j), "is empty and would fit everyone; want a part of the User-Agent, such as Googlebot")
+			c.Add(settings.Element(at+".user_agents", j), "is empty and would fit everyone; want a part of the User-Agent, such as Googlebot")
 		}
 	}
 	for name, value := range rule.Headers {
 		switch {
 		case !httpguts.ValidHeaderFieldName(name):
-			c.add(at+".headers", "%q is no header name", settings.Clip(name))
+			c.Add(at+".headers", "%q is no header name", settings.Clip(name))
 		case !httpguts.ValidHeaderFieldValue(value):
-			c.add(at+".headers."+name, "holds characters that a header cannot carry")
+			c.Add(at+".headers."+name, "holds characters that a header cannot carry")
 		}
 	}
 }
 
-func (c *checker) corsOrigin(at, origin string) {
+func (c roomChecker) corsOrigin(at, origin string) {
 	u, err := url.Parse(origin)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.Scheme+"://"+u.Host != origin || origin != strings.ToLower(origin) || strings.Contains(u.Host, "*") {
-		c.add(at, "%q is no origin; want scheme and host in lower case, as https://shop.example or http://127.0.0.1:3000", settings.Clip(origin))
+		c.Add(at, "%q is no origin; want scheme and host in lower case, as https://shop.example or http://127.0.0.1:3000", settings.Clip(origin))
 	}
 }
 
@@ -230,18 +229,18 @@ const (
 	maxTitle   = 200
 )
 
-func (c *checker) page(at string, p *Page) {
+func (c roomChecker) page(at string, p *Page) {
 	switch {
 	case p.Status < 200 || p.Status > 599: // by the bounds
 	case p.Status >= 300 && p.Status < 400, p.Status == http.StatusNoContent, p.Status == http.StatusResetContent, p.Status == http.StatusPartialContent:
-		c.add(at+".status", "%d carries no page; want 200, or for instance 202, 429 or 503", p.Status)
+		c.Add(at+".status", "%d carries no page; want 200, or for instance 202, 429 or 503", p.Status)
 	}
 	c.text(at+".message", p.Message, maxMessage)
 	c.text(at+".title", p.Title, maxTitle)
 	if p.TemplateFile != "" {
 		if data, ok := c.file(at+".template_file", p.TemplateFile); ok {
 			if err := parseTemplate(data); err != nil {
-				c.add(at+".template_file", "%q does not parse: %v", p.TemplateFile, err)
+				c.Add(at+".template_file", "%q does not parse: %v", p.TemplateFile, err)
 			}
 		}
 	}
@@ -250,23 +249,23 @@ func (c *checker) page(at string, p *Page) {
 		tag, err := language.Parse(name)
 		switch {
 		case err != nil:
-			c.add(settings.Element(at+".languages", j), "%q is no language tag; want for instance en or ko", settings.Clip(name))
+			c.Add(settings.Element(at+".languages", j), "%q is no language tag; want for instance en or ko", settings.Clip(name))
 		case seen[tag]:
-			c.add(settings.Element(at+".languages", j), "%q is there already", settings.Clip(name))
+			c.Add(settings.Element(at+".languages", j), "%q is there already", settings.Clip(name))
 		}
 		seen[tag] = true
 	}
 	if strings.ContainsAny(p.FrameAncestors, ";,\"<>") || strings.ContainsFunc(p.FrameAncestors, unicode.IsControl) || !isASCII(p.FrameAncestors) {
-		c.add(at+".frame_ancestors", "%q is no list of sources; want them separated by blanks, such as 'self' https://partner.example", settings.Clip(p.FrameAncestors))
+		c.Add(at+".frame_ancestors", "%q is no list of sources; want them separated by blanks, such as 'self' https://partner.example", settings.Clip(p.FrameAncestors))
 	}
 }
 
-func (c *checker) text(at, text string, longest int) {
+func (c checker) text(at, text string, longest int) {
 	if n := utf8.RuneCountInString(text); n > longest {
-		c.add(at, "has %d characters; want at most %d", n, longest)
+		c.Add(at, "has %d characters; want at most %d", n, longest)
 	}
 	if !utf8.ValidString(text) {
-		c.add(at, "is not UTF-8")
+		c.Add(at, "is not UTF-8")
 	}
 }
 

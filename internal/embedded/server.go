@@ -40,22 +40,11 @@ var production = times{
 
 // Server is this program's use of the store of a directory, which it may share with other programs.
 type Server struct {
-	engine engine
-	log    *slog.Logger
-	times  times
-
+	engine     engine
+	supervisor supervisor
 	users      *lock
-	supervisor *lock
-	supervises bool
-
-	// Of the supervisor alone:
-	seen       bool      // a server was alive at the last look
-	since      time.Time // since when
-	pause      time.Duration
-	next       time.Time // not to be started before
-	lost       time.Time // since when its socket is gone; zero while it is there
-	probe      time.Time // when to check the socket next
-	terminated bool      // SIGTERM was sent because of that
+	log        *slog.Logger
+	times      times
 
 	cancel context.CancelFunc
 	done   chan struct{} // closed when the loop has ended
@@ -83,13 +72,13 @@ func Start(ctx context.Context, opt Options) (*Server, error) {
 	if opt.times != nil {
 		s.times = *opt.times
 	}
-	s.pause = s.times.firstPause
 	s.engine = engine{dir: dir, socket: socket, binary: opt.Binary, extra: opt.extra, log: s.log}
+	s.supervisor = supervisor{engine: &s.engine, log: s.log, times: s.times, pause: s.times.firstPause}
 
 	if s.users, err = openLock(filepath.Join(dir, usersFile)); err != nil {
 		return nil, fmt.Errorf("store.dir %s: %w", dir, err)
 	}
-	if s.supervisor, err = openLock(filepath.Join(dir, "supervisor.lock")); err != nil {
+	if s.supervisor.lock, err = openLock(filepath.Join(dir, "supervisor.lock")); err != nil {
 		s.users.close()
 		return nil, fmt.Errorf("store.dir %s: %w", dir, err)
 	}
@@ -142,12 +131,12 @@ func (s *Server) begin(ctx context.Context) error {
 	defer tick.Stop()
 	told := time.Now()
 	for {
-		if err := s.lead(); err != nil {
+		if err := s.supervisor.lead(); err != nil {
 			return err
 		}
-		if s.supervises {
+		if s.supervisor.active {
 			started := s.engine.child != 0
-			if err := s.look(time.Now()); err != nil {
+			if err := s.supervisor.check(time.Now()); err != nil {
 				return err
 			}
 			if started && s.engine.child == 0 {
@@ -184,9 +173,9 @@ func (s *Server) loop(ctx context.Context) {
 		case <-tick.C:
 		}
 		s.engine.reap()
-		err := s.lead()
-		if err == nil && s.supervises {
-			err = s.look(time.Now())
+		err := s.supervisor.lead()
+		if err == nil && s.supervisor.active {
+			err = s.supervisor.check(time.Now())
 		}
 		// The next tick tries again; a lasting error is logged once.
 		if err == nil {
@@ -196,88 +185,6 @@ func (s *Server) loop(ctx context.Context) {
 			s.log.Error("cannot look after the store", "error", err)
 		}
 	}
-}
-
-// lead makes this program the supervisor if there is none.
-func (s *Server) lead() error {
-	if s.supervises {
-		return nil
-	}
-	ok, err := s.supervisor.try(unix.LOCK_EX)
-	if err != nil || !ok {
-		return err
-	}
-	s.supervises = true
-	s.seen, s.since, s.lost, s.terminated = false, time.Now(), time.Time{}, false
-	return s.supervisor.write(fmt.Sprintf("%d %s\n", os.Getpid(), filepath.Base(os.Args[0])))
-}
-
-// look checks on the server and starts it where there is none.
-func (s *Server) look(now time.Time) error {
-	alive, err := s.engine.alive()
-	if err != nil {
-		return err
-	}
-	if !alive {
-		if s.seen {
-			if now.Sub(s.since) >= s.times.steady {
-				s.pause = s.times.firstPause
-			}
-			s.next = now.Add(s.pause)
-			s.log.Error("store died; starting it again", "in", s.pause.String(), "log", s.engine.path("redis.log"))
-			s.pause = min(2*s.pause, s.times.longPause)
-		}
-		s.seen, s.lost, s.terminated = false, time.Time{}, false
-		if now.Before(s.next) {
-			return nil
-		}
-		if err := s.engine.start(); err != nil {
-			s.next = now.Add(s.pause)
-			s.pause = min(2*s.pause, s.times.longPause)
-			return err
-		}
-		s.seen, s.since = true, now
-		return nil
-	}
-	if !s.seen {
-		s.seen, s.since = true, now
-		s.log.Info("took over a running store", "socket", s.engine.socket)
-	}
-	if err := s.engine.renew(context.Background()); err != nil {
-		return err
-	}
-	return s.checkSocket(now)
-}
-
-// checkSocket ends a server that cannot be reached any more.
-func (s *Server) checkSocket(now time.Time) error {
-	if now.Before(s.probe) {
-		return nil
-	}
-	s.probe = now.Add(s.times.unreachable / 10) // each look is a connection
-	if s.engine.reachable() {
-		s.lost, s.terminated = time.Time{}, false
-		return nil
-	}
-	if s.lost.IsZero() {
-		s.lost = now
-	}
-	for _, step := range []struct {
-		after time.Duration
-		sig   unix.Signal
-		done  bool
-	}{{2 * s.times.unreachable, unix.SIGKILL, false}, {s.times.unreachable, unix.SIGTERM, s.terminated}} {
-		if now.Sub(s.lost) < step.after {
-			continue
-		}
-		if step.done {
-			return nil
-		}
-		s.log.Error("the store runs, but its socket is gone; ending it to start it anew", "socket", s.engine.socket, "signal", step.sig.String())
-		s.terminated = true
-		return s.engine.signal(step.sig)
-	}
-	return nil
 }
 
 // leave releases the locks, and stops the server if no other program uses it.
@@ -297,7 +204,7 @@ func (s *Server) leave() error {
 }
 
 func (s *Server) release() {
-	for _, l := range []*lock{s.engine.hold, s.supervisor, s.users} {
+	for _, l := range []*lock{s.engine.hold, s.supervisor.lock, s.users} {
 		if l != nil {
 			l.close()
 		}
