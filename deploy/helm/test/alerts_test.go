@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestAlerts_FireWhenTheyShould gives the rules to promtool, and those of the bulk worker figures to fire at and not to.
+// TestAlerts_FireWhenTheyShould checks all rules with promtool, and runs those of the bulk worker on series that must and must not fire them.
 func TestAlerts_FireWhenTheyShould(t *testing.T) {
 	promtool, err := exec.LookPath("promtool")
 	if err != nil {

@@ -15,10 +15,10 @@ import (
 	"k8s.io/client-go/dynamic/fake"
 )
 
-// cluster is one that already has some objects; templates look them up in it.
+// cluster is a cluster with existing objects, which the templates look up.
 type cluster struct{ client dynamic.Interface }
 
-// resources are what the chart looks up.
+// resources are the kinds that the chart looks up.
 var resources = map[string]schema.GroupVersionResource{
 	"Secret":     core.SchemeGroupVersion.WithResource("secrets"),
 	"Deployment": apps.SchemeGroupVersion.WithResource("deployments"),
@@ -51,7 +51,7 @@ func upgrade(t *testing.T, values map[string]any, have ...runtime.Object) *relea
 	return decode(t, files)
 }
 
-// TestGeneratedSecretsAreKept: another key would end every place in line, another password every connection to the store.
+// TestGeneratedSecretsAreKept checks upgrades: a new key would end every place, a new password every connection to the store.
 func TestGeneratedSecretsAreKept(t *testing.T) {
 	values := override(t, "trial", "")
 	first := of[*core.Secret](upgrade(t, values))[0]
@@ -69,14 +69,14 @@ func TestGeneratedSecretsAreKept(t *testing.T) {
 		}
 		seen[string(value)] = true
 	}
-	// One that is asked for later is added; the others stay.
+	// A secret that a later upgrade needs is added; the others stay.
 	more := of[*core.Secret](upgrade(t, override(t, "trial", `bulkworker: {enabled: true}`), first.DeepCopy()))[0]
 	if len(more.Data) != len(first.Data)+1 || string(more.Data["token-key"]) != string(first.Data["token-key"]) {
 		t.Errorf("with the bulk worker %v, before %v", more.Data, first.Data)
 	}
 }
 
-// TestAutoscalingKeepsTheNumber: the upgrade that turns it on must not go through one pod.
+// TestAutoscalingKeepsTheNumber checks that the upgrade that turns autoscaling on does not scale to one pod.
 func TestAutoscalingKeepsTheNumber(t *testing.T) {
 	five := int32(5)
 	have := &apps.Deployment{

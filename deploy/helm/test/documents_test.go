@@ -29,7 +29,7 @@ func read(t *testing.T, name string) string {
 	return string(text)
 }
 
-// current compares a file with what it should be, or writes it.
+// current compares a file with the wanted text, or writes the text with -update.
 func current(t *testing.T, name, want string) {
 	t.Helper()
 	if *update {
@@ -42,7 +42,7 @@ func current(t *testing.T, name, want string) {
 	}
 }
 
-// TestReadmeHasTheValues: the table of README.md is values.yaml, each value with its default and its comment.
+// TestReadmeHasTheValues compares the table of README.md with the values, defaults and comments of values.yaml.
 func TestReadmeHasTheValues(t *testing.T) {
 	const first, last = "<!-- values -->\n", "<!-- /values -->"
 	var document yaml.Node
@@ -57,7 +57,7 @@ func TestReadmeHasTheValues(t *testing.T) {
 	before, rest, ok := strings.Cut(text, first)
 	_, after, ok2 := strings.Cut(rest, last)
 	if !ok || !ok2 {
-		t.Fatalf("%s has no place for the values: %s … %s", name, first, last)
+		t.Fatalf("%s has no markers for the values: %s … %s", name, first, last)
 	}
 	current(t, name, before+first+table.String()+last+after)
 }
@@ -68,7 +68,7 @@ func valueRows(t *testing.T, table *strings.Builder, prefix string, mapping *yam
 		key, value := mapping.Content[i], mapping.Content[i+1]
 		path := prefix + key.Value
 		section := value.Kind == yaml.MappingNode && value.Style&yaml.FlowStyle == 0
-		paragraphs := strings.Split(key.HeadComment, "\n\n") // the file's own head stands before the first value's
+		paragraphs := strings.Split(key.HeadComment, "\n\n") // the file's own comment precedes the first value's
 		comment := strings.TrimPrefix(strings.ReplaceAll(paragraphs[len(paragraphs)-1], "\n# ", " "), "# ")
 		if comment == "" && !section {
 			t.Errorf("values.yaml: %s has no comment", path)
@@ -103,7 +103,7 @@ func defaultCell(t *testing.T, value *yaml.Node, section bool) string {
 
 var yamlBlock = regexp.MustCompile("(?s)```yaml\n(groups:.*?)```")
 
-// TestAlertsAreThoseOfTheDocumentation, and name metrics that docs/metrics.md has.
+// TestAlertsAreThoseOfTheDocumentation checks that the alerts of docs/metrics.md are the chart's, and use documented metrics only.
 func TestAlertsAreThoseOfTheDocumentation(t *testing.T) {
 	page := read(t, filepath.Join(root, "docs", "metrics.md"))
 	blocks := yamlBlock.FindAllStringSubmatch(page, -1)
@@ -127,7 +127,7 @@ func TestAlertsAreThoseOfTheDocumentation(t *testing.T) {
 			for _, alert := range rule.Spec.Groups[0].Rules {
 				for _, name := range metric.FindAllString(alert.Expr.String(), -1) {
 					if found++; !known[name] {
-						t.Errorf("alert %s asks for %s, which docs/metrics.md does not have", alert.Alert, name)
+						t.Errorf("alert %s uses %s, which is not in docs/metrics.md", alert.Alert, name)
 					}
 				}
 			}
@@ -138,8 +138,8 @@ func TestAlertsAreThoseOfTheDocumentation(t *testing.T) {
 	}
 }
 
-// TestContainerfile: the image has the programs where the chart calls them and the user as whom it runs them, and its
-// build has every directory of which they are made.
+// TestContainerfile checks that the image has the programs at the paths and the user of the chart, and that its build copies
+// every directory that the programs need.
 func TestContainerfile(t *testing.T) {
 	file := read(t, filepath.Join(root, "deploy", "Containerfile"))
 	user := regexp.MustCompile(`(?m)^USER (\d+):(\d+)$`).FindStringSubmatch(file)
@@ -184,7 +184,7 @@ func TestContainerfile(t *testing.T) {
 		}
 		top, _, _ := strings.Cut(filepath.ToSlash(below), "/")
 		if !strings.Contains(file, "\nCOPY "+top+" "+top+"\n") {
-			t.Errorf("deploy/Containerfile does not copy %s, of which the programs are made", top)
+			t.Errorf("deploy/Containerfile does not copy %s, which the programs need", top)
 		}
 	}
 	toolchain := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindStringSubmatch(read(t, filepath.Join(root, "go.mod")))
@@ -193,7 +193,7 @@ func TestContainerfile(t *testing.T) {
 	}
 }
 
-// TestStatic: what distroless/static runs has no interpreter and loads no library.
+// TestStatic checks that the programs need no interpreter and no library, as distroless/static has none.
 func TestStatic(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("the image is for Linux; here the programs are not built as ELF")

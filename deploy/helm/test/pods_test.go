@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// pod is one that the chart makes, by whatever makes it.
+// pod is a pod of a Deployment, StatefulSet or test of the chart.
 type pod struct {
 	name   string
 	labels map[string]string
@@ -44,7 +44,7 @@ func forPods(t *testing.T, check func(t *testing.T, p pod)) {
 	forExamples(t, func(t *testing.T, _ example, r *release) {
 		all := pods(r)
 		if len(all) < 2 {
-			t.Fatalf("%d pods; want a program and its check at least", len(all))
+			t.Fatalf("%d pods; want at least a program and its check", len(all))
 		}
 		for _, p := range all {
 			t.Run(p.name, func(t *testing.T) { check(t, p) })
@@ -52,7 +52,7 @@ func forPods(t *testing.T, check func(t *testing.T, p pod)) {
 	})
 }
 
-// TestPodsMayDoNothing: what the restricted Pod Security Standard wants, a read-only root file system, and no account.
+// TestPodsMayDoNothing checks the restricted Pod Security Standard, a read-only root file system, and no account token.
 func TestPodsMayDoNothing(t *testing.T) {
 	forPods(t, func(t *testing.T, p pod) {
 		s := p.spec.SecurityContext
@@ -94,7 +94,7 @@ func TestPodsMayDoNothing(t *testing.T) {
 	})
 }
 
-// image is a name with a tag or a digest.
+// image matches a name with a tag or a digest.
 var image = regexp.MustCompile(`^[a-z0-9.-]+(/[a-z0-9._-]+)+(:[A-Za-z0-9._-]+|@sha256:[0-9a-f]{64})$`)
 
 func TestImages(t *testing.T) {
@@ -114,7 +114,7 @@ func TestImages(t *testing.T) {
 	}
 }
 
-// TestPodsHaveResources: requests for the scheduler, a limit of memory, and a collector that knows of it.
+// TestPodsHaveResources checks requests, a memory limit, and GOMEMLIMIT below that limit.
 func TestPodsHaveResources(t *testing.T) {
 	forPods(t, func(t *testing.T, p pod) {
 		for _, c := range p.spec.Containers {
@@ -145,7 +145,7 @@ func TestPodsHaveResources(t *testing.T) {
 	})
 }
 
-// environment has the variables with a value of their own.
+// environment returns the variables that have a literal value.
 func environment(c core.Container) map[string]string {
 	all := make(map[string]string)
 	for _, e := range c.Env {
@@ -154,7 +154,7 @@ func environment(c core.Container) map[string]string {
 	return all
 }
 
-// TestProbes: each container that serves has a liveness and a readiness probe on a port that it has.
+// TestProbes checks that each container that serves has a liveness and a readiness probe on one of its ports.
 func TestProbes(t *testing.T) {
 	paths := map[string]string{"liveness": "/healthz", "readiness": "/readyz"}
 	forPods(t, func(t *testing.T, p pod) {
@@ -172,14 +172,14 @@ func TestProbes(t *testing.T) {
 					t.Errorf("%s has no %s probe", c.Name, kind)
 				case probe.HTTPGet != nil:
 					if !ports[probe.HTTPGet.Port.StrVal] {
-						t.Errorf("%s: the %s probe asks port %s, of which there is none", c.Name, kind, probe.HTTPGet.Port.String())
+						t.Errorf("%s: the %s probe uses port %s, which the container does not have", c.Name, kind, probe.HTTPGet.Port.String())
 					}
 					if probe.HTTPGet.Path != paths[kind] {
-						t.Errorf("%s: the %s probe asks %s; want %s", c.Name, kind, probe.HTTPGet.Path, paths[kind])
+						t.Errorf("%s: the %s probe requests %s; want %s", c.Name, kind, probe.HTTPGet.Path, paths[kind])
 					}
 				case probe.TCPSocket != nil:
 					if !ports[probe.TCPSocket.Port.StrVal] {
-						t.Errorf("%s: the %s probe asks port %s, of which there is none", c.Name, kind, probe.TCPSocket.Port.String())
+						t.Errorf("%s: the %s probe uses port %s, which the container does not have", c.Name, kind, probe.TCPSocket.Port.String())
 					}
 				case probe.Exec == nil || c.Name != "valkey":
 					t.Errorf("%s: the %s probe does nothing, or needs a shell", c.Name, kind)
@@ -189,7 +189,7 @@ func TestProbes(t *testing.T) {
 	})
 }
 
-// TestLeaving: nobody is killed before preStop and the program's own end are over, and never is a pod missing.
+// TestLeaving checks that a pod is not killed before preStop and shutdown are over, and that rolling updates never run fewer pods than wanted.
 func TestLeaving(t *testing.T) {
 	forExamples(t, func(t *testing.T, e example, r *release) {
 		for _, d := range of[*apps.Deployment](r) {
@@ -197,7 +197,7 @@ func TestLeaving(t *testing.T) {
 			sleep := int64(0)
 			if c.Lifecycle != nil {
 				if c.Lifecycle.PreStop == nil || c.Lifecycle.PreStop.Sleep == nil {
-					t.Fatalf("%s: preStop is no sleep, and the image has nothing to run", d.Name)
+					t.Fatalf("%s: preStop is not a sleep, and the image has no command to run", d.Name)
 				}
 				sleep = c.Lifecycle.PreStop.Sleep.Seconds
 			}
@@ -224,7 +224,7 @@ func TestLeaving(t *testing.T) {
 	})
 }
 
-// TestNames: what the API server wants of names and labels, also of long releases.
+// TestNames checks names and labels against the API server's rules, also for long release names.
 func TestNames(t *testing.T) {
 	for _, name := range []string{"a", releaseName, "anteroom", "anteroom-eu", strings.Repeat("long-", 10) + "end"} {
 		for _, e := range examples(t) {
@@ -267,12 +267,12 @@ func checkLabels(t *testing.T, labels map[string]string) {
 	}
 }
 
-// TestTrialStoreFits: the bundled Valkey keeps what it is given, and refuses before the kernel ends it.
+// TestTrialStoreFits checks the bundled Valkey: maxmemory below the memory limit, and a volume of three times as much.
 func TestTrialStoreFits(t *testing.T) {
 	forExamples(t, func(t *testing.T, _ example, r *release) {
 		for _, s := range of[*apps.StatefulSet](r) {
 			if *s.Spec.Replicas != 1 {
-				t.Errorf("%d replicas of a store that is one", *s.Spec.Replicas)
+				t.Errorf("%d replicas of the bundled Valkey; want 1", *s.Spec.Replicas)
 			}
 			limit := s.Spec.Template.Spec.Containers[0].Resources.Limits[core.ResourceMemory]
 			size := s.Spec.VolumeClaimTemplates[0].Spec.Resources.Requests[core.ResourceStorage]

@@ -27,8 +27,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// binaries builds both programs, as deploy/Containerfile does, and gives their directory. tools/chart.sh has done so before,
-// where no test's time is running.
+// binaries builds both programs as deploy/Containerfile does, and returns their directory. tools/chart.sh builds them first, so
+// that the build does not count in a test's time.
 var binaries = sync.OnceValues(func() (string, error) {
 	dir, err := filepath.Abs(filepath.Join(root, "bin", "static"))
 	if err != nil {
@@ -44,7 +44,7 @@ var binaries = sync.OnceValues(func() (string, error) {
 })
 
 func TestMain(m *testing.M) {
-	log.SetOutput(io.Discard) // helm's warnings, as of values that a test means to be wrong
+	log.SetOutput(io.Discard) // helm's warnings, for instance about values that a test gets wrong on purpose
 	code := m.Run()
 	var lines []string
 	rendered.Range(func(name, objects any) bool {
@@ -67,14 +67,14 @@ func built(t *testing.T) string {
 	return dir
 }
 
-// mounted is what a container of the programs finds: its files below a directory in place of /etc/anteroom.
+// mounted represents the files of a container, below a directory that replaces /etc/anteroom, and its environment.
 type mounted struct {
 	container core.Container
 	dir       string
 	env       []string
 }
 
-// mount puts a pod's volumes into a directory and works out its environment, as the kubelet would.
+// mount writes a pod's volumes to a directory and resolves its environment, as the kubelet would.
 func mount(t *testing.T, r *release, p pod) mounted {
 	t.Helper()
 	m := mounted{container: p.spec.Containers[0], dir: t.TempDir()}
@@ -112,7 +112,7 @@ func mount(t *testing.T, r *release, p pod) mounted {
 	return m
 }
 
-// link shows the first version of a volume as the kubelet does: what a program opens leads through the link ..data.
+// link publishes the first version of a volume as the kubelet does: all paths lead through the link ..data.
 func link(t *testing.T, volume string) {
 	t.Helper()
 	entries, err := os.ReadDir(filepath.Join(volume, "..1"))
@@ -125,7 +125,7 @@ func link(t *testing.T, volume string) {
 	}
 }
 
-// switchTo2 gives a volume a second version, as the kubelet does when a Secret has changed.
+// switchTo2 publishes a second version of a volume, as the kubelet does when a Secret has changed.
 func switchTo2(t *testing.T, volume string) {
 	t.Helper()
 	if err := os.CopyFS(filepath.Join(volume, "..2"), os.DirFS(filepath.Join(volume, "..1"))); err != nil {
@@ -147,7 +147,7 @@ func symlink(t *testing.T, to, name string) {
 
 func (m mounted) here(text string) string { return strings.ReplaceAll(text, "/etc/anteroom", m.dir) }
 
-// args are those of the container, with serve replaced.
+// args returns the container's arguments, with serve replaced.
 func (m mounted) args(command string) []string {
 	args := []string{command}
 	for _, a := range m.container.Args[1:] {
@@ -175,13 +175,13 @@ func write(t *testing.T, file, text string) {
 	}
 }
 
-// programs are the pods of the programs, those of helm test included.
+// programs returns the pods of the programs, those of helm test included.
 func programs(r *release) []pod {
 	return slices.DeleteFunc(pods(r), func(p pod) bool { return p.spec.Containers[0].Name == "valkey" })
 }
 
-// TestProgramsTakeTheirConfiguration: each pod of each example, given what it mounts and its environment, passes
-// check-config; and what is secret comes from there and from nowhere else.
+// TestProgramsTakeTheirConfiguration runs check-config for each pod of each example, with the pod's mounts and environment.
+// Secrets come from those only.
 func TestProgramsTakeTheirConfiguration(t *testing.T) {
 	forExamples(t, func(t *testing.T, _ example, r *release) {
 		for _, p := range programs(r) {
@@ -200,7 +200,7 @@ func TestProgramsTakeTheirConfiguration(t *testing.T) {
 	})
 }
 
-// TestABadConfigurationIsFound: check-config is what the last test believes; it has to be able to say no.
+// TestABadConfigurationIsFound checks that check-config, on which the previous test relies, refuses a wrong setting.
 func TestABadConfigurationIsFound(t *testing.T) {
 	r := render(t, override(t, "redis", `gateway: {config: {rooms: [{id: sale, origin: shop, queue: {absence: 1s}}]}}`))
 	m := mount(t, r, programs(r)[0])
@@ -209,7 +209,7 @@ func TestABadConfigurationIsFound(t *testing.T) {
 	}
 }
 
-// TestSecretsStayInSecrets: no value of a Secret is in any other object.
+// TestSecretsStayInSecrets checks that no value of a Secret appears in another object.
 func TestSecretsStayInSecrets(t *testing.T) {
 	forExamples(t, func(t *testing.T, _ example, r *release) {
 		var values []string
@@ -236,7 +236,7 @@ func TestSecretsStayInSecrets(t *testing.T) {
 	})
 }
 
-// ownEnd is how long, in seconds, the configuration gives a program from SIGTERM on.
+// ownEnd returns the seconds from SIGTERM to exit that the configuration allows a program.
 func ownEnd(t *testing.T, r *release, program string) int64 {
 	t.Helper()
 	var config struct {
@@ -259,7 +259,7 @@ func ownEnd(t *testing.T, r *release, program string) int64 {
 	return int64(d.Seconds())
 }
 
-// secretValue is what a Secret of the release holds, or one that an operator made as the values file says.
+// secretValue returns a value of a Secret of the release, or of one made by the commands in the values file.
 func secretValue(t *testing.T, r *release, name, key string) string {
 	t.Helper()
 	for _, s := range of[*core.Secret](r) {
@@ -323,7 +323,7 @@ func inPEM(kind string, data []byte) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: data}))
 }
 
-// TestTeamsCeilings_ReachTheProgram: what a team's token may set at most, as values have it; the number of jobs too, which Helm writes
+// TestTeamsCeilings_ReachTheProgram checks that the bulk worker reads the ceilings of a team's token. Helm writes the number of jobs
 // as 2e+06.
 func TestTeamsCeilings_ReachTheProgram(t *testing.T) {
 	values := `

@@ -12,8 +12,8 @@ import (
 	networking "k8s.io/api/networking/v1"
 )
 
-// TestReferences: every Secret, ConfigMap and account that a pod names is made by the chart, or by a command that the
-// values file tells; each key of it too. Every mount has its volume and every volume its mount.
+// TestReferences checks that the chart, or a command in the values file, makes every Secret, ConfigMap, key and account that a
+// pod names. Every mount has a volume and every volume a mount.
 func TestReferences(t *testing.T) {
 	forExamples(t, func(t *testing.T, e example, r *release) {
 		made := make(map[string]bool)
@@ -39,7 +39,7 @@ func TestReferences(t *testing.T) {
 			for _, reference := range references(t, p) {
 				used[reference] = true
 				if !made[reference] {
-					t.Errorf("%s needs %s, which nobody makes", p.name, reference)
+					t.Errorf("%s needs %s, which neither the chart nor a command makes", p.name, reference)
 				}
 			}
 			checkMounts(t, p)
@@ -58,7 +58,7 @@ func TestReferences(t *testing.T) {
 		}
 		for _, secret := range told(e.text) {
 			if !used["Secret "+secret] {
-				t.Errorf("the values file tells to make Secret %s, which no pod reads", secret)
+				t.Errorf("a command in the values file makes Secret %s, which no pod reads", secret)
 			}
 		}
 	})
@@ -69,7 +69,7 @@ var (
 	secretPart   = regexp.MustCompile(`--from-(?:literal|file)=([A-Za-z0-9._-]+)`)
 )
 
-// told lists the Secrets whose commands stand in a values file, as NAME KEY.
+// told returns the Secrets that the commands in a values file make, as NAME KEY.
 func told(text string) []string {
 	var all []string
 	for _, command := range createSecret.FindAllStringSubmatch(strings.ReplaceAll(text, "\\\n#", ""), -1) {
@@ -116,7 +116,7 @@ func references(t *testing.T, p pod) []string {
 				}
 			}
 		}
-		// Its group, which is fsGroup, reads it; others do not.
+		// The group fsGroup may read secrets; others may not.
 		if mode := v.Projected.DefaultMode; mode == nil || *mode != 0o440 {
 			t.Errorf("%s: secrets are mounted with mode %o", p.name, *mode)
 		}
@@ -132,7 +132,7 @@ func references(t *testing.T, p pod) []string {
 			}
 			for _, used := range variable.FindAllStringSubmatch(e.Value, -1) {
 				if !names[used[1]] {
-					t.Errorf("%s: %s uses $(%s), which does not stand before it", p.name, e.Name, used[1])
+					t.Errorf("%s: %s uses $(%s), which is not defined before it", p.name, e.Name, used[1])
 				}
 			}
 			names[e.Name] = true
@@ -141,7 +141,7 @@ func references(t *testing.T, p pod) []string {
 	return all
 }
 
-// variable is one that the kubelet puts into the values after it.
+// variable matches $(NAME), which the kubelet expands in the variables after NAME.
 var variable = regexp.MustCompile(`\$\(([A-Z_]+)\)`)
 
 func checkMounts(t *testing.T, p pod) {
@@ -157,7 +157,7 @@ func checkMounts(t *testing.T, p pod) {
 		for _, m := range c.VolumeMounts {
 			mounted = append(mounted, m.Name)
 			if m.SubPath != "" {
-				t.Errorf("%s: %s is mounted by subPath, which the kubelet does not bring up to date", p.name, m.MountPath)
+				t.Errorf("%s: %s is mounted by subPath, which the kubelet does not update", p.name, m.MountPath)
 			}
 			if !m.ReadOnly && m.Name != "data" {
 				t.Errorf("%s: %s can be written to", p.name, m.MountPath)
@@ -171,7 +171,7 @@ func checkMounts(t *testing.T, p pod) {
 	}
 }
 
-// configMap is the file of that name in any ConfigMap.
+// configMap returns the file of that name from any ConfigMap.
 func configMap(t *testing.T, r *release, file string) string {
 	t.Helper()
 	for _, m := range of[*core.ConfigMap](r) {

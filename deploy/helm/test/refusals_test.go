@@ -5,54 +5,54 @@ import (
 	"testing"
 )
 
-// TestRefusals: what the schema cannot know stops at render too, with the value and the way out.
+// TestRefusals renders values that the schema accepts and that cannot work together. Each error names the value and the way out.
 func TestRefusals(t *testing.T) {
 	for _, row := range []struct{ name, example, values, want string }{
 		{"several gateways without a key", "redis", `gateway: {tokenKeys: []}`,
-			"gateway.tokenKeys is empty, and 3 gateways have to sign with the same key"},
+			"gateway.tokenKeys is empty, and 3 gateways must sign with the same key"},
 		{"gateways that scale without a key", "sentinel", `gateway: {tokenKeys: []}`,
-			"gateway.tokenKeys is empty, and gateways that scale have to sign with the same key"},
-		{"several gateways, and the key is to be generated", "trial", `gateway: {replicas: 2}`,
+			"gateway.tokenKeys is empty, and gateways that scale must sign with the same key"},
+		{"several gateways with a generated key", "trial", `gateway: {replicas: 2}`,
 			"kubectl create secret generic anteroom-keys"},
-		{"one gateway without a key", "trial", `generateSecrets: false`, "or for a trial generateSecrets=true"},
+		{"one gateway without a key", "trial", `generateSecrets: false`, "or for a trial set generateSecrets=true"},
 		{"no active key", "sentinel", `gateway: {tokenKeys: [{id: a, secret: {name: a, key: a}}, {id: b, secret: {name: a, key: b}}]}`,
 			"gateway.tokenKeys: 0 of 2 keys are active; want exactly one"},
 		{"two active keys", "sentinel", `gateway: {tokenKeys: [{id: a, active: true, secret: {name: a, key: a}}, {id: b, active: true, secret: {name: a, key: b}}]}`,
 			"gateway.tokenKeys: 2 of 2 keys are active"},
 		{"two keys of one id", "sentinel", `gateway: {tokenKeys: [{id: a, active: true, secret: {name: a, key: a}}, {id: a, secret: {name: a, key: b}}]}`,
-			`gateway.tokenKeys: the id "a" is there twice`},
+			`gateway.tokenKeys: the id "a" appears twice`},
 		{"two operators of one name", "redis", `gateway: {adminTokens: [{name: a, secret: {name: a, key: a}}, {name: a, secret: {name: a, key: b}}]}`,
-			`gateway.adminTokens: the name "a" is there twice`},
+			`gateway.adminTokens: the name "a" appears twice`},
 		{"two files of one path", "bulkworker", `bulkworker: {secretFiles: [{path: a, secret: {name: a, key: a}}, {path: a, secret: {name: a, key: b}}]}`,
-			`bulkworker.secretFiles: the path "a" is there twice`},
+			`bulkworker.secretFiles: the path "a" appears twice`},
 		{"no operator", "redis", `gateway: {adminTokens: []}`, "gateway.adminTokens is empty"},
 		{"no store", "redis", `store: {url: ""}`, "store.url is empty"},
-		{"two stores", "redis", `valkey: {enabled: true}`, "more than one is given"},
+		{"two stores", "redis", `valkey: {enabled: true}`, "more than one is set"},
 		{"a password in the URL", "redis", `store: {url: "redis://:secret@redis:6379"}`, "store.url holds credentials"},
 		{"a sentinel's password in the URL", "sentinel", `store: {url: "redis-sentinel://a/m?sentinel_password=x"}`, "store.url holds credentials"},
 		{"a user without a password", "redis", `store: {passwordSecret: {name: ""}}`, `store.username is "anteroom" without a password`},
 		{"a sentinel's password for a cluster", "cluster", `store: {sentinelPasswordSecret: {name: a}}`, "store.url is not redis-sentinel://"},
-		{"a client certificate from nowhere", "cluster", `store: {tls: {secret: ""}}`, "store.tls.secret is empty"},
+		{"a client certificate without a Secret", "cluster", `store: {tls: {secret: ""}}`, "store.tls.secret is empty"},
 		{"authorities beside a whole URL", "bulkworker", `store: {tls: {secret: a}}`, "store.tls is not used with store.urlSecret"},
 		{"Valkey without a password", "trial", `generateSecrets: false`, "valkey.passwordSecret.name is empty"},
 		{"Valkey without a limit", "trial", `valkey: {resources: {limits: {memory: null}}}`, "valkey.resources.limits.memory is missing"},
 		{"no origin", "redis", `gateway: {config: {origins: []}}`, "gateway.config.origins is empty"},
 		{"nothing at all", "redis", `gateway: {enabled: false}`, "there is nothing to install"},
-		{"a policy for traffic from outside, and none comes", "sentinel", `gateway: {service: {externalTrafficPolicy: Local}}`,
+		{"an external traffic policy for ClusterIP", "sentinel", `gateway: {service: {externalTrafficPolicy: Local}}`,
 			`gateway.service.externalTrafficPolicy is "Local"`},
-		{"ranges that nothing would keep", "sentinel", `gateway: {service: {loadBalancerSourceRanges: [10.0.0.0/8]}}`, "the ranges would not be kept"},
+		{"ranges without a load balancer", "sentinel", `gateway: {service: {loadBalancerSourceRanges: [10.0.0.0/8]}}`, "the ranges would not be enforced"},
 		{"a second store URL", "redis", `gateway: {secretSettings: [{setting: store.url, secret: {name: a, key: b}}]}`, "gateway.secretSettings: store.url is set by the chart; use store.urlSecret"},
 		{"a second operator", "cluster", `bulkworker: {secretSettings: [{setting: admin.token, secret: {name: a, key: b}}]}`, "use bulkworker.adminToken"},
 		{"one setting twice", "redis", `gateway: {secretSettings: [{setting: log.level, secret: {name: a, key: b}}, {setting: log.level, secret: {name: a, key: c}}]}`,
-			`gateway.secretSettings: the setting "log.level" is there twice`},
-		{"an Ingress whose addresses nobody knows", "sentinel", `gateway: {config: {trusted_proxies: null}}`, "gateway.config.trusted_proxies is not set"},
+			`gateway.secretSettings: the setting "log.level" appears twice`},
+		{"an Ingress without trusted proxies", "sentinel", `gateway: {config: {trusted_proxies: null}}`, "gateway.config.trusted_proxies is not set"},
 		{"an Ingress without hosts", "sentinel", `gateway: {ingress: {hosts: []}}`, "gateway.ingress.hosts is empty"},
-		{"an Ingress that keeps the page from asking", "sentinel", `gateway: {ingress: {hosts: [{host: a.example, paths: [/sale]}]}}`, "add /.waiting-room"},
-		{"fewer at most than at least", "sentinel", `gateway: {autoscaling: {maxReplicas: 1}}`, "gateway.autoscaling.minReplicas is 3, more than maxReplicas (1)"},
-		{"the bulk worker likewise", "bulkworker", `bulkworker: {autoscaling: {maxReplicas: 1}}`, "bulkworker.autoscaling.minReplicas is 2"},
+		{"an Ingress without a path for polls", "sentinel", `gateway: {ingress: {hosts: [{host: a.example, paths: [/sale]}]}}`, "add /.waiting-room"},
+		{"maxReplicas below minReplicas", "sentinel", `gateway: {autoscaling: {maxReplicas: 1}}`, "gateway.autoscaling.minReplicas is 3, more than maxReplicas (1)"},
+		{"maxReplicas of the bulk worker below minReplicas", "bulkworker", `bulkworker: {autoscaling: {maxReplicas: 1}}`, "bulkworker.autoscaling.minReplicas is 2"},
 		{"a bulk worker without a token", "bulkworker", `bulkworker: {adminToken: {name: ""}}`, "bulkworker.adminToken.name is empty"},
-		{"a policy that closes the origin", "sentinel", `networkPolicy: {origins: []}`, "networkPolicy.origins is empty"},
-		{"a policy that closes the store", "sentinel", `networkPolicy: {store: []}`, "networkPolicy.store is empty"},
+		{"a network policy without origins", "sentinel", `networkPolicy: {origins: []}`, "networkPolicy.origins is empty"},
+		{"a network policy without the store", "sentinel", `networkPolicy: {store: []}`, "networkPolicy.store is empty"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -64,17 +64,17 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestAllRefusalsAtOnce: whoever begins with nothing learns everything that is missing.
+// TestAllRefusalsAtOnce checks that one error lists everything that is missing.
 func TestAllRefusalsAtOnce(t *testing.T) {
 	_, err := tryRender(t, map[string]any{})
-	for _, want := range []string{"4 of the values cannot work", "store.url", "gateway.config.origins", "gateway.tokenKeys", "gateway.adminTokens"} {
+	for _, want := range []string{"4 problems with the values", "store.url", "gateway.config.origins", "gateway.tokenKeys", "gateway.adminTokens"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v; want %s", err, want)
 		}
 	}
 }
 
-// TestReleaseNames that helm takes and a Service does not.
+// TestReleaseNames renders release names that helm accepts and that are not valid names of a Service.
 func TestReleaseNames(t *testing.T) {
 	for _, name := range []string{"2nd-sale", "sale.eu"} {
 		_, err := renderAs(t, name, override(t, "redis", ""))

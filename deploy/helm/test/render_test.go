@@ -29,21 +29,21 @@ import (
 const (
 	root     = "../../.."
 	chartDir = "../anteroom"
-	// namespace and releaseName are those of every rendering.
+	// namespace and releaseName are used in every rendering.
 	namespace   = "sales"
 	releaseName = "acme"
-	// kubernetes is the oldest version that the chart takes.
+	// kubernetes is the oldest supported version.
 	kubernetes = "1.30.0"
 )
 
-// example is a file of examples/, or one that a test writes down.
+// example is a values file of examples/, or of testdata.
 type example struct {
 	name   string
 	values map[string]any
 	text   string
 }
 
-// examples are the files of examples/ and what none of them has together: everything on.
+// examples returns the files of examples/ and testdata/everything.yaml, which turns everything on.
 func examples(t *testing.T) []example {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(chartDir, "examples", "*.yaml"))
@@ -61,7 +61,7 @@ func examples(t *testing.T) []example {
 	return all
 }
 
-// parseValues reads values as helm does.
+// parseValues parses values as helm does.
 func parseValues(t *testing.T, text string) map[string]any {
 	t.Helper()
 	values, err := chartutil.ReadValues([]byte(text))
@@ -88,7 +88,7 @@ type release struct {
 	texts   map[runtime.Object]string
 }
 
-// tryRender renders values; its error is what a user sees.
+// tryRender renders values. Its error is the text that a user sees.
 func tryRender(t *testing.T, values map[string]any) (map[string]string, error) {
 	t.Helper()
 	return renderAs(t, releaseName, values)
@@ -146,7 +146,7 @@ func decode(t *testing.T, files map[string]string) *release {
 	return r
 }
 
-// kinds are the objects that the chart may make.
+// kinds has the kinds of objects that the chart may create.
 var kinds = map[string]func() runtime.Object{
 	"v1 ConfigMap":                            func() runtime.Object { return &core.ConfigMap{} },
 	"v1 Pod":                                  func() runtime.Object { return &core.Pod{} },
@@ -163,8 +163,8 @@ var kinds = map[string]func() runtime.Object{
 	"monitoring.coreos.com/v1 PrometheusRule": func() runtime.Object { return &monitoring.PrometheusRule{} },
 }
 
-// decodeObject is strict: fields that the type does not have, in exactly these letters, and fields given twice are
-// errors. It gives nil for a document of comments.
+// decodeObject decodes an object strictly: unknown fields, fields in other case and repeated fields are errors. It returns nil
+// for a document of comments.
 func decodeObject(text string) (runtime.Object, error) {
 	data, err := yaml.YAMLToJSONStrict([]byte(text))
 	if err != nil {
@@ -195,7 +195,7 @@ func decodeObject(text string) (runtime.Object, error) {
 	return object, nil
 }
 
-// of lists the objects of a type.
+// of returns the objects of a type.
 func of[T runtime.Object](r *release) []T {
 	var all []T
 	for _, object := range r.objects {
@@ -219,5 +219,5 @@ func forExamples(t *testing.T, check func(t *testing.T, e example, r *release)) 
 	}
 }
 
-// rendered has the examples and the number of their objects, for the last line of the output.
+// rendered counts the objects of each example, for the last line of the output.
 var rendered sync.Map

@@ -10,7 +10,7 @@ import (
 	"helm.sh/helm/v3/pkg/chartutil"
 )
 
-// override is an example with values on top.
+// override returns the values of an example, with others on top.
 func override(t *testing.T, name, text string) map[string]any {
 	t.Helper()
 	i := slices.IndexFunc(examples(t), func(e example) bool { return e.name == name })
@@ -20,8 +20,8 @@ func override(t *testing.T, name, text string) map[string]any {
 	return chartutil.CoalesceTables(parseValues(t, text), examples(t)[i].values)
 }
 
-// TestSchemaRefuses: a misspelt name, a value of another type, or a secret where everybody can read it stops at render.
-// The error names the place.
+// TestSchemaRefuses checks that rendering fails for a misspelt name, a value of another type, and a secret in a ConfigMap.
+// The error names the value.
 func TestSchemaRefuses(t *testing.T) {
 	for _, row := range []struct{ values, place string }{
 		// Misspelt, at each depth.
@@ -93,7 +93,7 @@ func TestSchemaRefuses(t *testing.T) {
 		{`gateway: {tls: {secret: "Shop_TLS"}}`, "secret"},
 		{`gateway: {adminTokens: [{name: "../a", secret: {name: a, key: b}}]}`, "name"},
 		{`gateway: {secretFiles: [{path: "../keys/k1", secret: {name: a, key: b}}]}`, "path"},
-		// The chart's own to set.
+		// Settings of the chart.
 		{`gateway: {podLabels: {app.kubernetes.io/name: a}}`, "app.kubernetes.io/name"},
 		{`gateway: {config: {listen: ":80"}}`, "listen"},
 		{`gateway: {config: {admin: {listen: ":9091"}}}`, "admin"},
@@ -102,7 +102,7 @@ func TestSchemaRefuses(t *testing.T) {
 		{`gateway: {config: {store: {dir: /data}}}`, "dir"},
 		{`bulkworker: {config: {listen: ":80"}}`, "listen"},
 		{`bulkworker: {config: {worker: {shutdown_grace: 10s}}}`, "shutdown_grace"},
-		// Secrets in what becomes a ConfigMap.
+		// Secrets in a ConfigMap.
 		{`gateway: {config: {store: {url: "redis://:a@b"}}}`, "url"},
 		{`gateway: {config: {tokens: {keys: [{id: a, secret: b}]}}}`, "keys"},
 		{`gateway: {config: {admin: {token: a}}}`, "admin"},
@@ -124,9 +124,9 @@ func TestSchemaRefuses(t *testing.T) {
 	}
 }
 
-// TestSchemaIsClosed: nothing in it takes names that it does not know, save where names are anybody's.
+// TestSchemaIsClosed checks that every object of the schema refuses unknown names, except maps with free names.
 func TestSchemaIsClosed(t *testing.T) {
-	open := []string{"/properties/global"} // Helm's own; the chart reads nothing there
+	open := []string{"/properties/global"} // Helm's own; the chart does not use it
 	for _, kind := range []string{"nodeAffinity", "podAffinity", "podAntiAffinity"} {
 		open = append(open, "/$defs/affinity/properties/"+kind) // Kubernetes checks them
 	}
@@ -156,18 +156,18 @@ func TestSchemaIsClosed(t *testing.T) {
 	}
 	walk("", schema)
 	if objects < 60 {
-		t.Errorf("only %d objects were looked at", objects)
+		t.Errorf("only %d objects were checked", objects)
 	}
 }
 
-// TestNull: a value that null takes away is refused by name; no template stumbles over it.
+// TestNull checks that each value set to null is accepted, or refused by name, and breaks no template.
 func TestNull(t *testing.T) {
 	var walk func(tree map[string]any, wrap func(any) map[string]any)
 	walk = func(tree map[string]any, wrap func(any) map[string]any) {
 		for _, key := range slices.Sorted(maps.Keys(tree)) {
 			here := func(value any) map[string]any { return wrap(map[string]any{key: value}) }
 			_, err := tryRender(t, chartutil.CoalesceTables(here(nil), override(t, "cluster", "")))
-			if err != nil && !strings.Contains(err.Error(), "don't meet the specifications") && !strings.Contains(err.Error(), "cannot work") {
+			if err != nil && !strings.Contains(err.Error(), "don't meet the specifications") && !strings.Contains(err.Error(), "problems with the values") {
 				t.Errorf("%s: null: %v", key, err)
 			}
 			if below, ok := tree[key].(map[string]any); ok {

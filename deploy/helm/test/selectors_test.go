@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// chosen lists the pods that a selector finds.
+// chosen returns the pods that a selector finds.
 func chosen(t *testing.T, r *release, selector *meta.LabelSelector) []pod {
 	t.Helper()
 	s, err := meta.LabelSelectorAsSelector(selector)
@@ -34,7 +34,7 @@ func chosen(t *testing.T, r *release, selector *meta.LabelSelector) []pod {
 	return all
 }
 
-// one is the only pod that a selector finds.
+// one returns the only pod that a selector finds.
 func one(t *testing.T, r *release, what string, selector *meta.LabelSelector) pod {
 	t.Helper()
 	all := chosen(t, r, selector)
@@ -55,7 +55,7 @@ func hasPort(p pod, name string, number int32) bool {
 	return false
 }
 
-// TestSelectors: whoever chooses pods chooses those that are meant, and only them.
+// TestSelectors checks that every selector finds its own pods and no others.
 func TestSelectors(t *testing.T) {
 	forExamples(t, func(t *testing.T, e example, r *release) {
 		for _, d := range of[*apps.Deployment](r) {
@@ -88,7 +88,7 @@ func TestSelectors(t *testing.T) {
 				t.Errorf("Service %s is of type %s: only visitors come from outside", s.Name, s.Spec.Type)
 			}
 			if visitors && slices.ContainsFunc(s.Spec.Ports, func(port core.ServicePort) bool { return port.TargetPort.StrVal != "http" }) {
-				t.Errorf("Service %s gives visitors more than their port", s.Name)
+				t.Errorf("Service %s exposes more than the visitors' port", s.Name)
 			}
 		}
 		for _, i := range of[*networking.Ingress](r) {
@@ -113,10 +113,10 @@ func checkBackend(t *testing.T, r *release, backend *networking.IngressServiceBa
 			}
 		}
 	}
-	t.Errorf("the Ingress leads to %s port %s, which is not there", backend.Name, backend.Port.Name)
+	t.Errorf("the Ingress leads to %s port %s, which does not exist", backend.Name, backend.Port.Name)
 }
 
-// checkMonitor wants each gateway to be asked once: one Service with the port.
+// checkMonitor checks that each pod is scraped once: one Service has the port.
 func checkMonitor(t *testing.T, r *release, m *monitoring.ServiceMonitor) {
 	t.Helper()
 	selector, err := meta.LabelSelectorAsSelector(&m.Spec.Selector)
@@ -139,7 +139,7 @@ func checkMonitor(t *testing.T, r *release, m *monitoring.ServiceMonitor) {
 	}
 }
 
-// TestScaling: autoscalers and disruption budgets go with their Deployment.
+// TestScaling checks autoscalers and disruption budgets against their Deployment.
 func TestScaling(t *testing.T) {
 	forExamples(t, func(t *testing.T, e example, r *release) {
 		least := make(map[string]int32)
@@ -150,20 +150,20 @@ func TestScaling(t *testing.T) {
 		}
 		for _, h := range of[*autoscaling.HorizontalPodAutoscaler](r) {
 			if _, fixed := least[h.Spec.ScaleTargetRef.Name]; fixed {
-				t.Errorf("%s has replicas, which each upgrade would put back, and an autoscaler", h.Name)
+				t.Errorf("%s has an autoscaler and replicas, which each upgrade would reset", h.Name)
 			}
 			if h.Spec.ScaleTargetRef.Kind != "Deployment" || h.Spec.ScaleTargetRef.APIVersion != "apps/v1" {
 				t.Errorf("%s scales %v", h.Name, h.Spec.ScaleTargetRef)
 			}
 			if !slices.ContainsFunc(of[*apps.Deployment](r), func(d *apps.Deployment) bool { return d.Name == h.Spec.ScaleTargetRef.Name }) {
-				t.Errorf("%s scales %s, which is not there", h.Name, h.Spec.ScaleTargetRef.Name)
+				t.Errorf("%s scales %s, which does not exist", h.Name, h.Spec.ScaleTargetRef.Name)
 			}
 			if *h.Spec.MinReplicas > h.Spec.MaxReplicas {
 				t.Errorf("%s scales from %d to %d", h.Name, *h.Spec.MinReplicas, h.Spec.MaxReplicas)
 			}
 			least[h.Spec.ScaleTargetRef.Name] = *h.Spec.MinReplicas
 			want := 1
-			if e.name == "cluster" || e.name == "everything" { // which have requestsPerSecond
+			if e.name == "cluster" || e.name == "everything" { // both set requestsPerSecond
 				want = 2
 			}
 			if strings.HasSuffix(h.Name, "-gateway") && len(h.Spec.Metrics) != want {
@@ -186,8 +186,8 @@ func TestScaling(t *testing.T) {
 	})
 }
 
-// TestNetworkPolicies: each pod that serves has one; it opens only ports that the pod has, to somebody in particular;
-// and what the pods need stays open.
+// TestNetworkPolicies checks that each pod that serves has a policy, that it opens only the pod's ports to named peers, and that
+// name servers and store stay reachable.
 func TestNetworkPolicies(t *testing.T) {
 	forExamples(t, func(t *testing.T, e example, r *release) {
 		all := of[*networking.NetworkPolicy](r)
@@ -200,11 +200,11 @@ func TestNetworkPolicies(t *testing.T) {
 			p := one(t, r, n.Name, &n.Spec.PodSelector)
 			covered[p.name] = true
 			if len(n.Spec.PolicyTypes) != 2 {
-				t.Errorf("%s holds for %v only", n.Name, n.Spec.PolicyTypes)
+				t.Errorf("%s restricts %v only", n.Name, n.Spec.PolicyTypes)
 			}
 			for _, rule := range n.Spec.Ingress {
 				if len(rule.From) == 0 || len(rule.Ports) == 0 {
-					t.Errorf("%s lets everybody in: %+v", n.Name, rule)
+					t.Errorf("%s admits everybody: %+v", n.Name, rule)
 				}
 				for _, port := range rule.Ports {
 					if !hasPort(p, "", port.Port.IntVal) {
@@ -214,7 +214,7 @@ func TestNetworkPolicies(t *testing.T) {
 			}
 			if strings.HasSuffix(n.Name, "-valkey") {
 				if len(n.Spec.Egress) > 0 {
-					t.Errorf("%s lets the store out", n.Name)
+					t.Errorf("%s allows egress from the store", n.Name)
 				}
 				for _, user := range pods(r) {
 					admitted := chosen(t, r, n.Spec.Ingress[0].From[0].PodSelector)
@@ -247,7 +247,7 @@ func opens(n *networking.NetworkPolicy, port int32) bool {
 	return false
 }
 
-// TestBulkworkersKeepOffGateways: where both are, jobs go to other nodes if there are any.
+// TestBulkworkersKeepOffGateways checks that bulk workers prefer nodes without gateways.
 func TestBulkworkersKeepOffGateways(t *testing.T) {
 	forExamples(t, func(t *testing.T, _ example, r *release) {
 		deployments := make(map[string]*apps.Deployment)

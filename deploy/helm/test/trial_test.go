@@ -17,12 +17,11 @@ import (
 	core "k8s.io/api/core/v1"
 )
 
-// patience bounds every wait; it only decides how long a failure takes.
+// patience bounds every wait. A test that passes never waits for it.
 const patience = time.Minute
 
-// TestTrialRuns starts what the trial installs, on this machine: Valkey by the command, the file and the variables of its
-// container, and both programs by theirs. Readiness is asked for as the kubelet would ask, a changed Secret is taken while
-// the program runs, and SIGTERM ends each with 0.
+// TestTrialRuns starts the trial's processes on this machine, with the commands, files and variables of their containers. It
+// probes readiness as the kubelet would, changes a Secret while the program runs, and ends each with SIGTERM and exit status 0.
 func TestTrialRuns(t *testing.T) {
 	t.Parallel()
 	r := render(t, override(t, "trial", `bulkworker: {enabled: true}`))
@@ -51,7 +50,7 @@ func TestTrialRuns(t *testing.T) {
 	}
 }
 
-// startValkey gives the socket and the password of what the StatefulSet would run.
+// startValkey starts Valkey as the StatefulSet would, and returns its socket and password.
 func startValkey(t *testing.T, r *release) (socket, password string) {
 	t.Helper()
 	server := findServer(t)
@@ -86,7 +85,7 @@ func startValkey(t *testing.T, r *release) (socket, password string) {
 		env = append(env, e.Name+"="+password)
 	}
 
-	// The server hides its arguments after a while; the shell never does.
+	// The server hides its arguments later; the shell does not.
 	for line := range strings.Lines(c.Command[2]) {
 		if strings.Contains(line, "PASSWORD") && !strings.HasPrefix(line, "requirepass ") {
 			t.Errorf("the password is in the arguments of a command: %s", line)
@@ -102,7 +101,7 @@ func startValkey(t *testing.T, r *release) (socket, password string) {
 	go func() { ended <- cmd.Wait() }()
 	t.Cleanup(func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
-		if err := <-ended; err != nil { // the shell has made way for the server, which gets the signal
+		if err := <-ended; err != nil { // exec replaced the shell with the server, so the server gets the signal
 			t.Errorf("valkey ended with %v", err)
 		}
 	})
@@ -136,7 +135,7 @@ func findServer(t *testing.T) string {
 
 var listening = regexp.MustCompile(`^(admin )?listening$`)
 
-// runProgram starts a program with its container's arguments, asks its probes, and ends it.
+// runProgram starts a program with its container's arguments, runs its probes, and ends it.
 func runProgram(t *testing.T, m mounted) {
 	t.Helper()
 	args := append(m.args("serve"), "--listen", "127.0.0.1:0")
@@ -192,14 +191,14 @@ func runProgram(t *testing.T, m mounted) {
 			return answer.StatusCode == http.StatusOK
 		})
 	}
-	if m.container.Name == "gateway" { // in the trial the bulk worker has no file that is a secret
+	if m.container.Name == "gateway" { // the bulk worker of the trial has no secret file
 		switchTo2(t, m.here("/etc/anteroom/secrets"))
 		select {
 		case <-reloaded:
 		case <-ended:
 			t.Fatal("the gateway ended when a Secret changed")
 		case <-time.After(patience):
-			t.Errorf("the gateway did not take a changed Secret within %s", patience)
+			t.Errorf("the gateway did not load a changed Secret within %s", patience)
 		}
 	}
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {

@@ -1,4 +1,4 @@
-{{/* The programs' configuration files: what values say, and what belongs to the pod: addresses, and where secrets are mounted. */}}
+{{/* The programs' configuration files: the values' config, with addresses and mounted files of the pod. */}}
 
 {{- define "anteroom.gateway.config" -}}
 {{- $v := .Values.gateway -}}
@@ -45,8 +45,8 @@
 {{- end -}}
 
 {{/*
-The secrets of a pod, as sources of its one projected volume. It is mounted as a whole and not by subPath: kubelet then
-replaces it in place when a Secret changes, and the program takes changed *_file settings within a second of that.
+The secrets of a pod, as sources of one projected volume. The volume is mounted as a whole and not by subPath, so that the
+kubelet updates it when a Secret changes. The program then reads changed *_file settings within a second.
 */}}
 {{- define "anteroom.gateway.secrets" -}}
 {{- $generated := include "anteroom.generated" . -}}
@@ -106,8 +106,8 @@ replaces it in place when a Secret changes, and the program takes changed *_file
 {{- end -}}
 
 {{/*
-The store's URL, with passwords as $(NAME): the kubelet puts them in from variables that stand before it. It is set by
-the environment, because the file is in a ConfigMap.
+The store's URL, with passwords as $(NAME): the kubelet expands them from variables defined before it. The URL is in the
+environment, because the configuration file is in a ConfigMap.
 */}}
 {{- define "anteroom.store.env" -}}
 {{- $store := .Values.store -}}

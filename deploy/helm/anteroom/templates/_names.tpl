@@ -1,4 +1,4 @@
-{{/* The first part of all names: 40 characters leave room for suffixes, and for what controllers append, within 63. */}}
+{{/* The first part of all names. 40 characters leave room for suffixes of the chart and of controllers within 63. */}}
 {{- define "anteroom.fullname" -}}
 {{- if .Values.fullnameOverride -}}
 {{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
@@ -12,14 +12,14 @@
 {{- end -}}
 {{- end -}}
 
-{{/* Labels that never change, of a component: dict "root" $ "component" NAME. */}}
+{{/* Labels of a component that never change: dict "root" $ "component" NAME. */}}
 {{- define "anteroom.selector" -}}
 app.kubernetes.io/name: {{ default .root.Chart.Name .root.Values.nameOverride | trunc 63 | trimSuffix "-" }}
 app.kubernetes.io/instance: {{ .root.Release.Name }}
 app.kubernetes.io/component: {{ .component }}
 {{- end -}}
 
-{{/* Labels of pods: what changes with the chart alone is not in them, or each of its versions would restart every pod. */}}
+{{/* Labels of pods. They do not contain the chart's version, or each version would restart every pod. */}}
 {{- define "anteroom.podLabels" -}}
 {{ include "anteroom.selector" . }}
 app.kubernetes.io/part-of: anteroom
@@ -40,7 +40,7 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- end -}}
 {{- end -}}
 
-{{/* The name of an image: dict "image" VALUES "tag" DEFAULT. */}}
+{{/* The reference of an image: dict "image" VALUES "tag" DEFAULT. */}}
 {{- define "anteroom.image" -}}
 {{- if .image.digest -}}
 {{ .image.repository }}@{{ .image.digest }}
@@ -49,12 +49,12 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- end -}}
 {{- end -}}
 
-{{/* The Secret with what the chart makes up itself. */}}
+{{/* The Secret that holds generated secrets. */}}
 {{- define "anteroom.generated" -}}
 {{ include "anteroom.fullname" . }}-generated
 {{- end -}}
 
-{{/* A part of a memory quantity, in bytes: dict "quantity" TEXT "percent" N. */}}
+{{/* A percentage of a memory quantity, in bytes: dict "quantity" TEXT "percent" N. */}}
 {{- define "anteroom.bytes" -}}
 {{- $digits := regexFind "^[0-9]+" .quantity -}}
 {{- $unit := trimPrefix $digits .quantity -}}

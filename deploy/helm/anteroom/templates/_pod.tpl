@@ -1,4 +1,4 @@
-{{/* Parts that the pods have in common; each takes dict "root" $ "component" NAME "values" VALUES. */}}
+{{/* Parts that all pods have; each takes dict "root" $ "component" NAME "values" VALUES. */}}
 
 {{- define "anteroom.pod.security" -}}
 runAsNonRoot: true
@@ -32,7 +32,7 @@ env:
   {{- end }}
   {{- with .values.resources.limits }}
   {{- if .memory }}
-  # The collector works harder near the limit, rather than let the kernel end the process.
+  # Near the limit the garbage collector works harder, before the kernel ends the process.
   - name: GOMEMLIMIT
     value: {{ include "anteroom.bytes" (dict "quantity" .memory "percent" 90) | quote }}
   {{- end }}
@@ -54,7 +54,7 @@ volumeMounts:
 {{- define "anteroom.pod.identity" -}}
 serviceAccountName: {{ include "anteroom.serviceAccount" .root }}
 automountServiceAccountToken: false
-# Variables of the namespace's Services would only be read past.
+# The programs do not use the variables of the namespace's Services.
 enableServiceLinks: false
 {{- with .root.Values.image.pullSecrets }}
 imagePullSecrets: {{- toYaml . | nindent 2 }}
@@ -77,7 +77,7 @@ securityContext: {{- include "anteroom.pod.security" . | nindent 2 }}
 {{- end }}
 {{- end -}}
 
-{{/* Where pods go. */}}
+{{/* Node selection of pods. */}}
 {{- define "anteroom.pod.placement" -}}
 {{- $selector := dict "root" .root "component" .component -}}
 {{- $spread := .values.spread -}}
@@ -90,7 +90,7 @@ topologySpreadConstraints:
     whenUnsatisfiable: {{ $when }}
     labelSelector:
       matchLabels: {{- include "anteroom.selector" $selector | nindent 8 }}
-    # Only pods of the same version: those that a rolling update is about to end do not count.
+    # Count pods of the same version only, not those that a rolling update ends.
     matchLabelKeys: [pod-template-hash]
   {{- end }}
   {{- end }}
@@ -98,7 +98,7 @@ topologySpreadConstraints:
 {{- if .values.affinity }}
 affinity: {{- toYaml .values.affinity | nindent 2 }}
 {{- else if and (eq .component "bulkworker") .root.Values.gateway.enabled }}
-# Jobs are for when there is room; a gateway in the middle of a sale has none to give.
+# Jobs should not take CPU from a gateway during a sale.
 affinity:
   podAntiAffinity:
     preferredDuringSchedulingIgnoredDuringExecution:
@@ -119,23 +119,23 @@ priorityClassName: {{ . }}
 {{- end }}
 {{- end -}}
 
-{{/* The parts of a Deployment that both programs have. */}}
+{{/* Parts of a Deployment that both programs have. */}}
 {{- define "anteroom.deployment.strategy" -}}
 {{- if not .values.autoscaling.enabled }}
 replicas: {{ int .values.replicas }}
 {{- else }}
-{{- /* Left out, it would fall to 1 in the upgrade that turns autoscaling on. So it is what it is, as far as helm can ask. */}}
+{{- /* Without replicas, the upgrade that turns autoscaling on would scale to 1. So keep the running number, if helm can look it up. */}}
 {{- with lookup "apps/v1" "Deployment" .root.Release.Namespace (printf "%s-%s" (include "anteroom.fullname" .root) .component) }}
 replicas: {{ int .spec.replicas }}
 {{- end }}
 {{- end }}
 revisionHistoryLimit: 5
-# Ready for so long before the next one is replaced.
+# A new pod must be ready for 5 s before the next one is replaced.
 minReadySeconds: 5
 strategy:
   type: RollingUpdate
   rollingUpdate:
-    # Never fewer than wanted, as each has its share of a crowd.
+    # Never run fewer pods than wanted: each serves a part of the crowd.
     maxUnavailable: 0
     maxSurge: {{ .values.maxSurge }}
 selector:
@@ -149,10 +149,9 @@ labels:
   {{- end }}
   {{- include "anteroom.podLabels" . | nindent 2 }}
 annotations:
-  # A changed configuration file is rolled out pod by pod instead of being reloaded in place (SIGHUP): a file with a fault
-  # then stops at the first new pod, with its problems in that pod's log, while the old ones go on; settings that need a
-  # restart are in force too; and helm upgrade --wait tells when. It costs nobody their place. Secrets and gateway.files are
-  # not in here: a change of those is taken by the running process.
+  # A changed configuration is rolled out pod by pod instead of being reloaded (SIGHUP). A faulty file stops at the first new
+  # pod, whose log names the problems, while the old pods go on; settings that need a restart take effect too. No place is
+  # lost. Secrets and gateway.files are not in the checksum: the running process reloads them.
   checksum/config: {{ include (printf "anteroom.%s.config" .component) .root | sha256sum }}
   {{- with .values.podAnnotations }}
   {{- toYaml . | nindent 2 }}
