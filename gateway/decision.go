@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"github.com/anteroom/anteroom/gateway/answer"
+	"github.com/anteroom/anteroom/gateway/sse"
 	"github.com/anteroom/anteroom/token"
 )
 
@@ -30,7 +31,7 @@ type decision struct {
 	contentType string      // doDocument
 	fields      [][2]string // doDocument: further header fields
 
-	stream *stream // doStream
+	stream *sse.Stream // doStream
 }
 
 // toOrigin forwards a request that needs no session.

@@ -2,324 +2,25 @@ package gateway
 
 import (
 	"context"
-	"net"
+	"errors"
+	"math/rand/v2"
 	"runtime/debug"
-	"sync"
-	"syscall"
 	"time"
 
 	"github.com/valyala/fasthttp"
-	"golang.org/x/sys/unix"
 
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/gateway/answer"
+	"github.com/anteroom/anteroom/gateway/forecast"
 	"github.com/anteroom/anteroom/gateway/proxy"
-	"github.com/anteroom/anteroom/gateway/wire"
+	"github.com/anteroom/anteroom/gateway/sse"
+	"github.com/anteroom/anteroom/token"
 )
 
 const (
-	streamWorkers = 128                    // streams that are served at the same time
-	streamsOfOne  = 4                      // that a ticket may have; the oldest makes room
-	wheelStep     = 250 * time.Millisecond // between two turns of the wheel
-	wheelSlots    = 64                     // 16 s, more than the longest interval of a stream
-)
-
-// streams are the open event streams. A stream without news is a socket and an entry of a timer wheel: it costs no goroutine, and
-// one loop checks the streams whose time has come, without locks and calls. A few workers send the news, and never wait for a
-// client.
-type streams struct {
-	g     *Gateway
-	limit int
-	start time.Time
-
-	mu      sync.Mutex
-	wheel   [wheelSlots][]*stream
-	at      int                      // the slot that is next
-	ready   []*stream                // with news, in the order in which they are served
-	workers int                      // at it
-	count   int                      // streams, with those that are being opened
-	each    map[[16]byte]int         // … of each client address
-	most    int                      // that one address may have; 0: no limit
-	open    map[admission.ID]*stream // the newest of each ticket
-	closed  bool
-	wake    chan struct{}
-	work    sync.WaitGroup
-}
-
-func newStreams(g *Gateway, limit int) *streams {
-	if limit <= 0 {
-		limit = streamLimit()
-	}
-	g.metrics.streamsLimit.Set(float64(limit))
-	return &streams{g: g, limit: limit, start: time.Now(), open: map[admission.ID]*stream{}, each: map[[16]byte]int{}, wake: make(chan struct{}, 1)}
-}
-
-// mostStreams is the limit where descriptors are plenty: some 60 MB of the program's memory and 250 MB of the system's.
-const mostStreams = 50_000
-
-// streamLimit is how many streams are taken by default. Each is a descriptor, of which a sixteenth is left to all else.
-func streamLimit() int {
-	var files unix.Rlimit
-	if unix.Getrlimit(unix.RLIMIT_NOFILE, &files) != nil {
-		return mostStreams
-	}
-	return int(min(mostStreams, files.Cur-files.Cur/16))
-}
-
-func (s *streams) now() time.Duration { return time.Since(s.start) }
-
-// limitEach sets how many streams one client address may have. Those that are open stay.
-func (s *streams) limitEach(most int) {
-	s.mu.Lock()
-	s.most = most
-	s.mu.Unlock()
-}
-
-// reserve counts one more stream of a client address, and returns why there may not be one.
-func (s *streams) reserve(address [16]byte) *answer.Problem {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case s.closed:
-		return answer.ShuttingDown
-	case s.count >= s.limit, s.most > 0 && s.each[address] >= s.most:
-		s.g.metrics.streamsRefused.Inc()
-		return answer.StreamsFull
-	}
-	s.count++
-	s.each[address]++
-	s.g.metrics.streams.Set(float64(s.count))
-	return nil
-}
-
-// add starts a stream, for which reserve was called: its status is sent immediately. A client that has come back may
-// have left a dead connection that is not known to be dead; so where a ticket has too many, the oldest is ended, and its client
-// is asked not to come back at once, should it live.
-func (s *streams) add(st *stream) {
-	s.mu.Lock()
-	if s.closed {
-		s.mu.Unlock()
-		s.end(st)
-		return
-	}
-	id := admission.ID(st.waiting.ID)
-	st.older, s.open[id] = s.open[id], st
-	var oldest *stream
-	n := 1
-	for at := st.older; at != nil; at = at.older {
-		oldest = at
-		n++
-	}
-	s.mu.Unlock()
-	if n > streamsOfOne {
-		oldest.farewell(30*time.Second, s.g.random())
-		s.end(oldest)
-	}
-	s.tell(st)
-}
-
-// tell has workers serve streams.
-func (s *streams) tell(list ...*stream) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return // close has ended them
-	}
-	s.ready = append(s.ready, list...)
-	for n := min(len(s.ready), streamWorkers) - s.workers; n > 0; n-- {
-		s.workers++
-		s.work.Go(s.worker)
-	}
-}
-
-// later puts a stream into the wheel.
-func (s *streams) later(st *stream, after time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.put(st, after)
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
-}
-
-// put is later with mu held.
-func (s *streams) put(st *stream, after time.Duration) {
-	steps := min(max(int(after/wheelStep), 0), wheelSlots-2)
-	slot := &s.wheel[(s.at+steps)%wheelSlots]
-	*slot = append(*slot, st)
-}
-
-// end ends a stream, once. Its connection is closed without mu: that can take a while, and all other streams would wait.
-func (s *streams) end(st *stream) {
-	s.mu.Lock()
-	over := st.ended
-	st.ended = true
-	if !over {
-		s.forget(st)
-	}
-	s.mu.Unlock()
-	if !over {
-		st.conn.Close()
-	}
-}
-
-// forget removes a stream from the counts; mu is held.
-func (s *streams) forget(st *stream) {
-	id := admission.ID(st.waiting.ID)
-	switch at := s.open[id]; {
-	case at == st && st.older == nil:
-		delete(s.open, id)
-	case at == st:
-		s.open[id] = st.older
-	default:
-		for at != nil && at.older != st {
-			at = at.older
-		}
-		if at != nil { // else it was never opened
-			at.older = st.older
-		}
-	}
-	s.count--
-	if s.each[st.address]--; s.each[st.address] <= 0 {
-		delete(s.each, st.address)
-	}
-	s.g.metrics.streams.Set(float64(s.count))
-}
-
-// run turns the wheel until ctx ends, and then ends all streams.
-func (s *streams) run(ctx context.Context) {
-	defer s.work.Wait()
-	defer s.close()
-	timer := time.NewTimer(time.Hour)
-	defer timer.Stop()
-	for next := s.now(); ; {
-		if s.idle() {
-			select {
-			case <-s.wake:
-			case <-ctx.Done():
-				return
-			}
-			next = s.now()
-		}
-		next += wheelStep
-		timer.Reset(next - s.now())
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			return
-		}
-		s.turn()
-	}
-}
-
-func (s *streams) idle() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for i := range s.wheel {
-		if len(s.wheel[i]) > 0 {
-			return false
-		}
-	}
-	return true
-}
-
-// turn checks the streams of one slot.
-func (s *streams) turn() {
-	s.mu.Lock()
-	slot := s.at
-	due := s.wheel[slot]
-	s.at = (s.at + 1) % wheelSlots
-	s.mu.Unlock()
-	now := s.now()
-	var told []*stream
-	for i, st := range due {
-		if st.due(now) {
-			told = append(told, st)
-			due[i] = nil
-		}
-	}
-	s.mu.Lock()
-	for _, st := range due {
-		if st != nil && !st.ended {
-			s.put(st, st.next)
-		}
-	}
-	clear(due)
-	s.wheel[slot] = due[:0] // nothing was put there: it is a whole turn away
-	s.mu.Unlock()
-	if len(told) > 0 {
-		s.tell(told...)
-	}
-}
-
-// worker serves streams until none is left.
-func (s *streams) worker() {
-	for {
-		s.mu.Lock()
-		if len(s.ready) == 0 || s.closed {
-			s.ready = nil
-			s.workers--
-			s.mu.Unlock()
-			return
-		}
-		st := s.ready[0]
-		s.ready = s.ready[1:]
-		ended := st.ended
-		s.mu.Unlock()
-		if !ended {
-			s.serve(st)
-		}
-	}
-}
-
-// serve sends a stream its news and puts it back into the wheel, or ends it. A panic ends the stream, not the process.
-func (s *streams) serve(st *stream) {
-	goOn := false
-	defer func() {
-		if fault := recover(); fault != nil {
-			s.g.metrics.panics.Inc()
-			s.g.log.Error("fault in an event stream", "room", st.room.id, "fault", fault, "stack", string(debug.Stack()))
-		}
-		if goOn {
-			s.later(st, st.next)
-		} else {
-			s.end(st)
-		}
-	}()
-	goOn = st.step(s.g.life.ctx, s.g, s.now())
-}
-
-// close ends all streams and takes no more. Clients are asked to come back spread over a time that fits their number, for
-// they will come to the gateways that are left.
-func (s *streams) close() {
-	s.mu.Lock()
-	s.closed = true
-	var all []*stream
-	for _, st := range s.open {
-		for ; st != nil; st = st.older {
-			all = append(all, st)
-		}
-	}
-	s.wheel = [wheelSlots][]*stream{}
-	s.mu.Unlock()
-	spread := min(time.Second+time.Duration(len(all))*time.Second/backAtOnce, longestBack)
-	slots := make(chan struct{}, streamWorkers)
-	var ends sync.WaitGroup
-	for _, st := range all { // side by side, because each may take its time
-		slots <- struct{}{}
-		ends.Go(func() {
-			defer func() { <-slots }()
-			st.farewell(spread, s.g.random())
-			s.end(st)
-		})
-	}
-	ends.Wait()
-}
-
-const (
-	backAtOnce  = 1500             // streams that come back in a second
-	longestBack = 20 * time.Second // a visitor at the front counts as present for 30 s
+	nearCheck = sse.NextCheck   // between two checks of a stream whose ticket is near the front
+	nearEvent = time.Second     // between two events of such a stream
+	farCheck  = 2 * time.Second // between two checks of the other streams
 )
 
 // serveEvents opens an event stream.
@@ -332,16 +33,19 @@ func serveEvents(v *visit) (decision, *answer.Problem) {
 		return decision{}, p
 	}
 	address := proxy.ClientKey(v.peer.Addr)
-	if p := v.g.streams.reserve(address); p != nil {
-		return decision{}, p
+	switch err := v.g.streams.Reserve(address); {
+	case errors.Is(err, sse.ErrFull):
+		return decision{}, answer.StreamsFull
+	case err != nil:
+		return decision{}, answer.ShuttingDown
 	}
 	w.Bind = string(v.binding.Claim()) // the next token has it
-	st := &stream{room: v.room, waiting: w, client: v.client(), address: address}
-	return decision{action: doStream, outcome: waiting, stream: st}, nil
+	e := &ticketEvents{g: v.g, room: v.room, waiting: w, client: v.client()}
+	return decision{action: doStream, outcome: waiting, stream: sse.NewStream(e, w.ID, address)}, nil
 }
 
 // startStream turns the connection into an event stream.
-func (v *visit) startStream(st *stream) {
+func (v *visit) startStream(st *sse.Stream) {
 	header := []byte("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nCache-Control: no-store\r\n" +
 		"X-Content-Type-Options: nosniff\r\nX-Accel-Buffering: no\r\nX-Waiting-Room: waiting\r\nConnection: close\r\n")
 	header = append(fasthttp.AppendHTTPDate(append(header, "Date: "...), time.Now()), "\r\n"...)
@@ -351,37 +55,140 @@ func (v *visit) startStream(st *stream) {
 	} else {
 		header = append(header, "Vary: Cookie\r\n"...)
 	}
-	// Should this process be killed, its clients do not all come back in the same second.
-	header = appendRetry(append(header, "\r\n"...), 2*time.Second+time.Duration(v.g.random()*float64(8*time.Second)))
-	s := v.g.streams
-	v.ctx.HijackSetNoResponse(true)
-	v.ctx.Hijack(func(c net.Conn) {
-		st.conn = wire.TakeOver(c)
-		giveUp(wire.Socket(st.conn), streamSilent)
-		if st.conn.SetWriteDeadline(time.Now().Add(streamWrite)) == nil {
-			if _, err := st.conn.Write(header); err == nil {
-				s.add(st)
-				return
-			}
-		}
-		s.end(st)
-	})
+	v.g.streams.Start(v.ctx, header, st)
 }
 
-// takes reports whether a write to a connection would not block.
-func takes(c net.Conn) bool {
-	sc, ok := wire.Socket(c).(syscall.Conn)
-	if !ok {
-		return true
+// ticketEvents are the events of a ticket, for a stream. Times are those of gateway/sse.
+type ticketEvents struct {
+	g       *Gateway
+	room    *room
+	waiting token.Waiting
+	client  admission.Client
+
+	poll   time.Duration // when the store is asked next, and the status sent whether it has changed or not
+	sent   time.Duration // the last event
+	shown  int64         // the position last sent
+	opened bool          // the lottery for which the ticket waited without an order
+}
+
+// Due reports whether there is an event to send, from the snapshot alone.
+func (e *ticketEvents) Due(now time.Duration) (due bool, next time.Duration) {
+	if now >= e.poll || e.room.queue.Settled(admission.ID(e.waiting.ID)) {
+		return true, 0
 	}
-	raw, err := sc.SyscallConn()
+	o := e.room.forecaster.Room()
+	p := e.room.forecaster.Ticket(o, e.waiting.Order)
+	near := p.Near()
+	if e.waiting.Order == 0 && !e.opened && !o.Prequeue { // spread like the polls of other visitors
+		e.opened = true
+		e.poll = min(e.poll, now+time.Duration(rand.Float64()*float64(o.Snapshot.Policy.Spread(o.Snapshot.Prequeued)))) //nolint:gosec // spreads polls; nothing is kept safe by it
+	}
+	return near && p.Position != e.shown && now >= e.sent+nearEvent, untilCheck(near)
+}
+
+func untilCheck(near bool) time.Duration {
+	if near {
+		return nearCheck
+	}
+	return farCheck
+}
+
+// AppendEvents appends the events that are due.
+func (e *ticketEvents) AppendEvents(ctx context.Context, b []byte, now time.Duration) (_ []byte, next time.Duration, more bool) {
+	r := e.g.state.Load().byID[e.room.id]
+	if r == nil {
+		return b, 0, false
+	}
+	e.room = r
+	o := e.room.forecaster.Room()
+	p := e.room.forecaster.Ticket(o, e.waiting.Order)
+	more = true
+	switch settled := e.room.queue.Settled(admission.ID(e.waiting.ID)); {
+	case settled, now >= e.poll:
+		b, more = e.ask(b, ctx, o, &p, now)
+	case p.Near() && p.Position != e.shown:
+		b = e.status(b, o, &p)
+	}
+	if len(b) > 0 {
+		e.sent, e.shown = now, p.Position
+	}
+	return b, untilCheck(p.Near()), more
+}
+
+// ask checks the ticket in the store, which counts as a poll, and appends the event that follows. more is false after the last event.
+func (e *ticketEvents) ask(b []byte, ctx context.Context, o *forecast.Room, p *forecast.Ticket, now time.Duration) (_ []byte, more bool) {
+	r, w := e.room, &e.waiting
+	if o.Snapshot.Policy.Open() {
+		out := r.status(o, w, &forecast.Ticket{}, answer.StateAdmitted, r.queue.RedisNow()) // no pass is needed now
+		return appendEvent(b, "admitted", &out), false
+	}
+	next := p.Poll(e.g.random())
+	standing, err := r.store.Check(ctx, ticketOf(w, next, p.Wait, e.client))
 	if err != nil {
-		return true // the write will fail
+		standing = admission.Standing{State: admission.Waiting}
 	}
-	full := false
-	err = raw.Control(func(fd uintptr) {
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}, 0)
-		full = n == 0 && err == nil
-	})
-	return err != nil || !full
+	switch standing.State {
+	case admission.Waiting:
+	case admission.Admitted, admission.Active:
+		out := r.status(o, w, &forecast.Ticket{}, answer.StateAdmitted, r.queue.RedisNow())
+		out.AdmittedAt = standing.AdmittedAt
+		return appendEvent(b, "admitted", &out), false
+	default:
+		out := r.status(o, w, &forecast.Ticket{}, answer.StateName(standing.State), r.queue.RedisNow())
+		out.Reason, out.Refresh = reasonOf(&standing), seconds(standing.Retry)
+		return appendEvent(b, "status", &out), false
+	}
+	early := now < e.poll // asked only because the ticket may have been settled
+	var renewed []byte
+	if standing.Renewed {
+		t, unordered := &standing.Ticket, w.Order == 0
+		w.Order, w.Seen, w.Heard, w.Hold, w.Epoch, w.Fence = t.Order, t.Seen, t.Heard, int64(t.Hold/time.Second), t.Epoch, t.Fence
+		w.Expires = r.queue.RedisNow()/1e6 + day
+		w.AddrHash = addressClaim(t)
+		renewed = e.g.cache.Ring().AppendWaiting(make([]byte, 0, 512), w)
+		*p = r.forecaster.Ticket(o, t.Order)
+		if unordered {
+			next = forecast.PollWithin(t, p.Poll(e.g.random()))
+		}
+	}
+	if early && len(renewed) == 0 && (!p.Near() || p.Position == e.shown) {
+		e.poll = min(e.poll, now+time.Duration(next)*time.Second) // the store expects the next check by then
+		return b, true
+	}
+	e.poll = now + time.Duration(next)*time.Second
+	out := e.state(o, p)
+	out.Refresh, out.Token = next, renewed
+	return appendEvent(b, "status", &out), true
+}
+
+// status appends the status of the ticket from the snapshot.
+func (e *ticketEvents) status(b []byte, o *forecast.Room, p *forecast.Ticket) []byte {
+	out := e.state(o, p)
+	out.Refresh = p.Interval()
+	return appendEvent(b, "status", &out)
+}
+
+func (e *ticketEvents) state(o *forecast.Room, p *forecast.Ticket) answer.Status {
+	return e.room.status(o, &e.waiting, p, waitingState(o, e.waiting.Order), e.room.queue.RedisNow())
+}
+
+func appendEvent(b []byte, name string, s *answer.Status) []byte {
+	b = append(append(append(b, "event: "...), name...), "\ndata: "...)
+	return append(s.Append(b), "\n\n"...)
+}
+
+// streamObserver counts and logs what happens to event streams.
+type streamObserver struct{ *Gateway }
+
+func (g streamObserver) StreamsOpen(n int) { g.metrics.streams.Set(float64(n)) }
+
+func (g streamObserver) StreamRefused() { g.metrics.streamsRefused.Inc() }
+
+func (g streamObserver) StreamFault(s sse.Source, fault any) {
+	g.metrics.panics.Inc()
+	id := ""
+	if e, ok := s.(*ticketEvents); ok {
+		id = e.room.id
+	}
+	g.log.Error("fault in an event stream", "room", id, "fault", fault, "stack", string(debug.Stack()))
 }

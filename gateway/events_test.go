@@ -11,10 +11,11 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/gateway/answer"
@@ -25,44 +26,9 @@ import (
 	"github.com/anteroom/anteroom/token"
 )
 
-// slowEnd is a connection whose client makes its closing take a while.
-type slowEnd struct {
-	net.Conn
-	closing, release chan struct{}
-}
+func openStreams(b *bench) float64 { return testutil.ToFloat64(b.metrics.streams) }
 
-func (c *slowEnd) Close() error {
-	close(c.closing)
-	<-c.release
-	return nil
-}
-
-func TestStreamThatEndsSlowlyHoldsUpNoOther(t *testing.T) {
-	s := newStreams(&Gateway{metrics: NewMetrics(nil, "")}, 2)
-	if p := s.reserve([16]byte{}); p != nil {
-		t.Fatal(p.Code)
-	}
-	c := &slowEnd{closing: make(chan struct{}), release: make(chan struct{})}
-	ended, reserved := make(chan struct{}), make(chan *answer.Problem, 1)
-	go func() {
-		s.end(&stream{conn: c})
-		close(ended)
-	}()
-	<-c.closing
-	go func() { reserved <- s.reserve([16]byte{}) }()
-	select {
-	case p := <-reserved:
-		if p != nil {
-			t.Errorf("no place for another stream: %s", p.Code)
-		}
-	case <-time.After(time.Minute):
-		t.Error("another stream waits for one that ends")
-	}
-	close(c.release)
-	<-ended
-}
-
-func TestEventsReadTheRequestToItsEnd(t *testing.T) {
+func TestEvents_RefuseLargeBody(t *testing.T) {
 	s := newSite(t, "shop", nil)
 	b := start(t, redistest.Client(t), redistest.Prefix(t), Options{
 		Origins: []proxy.Config{originAt("shop", s.URL)}, Rooms: []Room{{ID: "sale", Policy: policy(0)}}, MaxStreams: 1,
@@ -86,7 +52,7 @@ func listenTo(t *testing.T, addr, token string) (net.Conn, *bufio.Reader) {
 	return c, r
 }
 
-// readUntil reads lines to the first with that beginning, and gives what follows it.
+// readUntil reads lines until one has that beginning, and returns the rest of that line.
 func readUntil(t *testing.T, r *bufio.Reader, beginning string) string {
 	t.Helper()
 	for {
@@ -100,29 +66,14 @@ func readUntil(t *testing.T, r *bufio.Reader, beginning string) string {
 	}
 }
 
-func (s *streams) counted() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	n := 0
-	for _, st := range s.open {
-		for ; st != nil; st = st.older {
-			n++
-		}
-	}
-	if n != s.count {
-		return -1
-	}
-	return n
-}
-
-// Who has come back may have left a connection that nobody knows to be dead: the newest stay. The oldest is asked to take its
-// time, and who is left when a process ends likewise.
-func TestNewestStreamsOfATicketStay(t *testing.T) {
+// A client that reconnects may have left a dead connection, so the newest streams of a ticket stay. The gateway asks the client of
+// the oldest to wait before it reconnects, and so it does with all clients when it stops.
+func TestEvents_NewestStreamsOfTicketStay(t *testing.T) {
 	b, _ := one(t, Room{ID: "sale", Policy: policy(0)})
 	token := b.call("POST /.waiting-room/sale/tickets").field("token")
 	_, first := listenTo(t, b.addr, token)
 	var rest []*bufio.Reader
-	for range streamsOfOne {
+	for range 4 {
 		_, r := listenTo(t, b.addr, token)
 		rest = append(rest, r)
 	}
@@ -137,75 +88,18 @@ func TestNewestStreamsOfATicketStay(t *testing.T) {
 		}
 	}
 	after(first, 31_000)
-	eventually(t, "the oldest is forgotten", func() bool { return b.streams.counted() == streamsOfOne })
+	eventually(t, "the oldest is forgotten", func() bool { return openStreams(b) == 4 })
 	b.stop()
 	for _, r := range rest {
 		after(r, 2100)
 	}
-	if n := b.streams.counted(); n != 0 {
-		t.Errorf("%d streams are left", n)
+	if n := openStreams(b); n != 0 {
+		t.Errorf("%v streams are left", n)
 	}
 }
 
-// Clients that do not read are passed over, then ended: more of them than there are workers delay nobody.
-func TestClientsThatDoNotReadDelayNobody(t *testing.T) {
-	short.Skip(t, "waits for the clock")
-	t.Parallel()
-	b, _ := one(t, Room{ID: "sale", Policy: policy(0)})
-	room := b.state.Load().byID["sale"]
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	ticket := b.call("POST /.waiting-room/sale/tickets").field("token")
-	const deaf = streamWorkers + 20
-	for times := 1; ; times++ {
-		var full []net.Conn
-		for range deaf {
-			client, err := net.Dial("tcp", ln.Addr().String())
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer client.Close()
-			server, err := ln.Accept()
-			if err != nil {
-				t.Fatal(err)
-			}
-			server.(*net.TCPConn).SetWriteBuffer(4096)
-			client.(*net.TCPConn).SetReadBuffer(4096)
-			eventually(t, "the connection is full", func() bool {
-				server.SetWriteDeadline(time.Now().Add(5 * time.Millisecond))
-				for err == nil {
-					_, err = server.Write(make([]byte, 64<<10))
-				}
-				err = nil
-				return !takes(server)
-			})
-			full = append(full, server)
-		}
-		for i, server := range full {
-			if p := b.streams.reserve([16]byte{}); p != nil {
-				t.Fatal(p.Code)
-			}
-			b.streams.add(&stream{conn: server, room: room, waiting: token.Waiting{ID: token.ID{byte(i), byte(i >> 8), 7}, Room: "sale", Order: int64(i + 1)}})
-		}
-		reads, _ := listenTo(t, b.addr, ticket)
-		n := b.streams.counted()
-		eventually(t, "only the one who reads is left", func() bool { return b.streams.counted() == 1 })
-		if n >= deaf/2 { // had it waited for workers, most were ended by now
-			return
-		}
-		if times == 3 { // on a busy machine it may be so once
-			t.Fatalf("%d streams of %d are open when one was told: it waited for those who do not read", n, deaf+1)
-		}
-		reads.Close()
-		eventually(t, "nobody is left", func() bool { return b.streams.counted() == 0 })
-	}
-}
-
-// Nobody polls for twenty minutes, which is twice absence: all are let in who have a stream, in their order.
-func TestStreamAloneKeepsThePlace(t *testing.T) {
+// A stream counts as polls: for twenty minutes, twice absence, no visitor polls, and all with a stream are admitted in order.
+func TestEvents_KeepThePlaceWithoutPolls(t *testing.T) {
 	short.Skip(t, "waits for the clock")
 	t.Parallel()
 	var us atomic.Int64
@@ -237,13 +131,11 @@ func TestStreamAloneKeepsThePlace(t *testing.T) {
 	tick()
 	const crowd, absent = 40, 7
 	type listener struct {
-		st   *stream
-		far  net.Conn
-		said strings.Builder
-		over bool
+		events *ticketEvents
+		said   []byte
+		over   bool
 	}
 	all := make([]*listener, crowd)
-	var heard sync.WaitGroup
 	for i := range all {
 		us.Add(1000)
 		id := admission.ID(randomID())
@@ -254,13 +146,10 @@ func TestStreamAloneKeepsThePlace(t *testing.T) {
 		if s.State == admission.Active {
 			continue // the burst
 		}
-		near, far := net.Pipe()
 		k := s.Ticket
-		l := &listener{far: far, st: &stream{conn: near, room: r, waiting: token.Waiting{
+		all[i] = &listener{events: &ticketEvents{g: g, room: r, waiting: token.Waiting{
 			ID: token.ID(id), Room: "sale", Order: k.Order, Seen: k.Seen, Hold: int64(k.Hold / time.Second), Epoch: k.Epoch, Fence: k.Fence, IssuedAt: us.Load() / 1e6, Expires: us.Load()/1e6 + day,
 		}}}
-		all[i] = l
-		heard.Go(func() { _, _ = io.Copy(&l.said, far) })
 	}
 	began := us.Load()
 	for us.Load() < began+int64(20*time.Minute/time.Microsecond) {
@@ -268,83 +157,49 @@ func TestStreamAloneKeepsThePlace(t *testing.T) {
 		now := time.Duration(us.Load()-began) * time.Microsecond
 		tick()
 		for i, l := range all {
-			if l == nil || l.over || i == absent || !l.st.due(now) {
+			if l == nil || l.over || i == absent {
 				continue
 			}
-			if l.over = !l.st.step(t.Context(), g, now); l.over {
-				l.st.conn.Close()
+			if due, _ := l.events.Due(now); !due {
+				continue
 			}
+			var more bool
+			l.said, _, more = l.events.AppendEvents(t.Context(), l.said, now)
+			l.over = !more
 		}
 	}
-	for _, l := range all {
-		if l != nil {
-			l.st.conn.Close()
-			l.far.Close()
-		}
-	}
-	heard.Wait()
 	last := ""
 	for i, l := range all {
 		if l == nil {
 			continue
 		}
-		said := l.said.String()
+		said := string(l.said)
 		_, admitted, in := strings.Cut(said, "event: admitted\n")
 		if in == (i == absent) {
-			t.Fatalf("number %d: admitted %t, was told\n%s", i, in, said)
+			t.Fatalf("number %d: admitted %t, received\n%s", i, in, said)
 		}
 		if i == absent {
 			continue
 		}
 		_, at, _ := strings.Cut(admitted, `"admitted_at":"`)
 		if at = at[:len(answer.TimeLayout)]; at < last {
-			t.Errorf("number %d was let in at %s, the one behind at %s", i, at, last)
+			t.Errorf("number %d was admitted at %s, the next one at %s", i, at, last)
 		}
 		last = at
 		checkNeverGrows(t, i, said)
 	}
 }
 
-var toldPosition = regexp.MustCompile(`"position":(\d+)`)
+var shownPosition = regexp.MustCompile(`"position":(\d+)`)
 
 func checkNeverGrows(t *testing.T, who int, said string) {
 	t.Helper()
 	last := int64(math.MaxInt64)
-	for _, m := range toldPosition.FindAllStringSubmatch(said, -1) {
+	for _, m := range shownPosition.FindAllStringSubmatch(said, -1) {
 		n, _ := strconv.ParseInt(m[1], 10, 64)
 		if n > last {
-			t.Errorf("number %d was told position %d and then %d", who, last, n)
+			t.Errorf("number %d was shown position %d and then %d", who, last, n)
 		}
 		last = n
-	}
-}
-
-// The streams of one client address have a limit of their own, which a reload changes; others get theirs.
-func TestStreams_OfOneAddressAreLimited(t *testing.T) {
-	s := newStreams(&Gateway{metrics: NewMetrics(nil, "")}, 100)
-	s.limitEach(2)
-	one, other := [16]byte{1}, [16]byte{2}
-	for i, row := range []struct {
-		address [16]byte
-		want    *answer.Problem
-	}{{one, nil}, {one, nil}, {one, answer.StreamsFull}, {other, nil}} {
-		if p := s.reserve(row.address); p != row.want {
-			t.Errorf("stream %d: %v, want %v", i, p, row.want)
-		}
-	}
-	c, _ := net.Pipe()
-	s.end(&stream{conn: c, address: one})
-	if p := s.reserve(one); p != nil {
-		t.Errorf("after one has ended: %s", p.Code)
-	}
-	s.limitEach(3)
-	if p := s.reserve(one); p != nil {
-		t.Errorf("after the limit was raised: %s", p.Code)
-	}
-	s.limitEach(0)
-	for range 10 {
-		if p := s.reserve(one); p != nil {
-			t.Errorf("without a limit: %s", p.Code)
-		}
 	}
 }

@@ -67,7 +67,7 @@ func TestFaultInAnAnswer(t *testing.T) {
 }
 
 // A fault in an event stream ends the stream.
-func TestFaultInAStream(t *testing.T) {
+func TestEvents_FaultEndsStream(t *testing.T) {
 	b, _ := one(t, Room{ID: "sale", Policy: policy(0)})
 	ticket := b.call("POST /.waiting-room/sale/tickets").code(t, 201).field("token")
 	room := b.state.Load().byID["sale"]
@@ -76,12 +76,7 @@ func TestFaultInAStream(t *testing.T) {
 	if !strings.HasPrefix(a.body, "retry: ") || strings.Contains(a.body, "event:") {
 		t.Errorf("%q", a.body)
 	}
-	eventually(t, "the stream's place is given back", func() bool {
-		s := b.streams
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return s.count == 0 && len(s.open) == 0
-	})
+	eventually(t, "the stream's place is given back", func() bool { return openStreams(b) == 0 })
 	if log := b.logs.String(); !strings.Contains(log, "fault in an event stream") {
 		t.Errorf("the log: %s", log)
 	}

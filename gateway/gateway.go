@@ -19,6 +19,7 @@ import (
 	"github.com/anteroom/anteroom/gateway/accesslog"
 	"github.com/anteroom/anteroom/gateway/guard"
 	"github.com/anteroom/anteroom/gateway/listener"
+	"github.com/anteroom/anteroom/gateway/sse"
 	"github.com/anteroom/anteroom/gateway/wire"
 	"github.com/anteroom/anteroom/internal/certs"
 	"github.com/anteroom/anteroom/internal/forwarded"
@@ -40,7 +41,7 @@ type Gateway struct {
 	reload reloads
 
 	visits  sync.Pool
-	streams *streams
+	streams *sse.Streams
 	cache   *token.Cache
 	captcha *guard.Verifier
 	meters  meters
@@ -68,7 +69,8 @@ func New(o Options, metrics *Metrics) (*Gateway, error) {
 		v.onHeader = v.originHeader
 		return v
 	}
-	g.streams = newStreams(g, o.MaxStreams)
+	g.streams = sse.New(g.life.ctx, o.MaxStreams, streamObserver{g})
+	metrics.streamsLimit.Set(float64(g.streams.Limit()))
 	if err := g.Reload(o); err != nil {
 		g.life.end()
 		return nil, err
@@ -108,7 +110,7 @@ func (g *Gateway) Serve(ln net.Listener) error {
 		ln = certs.Listener(ln, func() *tls.Config { return g.state.Load().tls })
 	}
 	ln = wire.Direct(ln, g.limits, g.direct)
-	if !g.life.open(ln, g.access.Run, g.streams.run) {
+	if !g.life.open(ln, g.access.Run, g.streams.Run) {
 		return ln.Close() // Shutdown was called before, and fasthttp would not know
 	}
 	g.startLoops()

@@ -68,7 +68,7 @@ func (g *Gateway) Reload(o Options) error {
 		g.cache.Swap(o.Ring)
 	}
 	g.access.Set(o.Access)
-	g.streams.limitEach(o.StreamsPerAddress)
+	g.streams.LimitEach(o.StreamsPerAddress)
 	for _, u := range next.origins {
 		u.SetShares(o.Shares)
 	}

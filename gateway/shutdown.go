@@ -69,7 +69,7 @@ func (g *Gateway) Shutdown(ctx context.Context) error {
 	defer g.life.end()
 	defer g.eachOrigin((*proxy.Origin).Close)
 	defer g.captcha.Close()
-	g.streams.close()
+	g.streams.Close()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for last := time.Now().Add(g.state.Load().options.LastRequest); g.idle() > 0 && time.Now().Before(last) && ctx.Err() == nil; {

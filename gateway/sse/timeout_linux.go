@@ -1,4 +1,4 @@
-package gateway
+package sse
 
 import (
 	"net"
@@ -8,15 +8,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// giveUp has the system end a connection whose other end has not acknowledged for that long what it was sent.
-func giveUp(c net.Conn, after time.Duration) {
+// setUserTimeout has the system end a connection on which data stays unacknowledged for that long.
+func setUserTimeout(c net.Conn, after time.Duration) {
 	sc, ok := c.(syscall.Conn)
 	if !ok {
 		return
 	}
 	raw, err := sc.SyscallConn()
 	if err != nil {
-		return // the first write tells
+		return // the first write fails, too
 	}
 	_ = raw.Control(func(fd uintptr) {
 		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(after.Milliseconds()))

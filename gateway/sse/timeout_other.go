@@ -1,0 +1,10 @@
+//go:build !linux
+
+package sse
+
+import (
+	"net"
+	"time"
+)
+
+func setUserTimeout(net.Conn, time.Duration) {}
