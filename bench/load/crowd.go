@@ -61,12 +61,6 @@ type person struct {
 	shown              []shownEstimate
 }
 
-// counts are read by the progress line while the crowd runs.
-type counts struct {
-	joined, waiting, admitted, left, gone, lost       atomic.Int64
-	connErrors, serverErrors, refusedJoins, badPasses atomic.Int64
-}
-
 // crowd plays all visitors with a fixed number of workers.
 type crowd struct {
 	opt     crowdOptions
@@ -75,18 +69,18 @@ type crowd struct {
 	workers int
 	*schedule
 
-	counts               counts
-	joins, polls, visits *latency
 	remaining            atomic.Int64
-	odd                  sync.Mutex
-	oddities             map[string]int // unexpected responses
-	started, finished    time.Time
+	joins, polls, visits *latency
+
+	counting sync.Mutex
+	counts   CrowdReport // counts so far; report completes the rest
 }
 
 func newCrowd(opt crowdOptions, client *visitor.Client, workers int) *crowd {
 	c := &crowd{
 		opt: opt, client: client, workers: workers, people: make([]person, opt.Visitors),
-		joins: newLatency(), polls: newLatency(), visits: newLatency(), oddities: map[string]int{},
+		joins: newLatency(), polls: newLatency(), visits: newLatency(),
+		counts: CrowdReport{Visitors: opt.Visitors, Lost: map[string]int{}, Unexpected: map[string]int{}},
 	}
 	c.remaining.Store(int64(opt.Visitors))
 	return c
@@ -97,7 +91,6 @@ func (c *crowd) run(ctx context.Context) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	c.schedule = newSchedule()
-	c.started = c.start
 	leaving := int(c.opt.Abandon * float64(c.opt.Visitors))
 	silent := leaving + int(c.opt.Silent*float64(c.opt.Visitors))
 	for i, k := range mrand.Perm(c.opt.Visitors) {
@@ -116,7 +109,7 @@ func (c *crowd) run(ctx context.Context) {
 			stop()
 		}
 	})
-	c.finished = time.Now()
+	c.counts.Seconds = time.Since(c.start).Seconds()
 }
 
 // step makes one request for p. It returns when the next one is due, or that there is none.
@@ -152,13 +145,13 @@ func (c *crowd) join(p *person) (time.Duration, bool) {
 	now := time.Now()
 	c.joins.record(now.Sub(start))
 	if p.cred.Token == "" && p.cred.Pass == "" {
-		c.counts.refusedJoins.Add(1) // a closed, draining or full room may open again
+		c.tally(&c.counts.RefusedJoins, 1) // a closed, draining or full room may open again
 		c.note("join", a)
 		return c.backoff(p, a.RetryAfter), true
 	}
 	if p.answered.IsZero() {
 		p.answered = now
-		c.counts.joined.Add(1)
+		c.tally(&c.counts.Joined, 1)
 	}
 	p.failures = 0
 	c.follow(p, now)
@@ -166,7 +159,7 @@ func (c *crowd) join(p *person) (time.Duration, bool) {
 		return c.admitted(p, a)
 	}
 	p.phase = waiting
-	c.counts.waiting.Add(1)
+	c.tally(&c.counts.StillWaiting, 1)
 	p.noteEstimate(&a, now)
 	return p.Advise(&a), true
 }
@@ -191,10 +184,10 @@ func (c *crowd) poll(p *person) (time.Duration, bool) {
 		if a, err := c.client.Leave(&p.cred); err != nil || a.HTTP >= 500 {
 			return c.again(p, a, err)
 		}
-		return c.leave(p, left, &c.counts.left)
+		return c.leave(p, left, &c.counts.Abandoned)
 	}
 	if p.silent && p.hasGone() {
-		return c.leave(p, vanished, &c.counts.gone)
+		return c.leave(p, vanished, &c.counts.Gone)
 	}
 	start := time.Now()
 	a, err := c.client.Status(&p.cred)
@@ -226,17 +219,17 @@ func (c *crowd) poll(p *person) (time.Duration, bool) {
 		}
 	}
 	if p.cred.Pass != "" {
-		c.counts.waiting.Add(-1)
+		c.tally(&c.counts.StillWaiting, -1)
 		return c.admitted(p, a)
 	}
 	p.noteEstimate(&a, now)
 	return p.Advise(&a), true
 }
 
-func (c *crowd) leave(p *person, to phase, count *atomic.Int64) (time.Duration, bool) {
+func (c *crowd) leave(p *person, to phase, count *int64) (time.Duration, bool) {
 	p.phase = to
-	c.counts.waiting.Add(-1)
-	count.Add(1)
+	c.tally(&c.counts.StillWaiting, -1)
+	c.tally(count, 1)
 	return 0, false
 }
 
@@ -264,7 +257,7 @@ func (c *crowd) admitted(p *person, a visitor.Response) (time.Duration, bool) {
 		p.admittedAt = at
 	}
 	p.phase = shopping
-	c.counts.admitted.Add(1)
+	c.tally(&c.counts.Admitted, 1)
 	if c.opt.Requests == 0 && !c.opt.Buy {
 		return c.finish(p)
 	}
@@ -289,10 +282,10 @@ func (c *crowd) shop(p *person) (time.Duration, bool) {
 	p.visits++
 	switch {
 	case a.Room == "waiting" || a.HTTP == http.StatusUnauthorized || a.HTTP == http.StatusAccepted && a.Room != "":
-		c.counts.badPasses.Add(1)
+		c.tally(&c.counts.BadPasses, 1)
 		c.note("request with a pass", a)
 	case a.HTTP >= 500:
-		c.counts.serverErrors.Add(1)
+		c.tally(&c.counts.ServerErrors, 1)
 		c.note("request with a pass", a)
 	}
 	if last || p.visits >= c.opt.Requests && !c.opt.Buy {
@@ -310,14 +303,16 @@ func (c *crowd) finish(p *person) (time.Duration, bool) {
 func (c *crowd) lose(p *person, why string) {
 	if p.lost == "" {
 		p.lost = why
-		c.counts.lost.Add(1)
+		c.counting.Lock()
+		defer c.counting.Unlock()
+		c.counts.Lost[why]++
 	}
 }
 
 // rejoin is for a ticket that is refused: the visitor joins again.
 func (c *crowd) rejoin(p *person, why string) (time.Duration, bool) {
 	c.lose(p, why)
-	c.counts.waiting.Add(-1)
+	c.tally(&c.counts.StillWaiting, -1)
 	p.cred.Token, p.cred.Pass = "", ""
 	p.Place, p.phase = visitor.Place{}, joining
 	return c.backoff(p, 0), true
@@ -326,9 +321,9 @@ func (c *crowd) rejoin(p *person, why string) (time.Duration, bool) {
 // again repeats a request that failed, after a pause.
 func (c *crowd) again(p *person, a visitor.Response, err error) (time.Duration, bool) {
 	if err != nil {
-		c.counts.connErrors.Add(1)
+		c.tally(&c.counts.ConnErrors, 1)
 	} else {
-		c.counts.serverErrors.Add(1)
+		c.tally(&c.counts.ServerErrors, 1)
 		c.note("answer", a)
 	}
 	return c.backoff(p, a.RetryAfter), true
@@ -350,24 +345,34 @@ func (c *crowd) note(what string, a visitor.Response) {
 	if a.Status.Code != "" {
 		key += " " + a.Status.Code
 	}
-	c.odd.Lock()
-	defer c.odd.Unlock()
-	if _, ok := c.oddities[key]; ok || len(c.oddities) < 50 {
-		c.oddities[key]++
+	c.counting.Lock()
+	defer c.counting.Unlock()
+	if _, ok := c.counts.Unexpected[key]; ok || len(c.counts.Unexpected) < 50 {
+		c.counts.Unexpected[key]++
 	}
+}
+
+// tally adds n to a count of the report.
+func (c *crowd) tally(count *int64, n int64) {
+	c.counting.Lock()
+	defer c.counting.Unlock()
+	*count += n
 }
 
 // line returns a function that returns the line of progress; admissions a second are the mean since the last call.
 func (c *crowd) line() func() string {
 	last, lastAdmitted := time.Now(), int64(0)
 	return func() string {
-		n := &c.counts
-		now, admitted := time.Now(), n.admitted.Load()
-		speed := float64(admitted-lastAdmitted) / max(now.Sub(last).Seconds(), 0.001)
-		last, lastAdmitted = now, admitted
 		joins, polls := c.joins.quantiles(), c.polls.quantiles()
-		return fmt.Sprintf("joined %d · waiting %d · let in %d (%.1f/s) · lost %d · polls p50 %.1f p99 %.1f ms · joins p50 %.1f p99 %.1f ms · errors %d",
-			n.joined.Load(), n.waiting.Load(), admitted, speed, n.lost.Load(), polls.P50, polls.P99, joins.P50, joins.P99,
-			n.connErrors.Load()+n.serverErrors.Load())
+		c.counting.Lock()
+		defer c.counting.Unlock()
+		r, now, lost := &c.counts, time.Now(), 0
+		speed := float64(r.Admitted-lastAdmitted) / max(now.Sub(last).Seconds(), 0.001)
+		last, lastAdmitted = now, r.Admitted
+		for _, n := range r.Lost {
+			lost += n
+		}
+		return fmt.Sprintf("joined %d · waiting %d · admitted %d (%.1f/s) · lost %d · polls p50 %.1f p99 %.1f ms · joins p50 %.1f p99 %.1f ms · errors %d",
+			r.Joined, r.StillWaiting, r.Admitted, speed, lost, polls.P50, polls.P99, joins.P50, joins.P99, r.ConnErrors+r.ServerErrors)
 	}
 }

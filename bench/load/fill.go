@@ -68,24 +68,25 @@ type fill struct {
 	until   func(now time.Duration) bool // the end of the phase
 	refused error                        // why further joins are pointless
 
-	asked                                   int
-	joined, enrolled, admitted, lost, polls int64
-	returned, waiting, unconfirmed          int64 // unconfirmed: first polls that were answered without the store
-	joinedAt, enrolledAt                    time.Duration
-	grewEarly, grew                         Growth
-	newest, swapped                         int64
-	swappedBy                               int64 // µs
-	why                                     map[string]int
-	errors                                  map[string]int64
-	in                                      []verdict.Admission
-	ranks                                   []Ranking
-	joinLatency, pollLatency, delay         *latency
+	report     FillReport    // counts so far; finish completes the rest
+	enrolledAt time.Duration // when the store held all tickets; 0: not yet
+	progress   fillProgress
+	newest     int64 // the highest order so far
+	in         []verdict.Admission
+	latency    struct{ joins, polls, sent *latency }
+}
+
+// fillProgress is the part of the progress line that is not in the report.
+type fillProgress struct {
+	polls   int64 // that were answered
+	waiting int64 // in the room, as the gateway reports
 }
 
 func runFill(ctx context.Context, to visitor.Options, o fillOptions) (report FillReport, err error) {
 	to.NoRetry = true
-	f := &fill{o: o, schedule: newSchedule(), tickets: make([]ticket, o.Tickets), why: map[string]int{}, errors: map[string]int64{},
-		joinLatency: newLatency(), pollLatency: newLatency(), delay: newLatency()}
+	f := &fill{o: o, schedule: newSchedule(), tickets: make([]ticket, o.Tickets),
+		report: FillReport{Tickets: o.Tickets, Lost: map[string]int{}, Errors: map[string]int64{}}}
+	f.latency.joins, f.latency.polls, f.latency.sent = newLatency(), newLatency(), newLatency()
 	if f.client, err = visitor.New(to); err != nil {
 		return report, err
 	}
@@ -111,7 +112,7 @@ func runFill(ctx context.Context, to visitor.Options, o fillOptions) (report Fil
 		}
 	}
 	stop()
-	return f.report(child.OwnCPU() - used), nil
+	return f.finish(child.OwnCPU() - used), nil
 }
 
 // hold keeps the tickets polling, and compares the positions of a sample with the orders at the beginning and at the end.
@@ -175,26 +176,18 @@ func (f *fill) request(i int) {
 	t := &f.tickets[i]
 	t.sent = time.Since(f.start)
 	cr := visitor.Credentials{Token: t.token}
-	var r visitor.Response
-	var err error
-	joins := t.state == unjoined
+	joins, send, took := t.state == unjoined, f.client.Status, f.latency.polls
 	if joins {
-		r, err = f.client.Join(&cr)
-	} else {
-		r, err = f.client.Status(&cr)
+		send, took = f.client.Join, f.latency.joins
 	}
+	r, err := send(&cr)
 	now := time.Now()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.asked++
-	f.delay.record(t.sent - t.due)
-	if joins {
-		f.joinLatency.record(now.Sub(f.start) - t.due)
-	} else {
-		f.pollLatency.record(now.Sub(f.start) - t.due)
-	}
+	f.latency.sent.record(t.sent - t.due)
+	took.record(now.Sub(f.start) - t.due)
 	if err != nil {
-		f.errors[cause(err)]++
+		f.report.Errors[cause(err)]++
 		if joins {
 			f.pause = now.Sub(f.start) + 100*time.Millisecond
 		}
@@ -202,7 +195,7 @@ func (f *fill) request(i int) {
 		return
 	}
 	if why := f.response(i, joins, &cr, &r, now); why != "" {
-		f.errors[why]++
+		f.report.Errors[why]++
 	}
 }
 
@@ -241,16 +234,17 @@ func (f *fill) response(i int, joins bool, cr *visitor.Credentials, r *visitor.R
 	}
 	before := t.Presence
 	if t.Hear(now) {
-		f.returned++
+		f.report.Returned++
 	}
 	t.failures = 0
 	if joins {
 		t.joined = now.Sub(f.start)
-		if f.joined++; f.joined == int64(f.o.Tickets) {
-			f.joinedAt = t.joined
+		f.report.Waiting++
+		if f.report.Joined++; f.report.Joined == int64(f.o.Tickets) {
+			f.report.JoinSeconds = t.joined.Seconds()
 		}
 	} else {
-		f.polls++
+		f.progress.polls++
 	}
 	switch r.Status.State {
 	case "expired", "lapsed", "ended", "prequeue", "rejected":
@@ -269,12 +263,12 @@ func (f *fill) response(i int, joins bool, cr *visitor.Credentials, r *visitor.R
 		f.admit(t, r)
 		return ""
 	}
-	grew := &f.grewEarly
+	grew := &f.report.GrewEarly
 	switch {
 	case joins:
 		t.state = signed
 	case t.state == signed && !t.Confirmed: // the store was too slow for the gateway
-		f.unconfirmed++
+		f.report.Unconfirmed++
 		f.comparePosition(t, r, grew)
 		f.again(i, time.Second)
 		return ""
@@ -283,7 +277,7 @@ func (f *fill) response(i int, joins bool, cr *visitor.Credentials, r *visitor.R
 		t.state = enrolled
 	}
 	if f.enrolledAt > 0 && before.After(f.start.Add(f.enrolledAt+settleTime)) {
-		grew = &f.grew
+		grew = &f.report.Grew
 	}
 	f.comparePosition(t, r, grew)
 	// Timers and networks delay the polls of real visitors: without jitter, polls that were due together would stay together.
@@ -294,8 +288,8 @@ func (f *fill) response(i int, joins bool, cr *visitor.Credentials, r *visitor.R
 // compareOrder counts joins that received an earlier order than a join that was answered before they were sent.
 func (f *fill) compareOrder(t *ticket, joins bool) {
 	if joins && t.Order > 0 && t.Order <= t.highest {
-		f.swapped++
-		f.swappedBy = max(f.swappedBy, t.highest-t.Order+1)
+		f.report.Swapped++
+		f.report.SwappedMicros = max(f.report.SwappedMicros, t.highest-t.Order+1)
 	}
 	f.newest = max(f.newest, t.Order)
 }
@@ -305,8 +299,8 @@ func (f *fill) comparePosition(t *ticket, r *visitor.Response, grew *Growth) {
 	if r.Status.Position == 0 {
 		return
 	}
-	f.waiting = r.Status.Waiting
-	if by := r.Status.Position - t.position; t.position > 0 && by > f.returned {
+	f.progress.waiting = r.Status.Waiting
+	if by := r.Status.Position - t.position; t.position > 0 && by > f.report.Returned {
 		grew.Polls++
 		if by > grew.By {
 			grew.By, grew.Of = by, r.Status.Waiting
@@ -321,7 +315,8 @@ func (f *fill) admit(t *ticket, r *visitor.Response) {
 		f.in = append(f.in, verdict.Admission{At: at, Order: t.Order, Ordered: t.token != "", Sent: t.sent.Microseconds(), Answered: t.joined.Microseconds()})
 	}
 	t.state = admitted
-	f.admitted++
+	f.report.LetIn++
+	f.report.Waiting--
 }
 
 // enrol counts a ticket that has been filled in.
@@ -329,7 +324,7 @@ func (f *fill) enrol(t *ticket) {
 	if t.state == enrolled {
 		return
 	}
-	if f.enrolled++; f.enrolled == int64(f.o.Tickets) {
+	if f.report.Settled++; f.report.Settled == int64(f.o.Tickets) {
 		f.enrolledAt = time.Since(f.start)
 	}
 }
@@ -337,8 +332,8 @@ func (f *fill) enrol(t *ticket) {
 func (f *fill) lose(t *ticket, why string) {
 	f.enrol(t)
 	t.state = lost
-	f.lost++
-	f.why[why]++
+	f.report.Waiting--
+	f.report.Lost[why]++
 }
 
 // line returns a function that returns the line of progress; polls a second are the mean since the last call.
@@ -348,10 +343,11 @@ func (f *fill) line() func() string {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		now := time.Now()
-		speed := float64(f.polls-lastPolls) / max(now.Sub(last).Seconds(), 0.001)
-		last, lastPolls = now, f.polls
-		return fmt.Sprintf("joined %d · in the store %d · let in %d · lost %d · %.0f polls/s · positions that grew %d · %d wait in the room",
-			f.joined, f.enrolled, f.admitted, f.lost, speed, f.grew.Polls, f.waiting)
+		r, polls := &f.report, f.progress.polls
+		speed := float64(polls-lastPolls) / max(now.Sub(last).Seconds(), 0.001)
+		last, lastPolls = now, polls
+		return fmt.Sprintf("joined %d · in the store %d · admitted %d · lost %d · %.0f polls/s · positions that grew %d · %d wait in the room",
+			r.Joined, r.Settled, r.LetIn, r.Joined-r.LetIn-r.Waiting, speed, r.Grew.Polls, f.progress.waiting)
 	}
 }
 

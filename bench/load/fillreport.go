@@ -3,7 +3,6 @@ package load
 import (
 	"fmt"
 	"io"
-	"maps"
 	"runtime"
 	"slices"
 	"syscall"
@@ -52,20 +51,16 @@ func (g Growth) text() string {
 	return fmt.Sprintf("in %d polls, by at most %d where %d waited (%.3f %%)", g.Polls, g.By, g.Of, 100*float64(g.By)/float64(max(1, g.Of)))
 }
 
-func (f *fill) report(used time.Duration) FillReport {
-	r := FillReport{
-		Tickets: f.o.Tickets, Joined: f.joined, Settled: f.enrolled, LetIn: f.admitted, Waiting: f.joined - f.admitted - f.lost,
-		JoinSeconds: f.joinedAt.Seconds(), FillSeconds: f.enrolledAt.Seconds(), Seconds: time.Since(f.start).Seconds(),
-		Lost: f.why, GrewEarly: f.grewEarly, Grew: f.grew, Returned: f.returned, Unconfirmed: f.unconfirmed,
-		Swapped: f.swapped, SwappedMicros: f.swappedBy, Ranks: f.ranks, Order: verdict.JudgeOrder(f.in),
-		Joins: f.joinLatency.quantiles(), Polls: f.pollLatency.quantiles(), Sent: f.delay.quantiles(),
-		OwnCPU: float64(used.Microseconds()) / float64(max(1, f.asked)), Errors: f.errors, Memory: peakMemory(),
-	}
-	bytes := 0
+// finish completes the report, given the processor time that the generator has used.
+func (f *fill) finish(used time.Duration) FillReport {
+	r := f.report
+	r.FillSeconds, r.Seconds = f.enrolledAt.Seconds(), time.Since(f.start).Seconds()
+	r.Order = verdict.JudgeOrder(f.in)
+	r.Joins, r.Polls, r.Sent = f.latency.joins.quantiles(), f.latency.polls.quantiles(), f.latency.sent.quantiles()
+	r.OwnCPU, r.Memory = float64(used.Microseconds())/float64(max(1, r.Sent.Count)), peakMemory()
 	for i := range f.tickets {
-		bytes += f.tickets[i].size()
+		r.PerTicket += float64(f.tickets[i].size()) / float64(f.o.Tickets)
 	}
-	r.PerTicket = float64(bytes) / float64(f.o.Tickets)
 	r.Kept = r.FillSeconds > 0 && len(r.Lost) == 0 && r.Grew.Polls == 0 && r.SwappedMicros < swapAllowed && r.Order.Kept() &&
 		!slices.ContainsFunc(r.Ranks, func(k Ranking) bool { return !k.Kept })
 	return r
@@ -87,7 +82,7 @@ func peakMemory() int64 {
 }
 
 func (r FillReport) text(w io.Writer) {
-	fmt.Fprintf(w, "tickets    %d: %d joined, %d waiting, %d let in, in %.1f s\n", r.Tickets, r.Joined, r.Waiting, r.LetIn, r.Seconds)
+	fmt.Fprintf(w, "tickets    %d: %d joined, %d waiting, %d admitted, in %.1f s\n", r.Tickets, r.Joined, r.Waiting, r.LetIn, r.Seconds)
 	if r.FillSeconds > 0 {
 		fmt.Fprintf(w, "filled     joined in %.1f s (%.0f/s), all in the store after %.1f s (%.0f/s)\n",
 			r.JoinSeconds, float64(r.Tickets)/max(r.JoinSeconds, 0.001), r.FillSeconds, float64(r.Tickets)/max(r.FillSeconds, 0.001))
@@ -95,51 +90,31 @@ func (r FillReport) text(w io.Writer) {
 		fmt.Fprintf(w, "filled     NOT: %d have not joined, or are not in the store yet\n", int64(r.Tickets)-r.Settled)
 	}
 	if r.Unconfirmed > 0 {
-		fmt.Fprintf(w, "           %d first polls were answered without the store, which was too slow, and asked again\n", r.Unconfirmed)
+		fmt.Fprintf(w, "           %d first polls were answered without the store, which was too slow, and repeated\n", r.Unconfirmed)
 	}
-	print := func(name string, kept bool, bad string) {
-		if kept {
-			bad = "kept"
-		}
-		fmt.Fprintf(w, "%-10s %s", name, bad)
-	}
-	if len(r.Lost) == 0 {
-		fmt.Fprint(w, "places     none lost")
-	} else {
-		fmt.Fprint(w, "places     LOST")
-	}
-	for _, why := range slices.Sorted(maps.Keys(r.Lost)) {
-		fmt.Fprintf(w, " · %d %s", r.Lost[why], why)
-	}
+	fmt.Fprint(w, placesText(r.Lost))
 	if r.Returned > 0 {
-		fmt.Fprintf(w, " · %d were out of touch and came back", r.Returned)
+		fmt.Fprintf(w, " · %d were absent and came back", r.Returned)
 	}
-	fmt.Fprintln(w)
-	fmt.Fprint(w, "positions  ")
-	if r.Grew.Polls == 0 {
-		fmt.Fprint(w, "none grew")
-	} else {
-		fmt.Fprint(w, "GREW ", r.Grew.text())
+	positions := "none grew"
+	if r.Grew.Polls > 0 {
+		positions = "GREW " + r.Grew.text()
 	}
 	if r.GrewEarly.Polls > 0 {
-		fmt.Fprint(w, " · over what was told in the rush, ", r.GrewEarly.text())
+		positions += " · while tickets still joined, " + r.GrewEarly.text()
 	}
-	fmt.Fprintln(w)
+	fmt.Fprintf(w, "\npositions  %s\n", positions)
 	for _, k := range r.Ranks {
-		print("ranks", k.Kept, "BROKEN")
-		fmt.Fprintf(w, ": %d of %d tickets asked after %.1f s, within %.2f s: %d out of order, by at most %d places", k.Sampled, k.Tickets, k.After, k.Seconds, k.Swapped, k.SwappedBy)
+		fmt.Fprintf(w, "ranks      %s: %d of %d tickets polled after %.1f s, within %.2f s: %d out of order, by at most %d places", keptText(k.Kept), k.Sampled, k.Tickets, k.After, k.Seconds, k.Swapped, k.SwappedBy)
 		if k.Compared {
 			fmt.Fprintf(w, "; error of a position p50 %.3f %% p99 %.3f %% max %.3f %% of %d waiting", 100*k.P50, 100*k.P99, 100*k.Max, k.Waiting)
 		}
 		fmt.Fprintln(w)
 	}
 	if r.Swapped > 0 {
-		print("joins", r.SwappedMicros < swapAllowed, "BROKEN")
-		fmt.Fprintf(w, ": %d got an order before one that was answered earlier, by at most %d µs\n", r.Swapped, r.SwappedMicros)
+		fmt.Fprintf(w, "joins      %s: %d received an order before one that was answered earlier, by at most %d µs\n", keptText(r.SwappedMicros < swapAllowed), r.Swapped, r.SwappedMicros)
 	}
-	print("order", r.Order.Kept(), "BROKEN")
-	fmt.Fprintf(w, ": %d inversions (%d visitors overtaken) and %d queue jumps among %d let in with a token and %d at once\n",
-		r.Order.Inversions, r.Order.Overtaken, r.Order.Queuejumps, r.Order.Compared, r.Order.AtOnce)
+	fmt.Fprintln(w, orderText(r.Order))
 	r.Joins.line(w, "joins")
 	r.Polls.line(w, "polls")
 	r.Sent.line(w, "sent late")

@@ -73,7 +73,7 @@ func (f *fill) rank(ctx context.Context) {
 	_ = group.Wait() // there are no errors
 	r := judgeRanks(slices.DeleteFunc(sample, func(s shownPosition) bool { return s.position == 0 }), orders, waiting.Load())
 	r.After, r.Seconds = begin.Sub(f.start).Seconds(), time.Since(begin).Seconds()
-	f.ranks = append(f.ranks, r)
+	f.report.Ranks = append(f.report.Ranks, r)
 }
 
 // judgeRanks compares the positions of a sample with the orders of all waiting tickets.

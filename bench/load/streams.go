@@ -42,17 +42,17 @@ type StreamsReport struct {
 
 // listeners are visitors who only listen to event streams.
 type listeners struct {
-	client       *visitor.Client
-	room         string
-	addrs        []*net.TCPAddr
-	workers      int
-	all          []listener
+	client  *visitor.Client
+	room    string
+	addrs   []*net.TCPAddr
+	workers int
+	all     []listener
+
 	first, turns *latency
 
-	open, events, bytes, admitted, ended, failed, grew, unclaimed atomic.Int64
-
 	mu     sync.Mutex
-	report StreamsReport
+	report StreamsReport // counts so far; Open is the streams that are open now
+	failed int64         // attempts to open a stream
 }
 
 // listener is one visitor.
@@ -98,8 +98,10 @@ func (l *listeners) run(ctx context.Context, rate float64, hold, opening time.Du
 	case <-allOpen:
 	case <-time.After(opening):
 	}
-	l.report.Open = l.open.Load()
-	fmt.Fprintf(os.Stderr, "%d streams are open after %s\n", l.report.Open, time.Since(began).Round(time.Millisecond))
+	l.mu.Lock()
+	open := l.report.Open
+	l.mu.Unlock()
+	fmt.Fprintf(os.Stderr, "%d streams are open after %s\n", open, time.Since(began).Round(time.Millisecond))
 	select {
 	case <-time.After(hold):
 	case <-allOver:
@@ -109,8 +111,7 @@ func (l *listeners) run(ctx context.Context, rate float64, hold, opening time.Du
 	stop()
 	<-allOver
 	r := &l.report
-	r.First, r.Turns, r.Events, r.Bytes, r.Admitted = l.first.quantiles(), l.turns.quantiles(), l.events.Load(), l.bytes.Load(), l.admitted.Load()
-	r.NotClaimed, r.Ended, r.MovedBehind = l.unclaimed.Load(), l.ended.Load(), l.grew.Load()
+	r.Open, r.First, r.Turns = open, l.first.quantiles(), l.turns.quantiles()
 	for i := range l.all {
 		if me := &l.all[i]; !me.told.Load() && !me.over.Load() {
 			r.Untold++
@@ -135,7 +136,7 @@ func (l *listeners) join(ctx context.Context) error {
 				err = fmt.Errorf("join: %d %s", r.HTTP, r.Status.Code)
 			}
 			if me.cr.Pass != "" {
-				l.admitted.Add(1)
+				l.add(&l.report.Admitted, 1)
 				me.over.Store(true)
 			}
 			return err
@@ -151,7 +152,7 @@ func (l *listeners) listen(ctx context.Context, i int, opened func()) {
 	for ctx.Err() == nil && !me.over.Load() {
 		me.retry = 3 * time.Second
 		if err := l.stream(ctx, i, opened); err != nil && ctx.Err() == nil {
-			l.count(l.report.Lost, err.Error())
+			l.lose(err.Error())
 			return
 		}
 		if me.over.Load() {
@@ -164,16 +165,25 @@ func (l *listeners) listen(ctx context.Context, i int, opened func()) {
 	}
 }
 
-func (l *listeners) count(in map[string]int, why string) {
+// add adds n to a count of the report.
+func (l *listeners) add(count *int64, n int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	in[why]++
+	*count += n
+}
+
+func (l *listeners) lose(why string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.report.Lost[why]++
 }
 
 // fail counts a stream that could not be opened. It is opened again.
 func (l *listeners) fail(why string) error {
-	l.failed.Add(1)
-	l.count(l.report.NotOpened, why)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.failed++
+	l.report.NotOpened[why]++
 	return nil
 }
 
@@ -209,13 +219,13 @@ func (l *listeners) stream(ctx context.Context, i int, opened func()) error {
 	if resp.StatusCode != http.StatusOK {
 		return l.fail(strconv.Itoa(resp.StatusCode))
 	}
-	l.open.Add(1)
-	defer l.open.Add(-1)
+	l.add(&l.report.Open, 1)
+	defer l.add(&l.report.Open, -1)
 	event := ""
 	lines := bufio.NewScanner(resp.Body)
 	lines.Buffer(make([]byte, 0, 1024), 1<<16)
 	for lines.Scan() {
-		l.bytes.Add(int64(len(lines.Bytes()) + 1))
+		l.add(&l.report.Bytes, int64(len(lines.Bytes())+1))
 		name, v, _ := strings.Cut(lines.Text(), ": ")
 		switch name {
 		case "retry":
@@ -225,7 +235,7 @@ func (l *listeners) stream(ctx context.Context, i int, opened func()) error {
 		case "event":
 			event = v
 		case "data":
-			l.events.Add(1)
+			l.add(&l.report.Events, 1)
 			if !me.told.Swap(true) {
 				l.first.record(time.Since(began))
 			}
@@ -240,7 +250,7 @@ func (l *listeners) stream(ctx context.Context, i int, opened func()) error {
 		}
 	}
 	if !errors.Is(lines.Err(), net.ErrClosed) {
-		l.ended.Add(1)
+		l.add(&l.report.Ended, 1)
 	}
 	return nil
 }
@@ -256,9 +266,9 @@ func (l *listeners) event(me *listener, event string, r *visitor.Response) (last
 		if at := r.AdmittedAt(); at > 0 && me.position > 0 { // else the visitor was admitted before the stream was opened
 			l.turns.record(max(0, time.Since(time.UnixMicro(at))))
 		}
-		l.admitted.Add(1)
+		l.add(&l.report.Admitted, 1)
 		if a, err := l.client.Claim(&me.cr); err != nil || a.Status.Pass == "" {
-			l.unclaimed.Add(1)
+			l.add(&l.report.NotClaimed, 1)
 		}
 		return true, nil
 	}
@@ -267,7 +277,7 @@ func (l *listeners) event(me *listener, event string, r *visitor.Response) (last
 		return true, fmt.Errorf("%s %s", s.State, s.Reason)
 	}
 	if me.position > 0 && s.Position > me.position {
-		l.grew.Add(1)
+		l.add(&l.report.MovedBehind, 1)
 	}
 	me.position = s.Position
 	return false, nil
@@ -288,7 +298,7 @@ func (l *listeners) ask() {
 		case err != nil || a.Status.State == "waiting":
 			continue
 		case a.Status.State != "admitted" && a.Status.State != "active":
-			l.count(l.report.Lost, a.Status.State+" "+a.Status.Reason)
+			l.lose(a.Status.State + " " + a.Status.Reason)
 			continue
 		}
 		for until := time.Now().Add(5 * time.Second); !me.over.Load(); time.Sleep(20 * time.Millisecond) {
@@ -302,6 +312,9 @@ func (l *listeners) ask() {
 
 func (l *listeners) line() string {
 	q := l.turns.quantiles()
-	return fmt.Sprintf("open %d · events %d · let in %d (told after p50 %.0f p99 %.0f ms) · ended %d · not opened %d · position grew %d",
-		l.open.Load(), l.events.Load(), l.admitted.Load(), q.P50, q.P99, l.ended.Load(), l.failed.Load(), l.grew.Load())
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r := &l.report
+	return fmt.Sprintf("open %d · events %d · admitted %d (event after p50 %.0f p99 %.0f ms) · ended %d · not opened %d · position grew %d",
+		r.Open, r.Events, r.Admitted, q.P50, q.P99, r.Ended, l.failed, r.MovedBehind)
 }
