@@ -39,7 +39,7 @@ func latency(b *bench) []table.Row {
 }
 
 // starts submits n jobs one after another, each within gap after the one before has started.
-func starts(ctx context.Context, s side, n int, gap time.Duration) (all []time.Duration, err error) {
+func starts(ctx context.Context, s submitter, n int, gap time.Duration) (all []time.Duration, err error) {
 	began := make(chan time.Time, 1)
 	stop, err := s.start(10, 1, func(context.Context, string) { began <- time.Now() })
 	if err != nil {

@@ -18,6 +18,11 @@ type side interface {
 	start(workers, tenants int, handle handler) (stop func(), err error)
 	// left returns how many jobs have not ended, and how many of them are running.
 	left(ctx context.Context, tenants int) (left, running int64, err error)
+}
+
+// submitter is a side to which single jobs are submitted.
+type submitter interface {
+	side
 	// submit enqueues one job of tenant 0. The first call may take longer.
 	submit(ctx context.Context) error
 }

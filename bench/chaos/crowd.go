@@ -8,32 +8,26 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/anteroom/anteroom/bench/rig"
 	"github.com/anteroom/anteroom/bench/visitor"
 )
 
-// crowd is the guests and their errors.
+// crowd is the guests and what they count.
 type crowd struct {
 	o       options
 	clients []*visitor.Client // one for each gateway
 	guests  []*guest
 
-	in, polls, passes, repeated, robbed, unanswered atomic.Int64
-
-	mu      sync.Mutex
-	wrong   map[string]int // responses that no fault excuses
-	lost    map[string]int // places
-	doubles map[string]int // tickets spent twice
-	odd     map[string]int // refusals after which the request was repeated
-	times   []time.Duration
-	traces  []string
+	mu     sync.Mutex
+	counts report // so far; report completes the rest
+	times  []time.Duration
 }
 
 func newCrowd(o options, gateways []*rig.Gateway) *crowd {
-	c := &crowd{o: o, wrong: map[string]int{}, lost: map[string]int{}, doubles: map[string]int{}, odd: map[string]int{}}
+	c := &crowd{o: o, counts: report{Seed: o.seed, Gateways: o.gateways, Visitors: o.visitors,
+		Wrong: map[string]int{}, Lost: map[string]int{}, Doubles: map[string]int{}, Odd: map[string]int{}}}
 	for _, g := range gateways {
 		c.clients = append(c.clients, rig.Must(visitor.New(visitor.Options{URLs: []string{g.URL()}, Room: "sale", Connections: 512, Timeout: 3 * time.Second})))
 	}
@@ -48,10 +42,10 @@ func newCrowd(o options, gateways []*rig.Gateway) *crowd {
 			}
 			g.cred.Key = hex.EncodeToString(key[:])
 		}
-		g.leaves = g.rng.IntN(12) == 0
+		g.habits.leaves = g.rng.IntN(12) == 0
 		// Clients without cookies on one machine are one client: they cannot rob each other.
-		g.copied = g.cred.Cookies && !g.leaves && g.rng.IntN(3) == 0
-		g.repeats = g.rng.IntN(3) == 0
+		g.habits.copied = g.cred.Cookies && !g.habits.leaves && g.rng.IntN(3) == 0
+		g.habits.repeats = g.rng.IntN(3) == 0
 		c.guests = append(c.guests, g)
 	}
 	return c
@@ -134,10 +128,17 @@ func (c *crowd) count(in map[string]int, format string, args ...any) {
 	}
 }
 
-func (c *crowd) fault(format string, args ...any)  { c.count(c.wrong, format, args...) }
-func (c *crowd) lose(format string, args ...any)   { c.count(c.lost, format, args...) }
-func (c *crowd) double(format string, args ...any) { c.count(c.doubles, format, args...) }
-func (c *crowd) note(what string)                  { c.count(c.odd, "%s", what) }
+func (c *crowd) fault(format string, args ...any)  { c.count(c.counts.Wrong, format, args...) }
+func (c *crowd) lose(format string, args ...any)   { c.count(c.counts.Lost, format, args...) }
+func (c *crowd) double(format string, args ...any) { c.count(c.counts.Doubles, format, args...) }
+func (c *crowd) note(what string)                  { c.count(c.counts.Odd, "%s", what) }
+
+// tally counts one more in a count of the report.
+func (c *crowd) tally(count *int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	*count++
+}
 
 func (c *crowd) took(d time.Duration) {
 	c.mu.Lock()
@@ -149,18 +150,7 @@ func (c *crowd) took(d time.Duration) {
 func (c *crowd) explain(g *guest) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.traces) < 3 {
-		c.traces = append(c.traces, fmt.Sprintf("ticket %s, cookies %t, key %t\n\t%s", g.place.ID, g.cred.Cookies, g.cred.Key != "", strings.Join(g.trace, "\n\t")))
+	if len(c.counts.Traces) < 3 {
+		c.counts.Traces = append(c.counts.Traces, fmt.Sprintf("ticket %s, cookies %t, key %t\n\t%s", g.ticket, g.cred.Cookies, g.cred.Key != "", strings.Join(g.trace, "\n\t")))
 	}
-}
-
-// quantile returns a quantile of the response times.
-func (c *crowd) quantile(q float64) time.Duration {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.times) == 0 {
-		return 0
-	}
-	slices.Sort(c.times)
-	return c.times[int(q*float64(len(c.times)-1))]
 }

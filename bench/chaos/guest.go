@@ -14,32 +14,39 @@ import (
 	"github.com/anteroom/anteroom/bench/visitor"
 )
 
-// guest is one visitor. Times are µs of this machine's clock, which is also Redis's.
+// guest is one visitor.
 type guest struct {
-	crowd *crowd
-	rng   *rand.Rand
-	cred  visitor.Credentials
+	record
+	crowd    *crowd
+	rng      *rand.Rand
+	cred     visitor.Credentials
+	habits   habits
+	ticket   string // its ID
+	presence visitor.Presence
+	sid      string // of the session
+	thief    thief
+}
 
+// habits are what a guest does besides waiting and shopping.
+type habits struct {
 	leaves  bool // leaves the queue after a few polls
 	copied  bool // another client has the token and tries to claim first
 	repeats bool // claims again through another gateway
+}
 
+// record is what happened to a guest, to be judged. Times are µs of this machine's clock, which is also Redis's.
+type record struct {
 	sent, answered int64 // the join
-	confirmed      int64 // when a response first confirmed that the store holds the place
+	confirmed      int64 // when a response first confirmed that the store holds the place; 0: none did
 	waited         bool  // has had a token
-	place          visitor.Claims
-	presence       visitor.Presence
+	order          int64 // of the token
 	absent         bool
-	lostJoins      int // joins without a key and without a response
-
-	at      int64 // admitted_at; 0: not admitted
-	sid     string
-	out     int64 // when it began to leave the queue or to end its session
-	left    bool  // left the queue
-	waiting bool  // at the end
-
-	thief thief
-	trace []string // requests and responses
+	lostJoins      int      // joins without a key and without a response
+	at             int64    // admitted_at; 0: not admitted
+	out            int64    // when it began to leave the queue or to end its session
+	left           bool     // left the queue
+	waiting        bool     // at the end
+	trace          []string // requests and responses
 }
 
 // note adds a line to the trace.
@@ -70,7 +77,7 @@ func (g *guest) visit(ctx context.Context) {
 		return
 	}
 	for polls := 0; g.at == 0; polls++ {
-		if g.leaves && polls >= 3 {
+		if g.habits.leaves && polls >= 3 {
 			g.leave(ctx)
 			return
 		}
@@ -97,7 +104,7 @@ func (g *guest) ask(ctx context.Context, request func(*visitor.Client) (visitor.
 			return a, true
 		}
 		if err != nil {
-			g.crowd.unanswered.Add(1)
+			g.crowd.tally(&g.crowd.counts.Unanswered)
 		} else {
 			g.crowd.note(fmt.Sprintf("%d %s", a.HTTP, a.Status.Code))
 		}
@@ -134,7 +141,7 @@ func (g *guest) poll(ctx context.Context) bool {
 		g.waiting = true
 		return false
 	}
-	g.crowd.polls.Add(1)
+	g.crowd.tally(&g.crowd.counts.Polls)
 	return g.hear(ctx, a, time.Now())
 }
 
@@ -162,7 +169,7 @@ func (g *guest) hear(ctx context.Context, a visitor.Response, now time.Time) boo
 	if g.cred.Pass != "" {
 		return g.admitted(&a)
 	}
-	if g.copied && !g.thief.started && a.Status.Position > 0 && float64(a.Status.Position) < 2*g.crowd.o.rate && g.confirmed > 0 {
+	if g.habits.copied && !g.thief.started && a.Status.Position > 0 && float64(a.Status.Position) < 2*g.crowd.o.rate && g.confirmed > 0 {
 		g.thief.started = true
 		seed := g.rng.Uint64()
 		g.thief.run.Go(func() { g.steal(ctx, g.cred.Token, rand.New(rand.NewPCG(seed, 3))) }) //nolint:gosec // the seed repeats the run
@@ -178,18 +185,18 @@ func (g *guest) keep(now time.Time) bool {
 		return false
 	}
 	switch {
-	case g.waited && p.ID != g.place.ID:
-		g.crowd.lose("ticket %s became %s", g.place.ID, p.ID)
+	case g.waited && p.ID != g.ticket:
+		g.crowd.lose("ticket %s became %s", g.ticket, p.ID)
 		return false
-	case g.confirmed > 0 && *p.Order != *g.place.Order:
-		g.crowd.lose("the order of a ticket the store held went from %d to %d", *g.place.Order, *p.Order)
+	case g.confirmed > 0 && *p.Order != g.order:
+		g.crowd.lose("the order of a ticket the store held went from %d to %d", g.order, *p.Order)
 		return false
 	}
 	// The epoch is "?" in the tokens of a gateway that has never reached the store.
 	if g.confirmed == 0 && p.Confirmed() && string(p.Epoch) != `"?"` {
 		g.confirmed = now.UnixMicro()
 	}
-	g.place, g.waited = p, true
+	g.ticket, g.order, g.waited = p.ID, *p.Order, true
 	return true
 }
 
@@ -201,10 +208,10 @@ func (g *guest) admitted(a *visitor.Response) bool {
 		return false
 	}
 	g.at, g.sid = at, sid
-	g.crowd.in.Add(1)
+	g.crowd.tally(&g.crowd.counts.In)
 	g.thief.run.Wait()
 	if g.thief.at != 0 {
-		g.crowd.double("ticket %s made sessions for two clients", g.place.ID)
+		g.crowd.double("ticket %s made sessions for two clients", g.ticket)
 	}
 	return true
 }
@@ -232,7 +239,7 @@ func (g *guest) robbed() bool {
 		return false
 	}
 	g.at, g.sid, g.cred = g.thief.at, g.thief.sid, g.thief.cred
-	g.crowd.robbed.Add(1)
+	g.crowd.tally(&g.crowd.counts.Robbed)
 	return true
 }
 
@@ -283,7 +290,7 @@ func (g *guest) shop(ctx context.Context) {
 			return
 		}
 	}
-	if g.repeats && g.waited {
+	if g.habits.repeats && g.waited {
 		g.repeat(ctx)
 	}
 	g.out = micros()
@@ -300,7 +307,7 @@ func (g *guest) visits(ctx context.Context, path string) bool {
 		}
 		return false
 	}
-	g.crowd.passes.Add(1)
+	g.crowd.tally(&g.crowd.counts.Passes)
 	return ok
 }
 
@@ -316,5 +323,5 @@ func (g *guest) repeat(ctx context.Context) {
 	if err != nil || at != g.at || sid != g.sid {
 		g.crowd.fault("a repeated claim was answered %d %s: session %s of %d, before %s of %d", a.HTTP, a.Status.Code, sid, at, g.sid, g.at)
 	}
-	g.crowd.repeated.Add(1)
+	g.crowd.tally(&g.crowd.counts.Repeated)
 }

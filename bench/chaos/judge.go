@@ -25,14 +25,14 @@ type judgement struct {
 }
 
 // judge judges the guests' records, given when Redis was stopped and how many admissions the room has counted.
-func judge(o options, guests []*guest, frozen []span, counted int) judgement {
+func judge(o options, guests []*record, frozen []span, counted int) judgement {
 	var j judgement
 	slices.SortFunc(frozen, func(a, b span) int { return cmp.Compare(a.from, b.from) })
 	rate, _ := verdict.ToMilli(o.rate) // options were checked
 	burst, _ := verdict.ToMilli(o.burst)
 
 	var at []int64
-	var queue, late []*guest
+	var queue, late []*record
 	var all []verdict.Admission
 	for _, g := range guests {
 		j.Excused += g.lostJoins
@@ -56,13 +56,7 @@ func judge(o options, guests []*guest, frozen []span, counted int) judgement {
 			j.Untold++
 			continue
 		}
-		a := verdict.Admission{At: g.at, Ordered: g.waited, Absent: g.absent || g.confirmed != g.answered, Sent: g.sent, Answered: g.answered}
-		if g.waited {
-			a.Order = *g.place.Order
-		} else {
-			a.Absent = g.absent
-		}
-		all = append(all, a)
+		all = append(all, verdict.Admission{At: g.at, Order: g.order, Ordered: g.waited, Absent: g.absent || g.waited && g.confirmed != g.answered, Sent: g.sent, Answered: g.answered})
 	}
 	for i := range at {
 		for _, s := range frozen {
@@ -95,10 +89,10 @@ func judge(o options, guests []*guest, frozen []span, counted int) judgement {
 			continue
 		}
 		for _, y := range queue {
-			if y.at > 0 && y.at < xAt && y.at > x.confirmed && y.confirmed > 0 && *y.place.Order > *x.place.Order {
+			if y.at > 0 && y.at < xAt && y.at > x.confirmed && y.confirmed > 0 && y.order > x.order {
 				j.LateOver++
 				j.Examples = append(j.Examples, fmt.Sprintf("order %d, confirmed at %d, admitted at %d, after order %d (confirmed at %d, joined at %d) at %d",
-					*x.place.Order, x.confirmed, x.at, *y.place.Order, y.confirmed, y.answered, y.at), strings.Join(x.trace, "\n\t"))
+					x.order, x.confirmed, x.at, y.order, y.confirmed, y.answered, y.at), strings.Join(x.trace, "\n\t"))
 				break
 			}
 		}
@@ -123,7 +117,7 @@ func roomTime(at int64, frozen []span) int64 {
 }
 
 // mostActive returns the largest number of guests that were certainly admitted at once: from admitted_at until they left.
-func mostActive(guests []*guest) int {
+func mostActive(guests []*record) int {
 	type event struct {
 		at    int64
 		delta int

@@ -3,62 +3,60 @@ package main
 import (
 	"slices"
 	"testing"
-
-	"github.com/anteroom/anteroom/bench/visitor"
 )
 
 const sec = 1_000_000
 
 // in returns a guest that joined at its order, was confirmed immediately and admitted at a time.
-func in(order, at int64) *guest {
-	return &guest{sent: order - 1000, answered: order + 1000, confirmed: order + 1000, waited: true, place: visitor.Claims{Order: &order}, at: at}
+func in(order, at int64) *record {
+	return &record{sent: order - 1000, answered: order + 1000, confirmed: order + 1000, waited: true, order: order, at: at}
 }
 
 // after sets when the guest was confirmed.
-func (g *guest) after(confirmed int64) *guest {
+func (g *record) after(confirmed int64) *record {
 	g.confirmed = confirmed
 	return g
 }
 
 func TestJudge(t *testing.T) {
 	o := options{rate: 1, burst: 2, maxActive: 3}
-	gone := func(g *guest, out int64) *guest { g.out = out; return g }
-	atOnce := func(sent, at int64) *guest { return &guest{sent: sent, answered: sent + 1000, at: at} }
-	waits := func(order int64) *guest { g := in(order, 0); g.waiting = true; return g }
-	absent := func(g *guest) *guest { g.absent = true; return g }
-	gaveUp := func(order int64) *guest { g := in(order, 0); g.left = true; return g }
+	gone := func(g *record, out int64) *record { g.out = out; return g }
+	atOnce := func(sent, at int64) *record { return &record{sent: sent, answered: sent + 1000, at: at} }
+	waits := func(order int64) *record { g := in(order, 0); g.waiting = true; return g }
+	absent := func(g *record) *record { g.absent = true; return g }
+	gaveUp := func(order int64) *record { g := in(order, 0); g.left = true; return g }
 	long := []span{{20 * sec, 27 * sec}} // of its 7 s, 1.007 pass in the room
 	const order, rate, most, early, unheard = "out of order", "over the limit", "over max_active",
 		"admitted while Redis stood still, or before those in front could be heard", "admitted and never told"
 	for _, row := range []struct {
 		name    string
-		guests  []*guest
+		guests  []*record
 		frozen  []span
 		counted int
 		broken  []string
 	}{
-		{name: "in order, at the rate", guests: []*guest{in(1*sec, 5*sec), in(2*sec, 5*sec), in(3*sec, 6*sec)}},
-		{name: "one too many", guests: []*guest{in(1*sec, 5*sec), in(2*sec, 5*sec), in(3*sec, 6*sec-1)}, broken: []string{rate}},
-		{name: "room time stands still", guests: []*guest{gone(in(1*sec, 19*sec), 20*sec), gone(in(2*sec, 19*sec), 20*sec), in(3*sec, 32*sec), in(4*sec, 32*sec)}, frozen: long},
+		{name: "in order, at the rate", guests: []*record{in(1*sec, 5*sec), in(2*sec, 5*sec), in(3*sec, 6*sec)}},
+		{name: "one too many", guests: []*record{in(1*sec, 5*sec), in(2*sec, 5*sec), in(3*sec, 6*sec-1)}, broken: []string{rate}},
+		{name: "room time stands still", guests: []*record{gone(in(1*sec, 19*sec), 20*sec), gone(in(2*sec, 19*sec), 20*sec), in(3*sec, 32*sec), in(4*sec, 32*sec)}, frozen: long},
 		{
 			name:   "as if it had not",
-			guests: []*guest{in(1*sec, 19*sec+sec/2), in(2*sec, 19*sec+sec/2), gone(in(3*sec, 27*sec), 33*sec), gone(in(4*sec, 27*sec), 34*sec)},
+			guests: []*record{in(1*sec, 19*sec+sec/2), in(2*sec, 19*sec+sec/2), gone(in(3*sec, 27*sec), 33*sec), gone(in(4*sec, 27*sec), 34*sec)},
 			frozen: long, broken: []string{rate, most, early},
 		},
-		{name: "within the hold", guests: []*guest{in(1*sec, 31*sec)}, frozen: long, broken: []string{early}},
-		{name: "after a short silence", guests: []*guest{in(1*sec, 23*sec)}, frozen: []span{{20 * sec, 22 * sec}}},
-		{name: "during a short silence", guests: []*guest{in(1*sec, 21*sec)}, frozen: []span{{20 * sec, 22 * sec}}, broken: []string{early}},
-		{name: "swapped", guests: []*guest{in(1*sec, 8*sec), in(2*sec, 6*sec)}, broken: []string{order}},
-		{name: "swapped, but out of touch", guests: []*guest{absent(in(1*sec, 8*sec)), in(2*sec, 6*sec)}},
-		{name: "swapped before the store had it", guests: []*guest{in(1*sec, 8*sec).after(7 * sec), in(2*sec, 6*sec)}},
-		{name: "swapped after the store had it late", guests: []*guest{in(1*sec, 8*sec).after(5 * sec), in(2*sec, 6*sec)}, broken: []string{order}},
-		{name: "still waiting while a later one is in", guests: []*guest{waits(1 * sec), in(2*sec, 6*sec)}, broken: []string{order}},
-		{name: "let in with an order that it never heard", guests: []*guest{in(1*sec, 8*sec), in(2*sec, 6*sec).after(0)}},
-		{name: "at once past one who waits", guests: []*guest{in(1*sec, 8*sec), atOnce(3*sec, 3*sec)}, broken: []string{order}},
-		{name: "too many at once", guests: []*guest{in(1*sec, 5*sec), in(2*sec, 7*sec), in(3*sec, 9*sec), in(4*sec, 12*sec)}, broken: []string{most}},
-		{name: "one has gone", guests: []*guest{gone(in(1*sec, 5*sec), 11*sec), in(2*sec, 7*sec), in(3*sec, 9*sec), in(4*sec, 12*sec)}},
-		{name: "one nobody heard of", guests: []*guest{in(1*sec, 5*sec)}, counted: 2, broken: []string{unheard}},
-		{name: "it gave up", guests: []*guest{in(1*sec, 5*sec), gaveUp(2 * sec)}, counted: 2},
+		{name: "within the hold", guests: []*record{in(1*sec, 31*sec)}, frozen: long, broken: []string{early}},
+		{name: "after a short silence", guests: []*record{in(1*sec, 23*sec)}, frozen: []span{{20 * sec, 22 * sec}}},
+		{name: "during a short silence", guests: []*record{in(1*sec, 21*sec)}, frozen: []span{{20 * sec, 22 * sec}}, broken: []string{early}},
+		{name: "swapped", guests: []*record{in(1*sec, 8*sec), in(2*sec, 6*sec)}, broken: []string{order}},
+		{name: "swapped, but out of touch", guests: []*record{absent(in(1*sec, 8*sec)), in(2*sec, 6*sec)}},
+		{name: "swapped before the store had it", guests: []*record{in(1*sec, 8*sec).after(7 * sec), in(2*sec, 6*sec)}},
+		{name: "swapped after the store had it late", guests: []*record{in(1*sec, 8*sec).after(5 * sec), in(2*sec, 6*sec)}, broken: []string{order}},
+		{name: "still waiting while a later one is in", guests: []*record{waits(1 * sec), in(2*sec, 6*sec)}, broken: []string{order}},
+		{name: "let in with an order that it never heard", guests: []*record{in(1*sec, 8*sec), in(2*sec, 6*sec).after(0)}},
+		{name: "at once past one who waits", guests: []*record{in(1*sec, 8*sec), atOnce(3*sec, 3*sec)}, broken: []string{order}},
+		{name: "too many at once", guests: []*record{in(1*sec, 5*sec), in(2*sec, 7*sec), in(3*sec, 9*sec), in(4*sec, 12*sec)}, broken: []string{most}},
+		{name: "one has gone", guests: []*record{gone(in(1*sec, 5*sec), 11*sec), in(2*sec, 7*sec), in(3*sec, 9*sec), in(4*sec, 12*sec)}},
+		{name: "one nobody heard of", guests: []*record{in(1*sec, 5*sec)}, counted: 2, broken: []string{unheard}},
+		{name: "it gave up", guests: []*record{in(1*sec, 5*sec), gaveUp(2 * sec)}, counted: 2},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			j := judge(o, row.guests, row.frozen, row.counted)

@@ -124,26 +124,29 @@ func run(r *rig.Run, o options) report {
 	return c.report(f, int(counted))
 }
 
+// report judges the run, given how many admissions the room has counted.
 func (c *crowd) report(f *fleet, counted int) report {
-	j := judge(c.o, c.guests, f.frozen, counted)
-	r := report{
-		Seed: c.o.seed, Gateways: c.o.gateways, Kills: f.counts.kills, Pauses: f.counts.pauses, Short: f.counts.short, Long: f.counts.long,
-		Visitors: len(c.guests), In: c.in.Load(), Polls: c.polls.Load(), Passes: c.passes.Load(), Repeated: c.repeated.Load(),
-		Robbed: c.robbed.Load(), Unanswered: c.unanswered.Load(),
-		P50: float64(c.quantile(0.5)) / 1e6, P99: float64(c.quantile(0.99)) / 1e6,
-		Judgement: j, Lost: c.lost, Doubles: c.doubles, Wrong: c.wrong, Odd: c.odd, Traces: c.traces, Broken: j.broken(c.o),
+	r := c.counts
+	r.Kills, r.Pauses, r.Short, r.Long = f.counts.kills, f.counts.pauses, f.counts.short, f.counts.long
+	slices.Sort(c.times)
+	if n := len(c.times) - 1; n >= 0 {
+		r.P50, r.P99 = float64(c.times[n/2])/1e6, float64(c.times[int(0.99*float64(n))])/1e6
 	}
 	for _, s := range f.frozen {
 		r.Frozen += float64(s.to-s.from) / 1e6
 	}
+	var records []*record
 	for _, g := range c.guests {
+		records = append(records, &g.record)
 		if g.left {
 			r.Left++
 		} else if g.at == 0 && g.waiting {
 			r.Waiting++
 		}
 	}
-	for what, m := range map[string]map[string]int{"places were lost": c.lost, "tickets were spent twice": c.doubles, "wrong answers": c.wrong} {
+	r.Judgement = judge(c.o, records, f.frozen, counted)
+	r.Broken = r.Judgement.broken(c.o)
+	for what, m := range map[string]map[string]int{"places were lost": r.Lost, "tickets were spent twice": r.Doubles, "wrong answers": r.Wrong} {
 		if len(m) > 0 {
 			r.Broken = append(r.Broken, what)
 		}
