@@ -42,18 +42,16 @@ func enqueueing(b *bench) []table.Row {
 	peers := len(ways)
 	ways = append(ways, way{"ours, one stream", front.stream}, way{"ours, 10 chunks on 4 connections", front.chunked}, way{"ours, 4 streams", front.streams})
 	rates, sizes := make([][]float64, len(ways)), make([][]float64, len(ways))
-	for r := range b.rounds {
-		for k := range ways {
-			i := (r + k) % len(ways)
-			b.empty()
-			before, began := b.stats().Memory, time.Now()
-			rig.Check(ways[i].put(b))
-			rate := float64(jobs) / time.Since(began).Seconds()
-			size := float64(b.stats().Memory-before) / float64(jobs)
-			rig.Say("enqueue, round %d of %d: %-32s %8.0f/s  %4.0f bytes a job", r+1, b.rounds, ways[i].name, rate, size)
-			rates[i], sizes[i] = append(rates[i], rate), append(sizes[i], size)
-		}
-	}
+	table.Turns(b.rounds, len(ways), func(r, i int) error {
+		b.empty()
+		before, began := b.stats().Memory, time.Now()
+		rig.Check(ways[i].put(b))
+		rate := float64(jobs) / time.Since(began).Seconds()
+		size := float64(b.stats().Memory-before) / float64(jobs)
+		rig.Say("enqueue, round %d of %d: %-32s %8.0f/s  %4.0f bytes a job", r, b.rounds, ways[i].name, rate, size)
+		rates[i], sizes[i] = append(rates[i], rate), append(sizes[i], size)
+		return nil
+	})
 	best := 0
 	for i := range peers {
 		if table.Median(rates[i]) > table.Median(rates[best]) {

@@ -29,18 +29,18 @@ func fairness(b *bench) []table.Row {
 	one.oneQueue = true
 	rig.Say("fairness: %d jobs of one tenant, then 9 tenants of 150; asynq with one queue", large)
 	fifo := b.divide(one, large) // once, since it takes as long as all jobs
-	var late, jain [2][]float64
-	inTurns(b.rounds, func(r, i int) share {
+	shares := table.Turns(b.rounds, 2, func(r, i int) share {
 		s := b.divide(b.sides[i], large)
 		rig.Say("fairness, round %d of %d: %-6s %.3f × the fair-share time, Jain %.4f", r, b.rounds, b.sides[i].name(), s.late, s.jain)
-		late[i], jain[i] = append(late[i], s.late), append(jain[i], s.jain)
 		return s
 	})
+	late := func(i int) float64 { return table.MedianOf(shares[i], func(s share) float64 { return s.late }) }
+	jain := func(i int) float64 { return table.MedianOf(shares[i], func(s share) float64 { return s.jain }) }
 	bars := []table.Bar{{Limit: 1.2, AtMost: true}}
 	return []table.Row{
-		{What: "small tenants' end ÷ fair-share time (asynq: one queue)", Unit: "×", Peers: []float64{fifo.late}, Ours: table.Median(late[1]), Bars: bars},
-		{What: "  (asynq: an equally weighted queue a tenant)", Unit: "×", Peers: []float64{table.Median(late[0])}, Ours: table.Median(late[1]), Bars: bars},
-		{What: "Jain's index while all have work (a queue a tenant)", Unit: "1 at best", Peers: []float64{table.Median(jain[0])}, Ours: table.Median(jain[1]), Bars: []table.Bar{{Limit: 0.999}}},
+		{What: "small tenants' end ÷ fair-share time (asynq: one queue)", Unit: "×", Peers: []float64{fifo.late}, Ours: late(1), Bars: bars},
+		{What: "  (asynq: an equally weighted queue a tenant)", Unit: "×", Peers: []float64{late(0)}, Ours: late(1), Bars: bars},
+		{What: "Jain's index while all have work (a queue a tenant)", Unit: "1 at best", Peers: []float64{jain(0)}, Ours: jain(1), Bars: []table.Bar{{Limit: 0.999}}},
 	}
 }
 
@@ -86,7 +86,7 @@ const (
 
 // unequalShares measures how equally tenants share the workers' time if their jobs take 5 to 100 ms.
 func unequalShares(b *bench) []table.Row {
-	found := inTurns(b.rounds, func(r, i int) float64 {
+	found := table.Turns(b.rounds, 2, func(r, i int) float64 {
 		index := b.unequal(b.sides[i])
 		rig.Say("unequal run times, round %d of %d: %-6s Jain by work %.4f", r, b.rounds, b.sides[i].name(), index)
 		return index

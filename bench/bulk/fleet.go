@@ -24,7 +24,7 @@ const (
 // its own; they run in this program.
 func fleet(b *bench) []table.Row {
 	var load, rate [2][]float64
-	inTurns(b.rounds, func(r, i int) error {
+	table.Turns(b.rounds, 2, func(r, i int) error {
 		n := []int{1, fleetSize}[i]
 		share, perSecond := b.fleetOf(n)
 		rig.Say("fleet, round %d of %d: %2d processes: %.1f %% of a Redis core at %.0f jobs/s", r, b.rounds, n, share*100, perSecond)

@@ -122,17 +122,6 @@ func (b *bench) empty() { rig.Check(b.redis.Empty(b)) }
 // stats returns what Redis has done so far.
 func (b *bench) stats() rig.Stats { return rig.Must(b.redis.Stats(b)) }
 
-// inTurns calls f for both sides n times, each round beginning with the other side, and returns the results of each.
-func inTurns[T any](n int, f func(round, side int) T) (results [2][]T) {
-	for r := range n {
-		for k := range 2 {
-			i := (r + k) % 2
-			results[i] = append(results[i], f(r+1, i))
-		}
-	}
-	return results
-}
-
 // runUntil runs jobs on a side until done is closed, and returns what stops the side. It fails after a time.
 func (b *bench) runUntil(done <-chan struct{}, limit time.Duration, s side, workers, tenants int, handle handler) (stop func()) {
 	stop = rig.Must(s.start(workers, tenants, handle))

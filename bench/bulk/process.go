@@ -64,23 +64,18 @@ func (b *bench) profile(name string) (end func()) {
 	}
 }
 
-// medians returns the medians of several shots.
-func medians(shots []shot) shot {
-	var rate, store, cpu []float64
-	for _, s := range shots {
-		rate, store, cpu = append(rate, s.Rate), append(store, s.StoreCPU), append(cpu, s.CPU)
-	}
-	return shot{table.Median(rate), table.Median(store), table.Median(cpu)}
-}
-
-// compared drains both sides in turns, each until so many jobs have run.
-func (b *bench) compared(what string, rounds, workers int, jobs []int, until [2]int) [2]shot {
-	shots := inTurns(rounds, func(r, i int) shot {
+// compared drains both sides in turns, each until so many jobs have run, and returns the medians of each.
+func (b *bench) compared(what string, rounds, workers int, jobs []int, until [2]int) (medians [2]shot) {
+	for i, shots := range table.Turns(rounds, 2, func(r, i int) shot {
 		s := b.drain(b.sides[i], what, workers, jobs, until[i])
 		rig.Say("%s, round %d of %d: %-6s %8.0f/s  %5.1f µs of Redis, %5.1f µs of the worker a job", what, r, rounds, b.sides[i].name(), s.Rate, s.StoreCPU, s.CPU)
 		return s
-	})
-	return [2]shot{medians(shots[0]), medians(shots[1])}
+	}) {
+		medians[i].Rate = table.MedianOf(shots, func(s shot) float64 { return s.Rate })
+		medians[i].StoreCPU = table.MedianOf(shots, func(s shot) float64 { return s.StoreCPU })
+		medians[i].CPU = table.MedianOf(shots, func(s shot) float64 { return s.CPU })
+	}
+	return medians
 }
 
 // processing measures no-op jobs from the queue to their ack.

@@ -147,31 +147,24 @@ func (l *longQueue) polls() []table.Row {
 	files := [2]string{l.sample("sample0", l.long, wrkTokens, 0), l.sample("sample1", l.long, wrkTokens, 1)}
 	short := l.sample("short", l.short, wrkTokens, 0)
 	l.startNginx(string(l.fetch(l.gateway.URL()+"/.waiting-room/long/status", "X-Waiting-Room-Token", l.long[len(l.long)/2])))
-	var nginx, long, few []shot
-	for r := range l.rounds {
-		for k := range 3 {
-			poll := func(what string, c contest, path, file string) shot {
-				return l.fire(fmt.Sprintf("status poll, %s, round %d of %d", what, r+1, l.rounds), c, request{Credentials: file, Header: "X-Waiting-Room-Token", Method: "GET", Path: path})
-			}
-			ours := contest{l.gateway.Child, l.gateway.Addr}
-			switch (r + k) % 3 {
-			case 0:
-				nginx = append(nginx, poll("nginx", contest{l.nginx, l.statusAddr}, "/.waiting-room/long/status", files[r%2]))
-			case 1:
-				long = append(long, poll("long", ours, "/.waiting-room/long/status", files[r%2]))
-			case 2:
-				few = append(few, poll("short", ours, "/.waiting-room/short/status", short))
-			}
-		}
-	}
-	peer, ours, other := median(nginx), median(long), median(few)
+	ours := contest{l.gateway.Child, l.gateway.Addr}
+	shots := table.Turns(l.rounds, 3, func(r, i int) shot {
+		file := files[(r-1)%2]
+		of := []struct {
+			name, room, file string
+			contest
+		}{{"nginx", "long", file, contest{l.nginx, l.statusAddr}}, {"long", "long", file, ours}, {"short", "short", short, ours}}[i]
+		return l.fire(fmt.Sprintf("status poll, %s, round %d of %d", of.name, r, l.rounds), of.contest,
+			request{Credentials: of.file, Header: "X-Waiting-Room-Token", Method: "GET", Path: "/.waiting-room/" + of.room + "/status"})
+	})
+	peer, long, few := median(shots[0]), median(shots[1]), median(shots[2])
 	what := fmt.Sprintf("status poll, %s waiting", table.Figure(float64(l.million)))
 	return []table.Row{
-		{What: what, Unit: "/s", Peers: []float64{peer.Rate}, Ours: ours.Rate, Bars: []table.Bar{{Limit: 100_000}, {Limit: 0.5, Ratio: true}}},
-		{What: what, Unit: "CPU µs", Peers: []float64{peer.CPU}, Ours: ours.CPU},
-		{What: what, Unit: "p99 ms", Peers: []float64{peer.P99}, Ours: ours.P99},
-		{What: fmt.Sprintf("… %s waiting", table.Figure(shortQueue)), Unit: "CPU µs", Ours: other.CPU},
-		{What: "… long ÷ short line, CPU", Unit: "×", Ours: ratio(ours.CPU, other.CPU), Bars: []table.Bar{{Limit: 1.2, AtMost: true}}},
+		{What: what, Unit: "/s", Peers: []float64{peer.Rate}, Ours: long.Rate, Bars: []table.Bar{{Limit: 100_000}, {Limit: 0.5, Ratio: true}}},
+		{What: what, Unit: "CPU µs", Peers: []float64{peer.CPU}, Ours: long.CPU},
+		{What: what, Unit: "p99 ms", Peers: []float64{peer.P99}, Ours: long.P99},
+		{What: fmt.Sprintf("… %s waiting", table.Figure(shortQueue)), Unit: "CPU µs", Ours: few.CPU},
+		{What: "… long ÷ short line, CPU", Unit: "×", Ours: ratio(long.CPU, few.CPU), Bars: []table.Bar{{Limit: 1.2, AtMost: true}}},
 	}
 }
 

@@ -91,29 +91,24 @@ func (b *bench) fire(what string, c contest, r request) shot {
 	return s
 }
 
-// turns measures the servers in turns, each round beginning with another, and returns the medians of each.
-func (b *bench) turns(what string, rounds int, r request, contests ...contest) []shot {
-	shots, medians := make([][]shot, len(contests)), make([]shot, len(contests))
-	for n := range rounds {
-		for k := range contests {
-			i := (n + k) % len(contests)
-			shots[i] = append(shots[i], b.fire(fmt.Sprintf("%s, round %d of %d", what, n+1, rounds), contests[i], r))
-		}
-	}
-	for i := range medians {
-		medians[i] = median(shots[i])
+// turns measures the servers in turns and returns the medians of each.
+func (b *bench) turns(what string, rounds int, r request, contests ...contest) (medians []shot) {
+	for _, shots := range table.Turns(rounds, len(contests), func(n, i int) shot {
+		return b.fire(fmt.Sprintf("%s, round %d of %d", what, n, rounds), contests[i], r)
+	}) {
+		medians = append(medians, median(shots))
 	}
 	return medians
 }
 
 // median returns the medians of the figures, and the sum of the requests.
 func median(shots []shot) (m shot) {
-	var rate, cpu, p99 []float64
 	for _, s := range shots {
 		m.Requests += s.Requests
-		rate, cpu, p99 = append(rate, s.Rate), append(cpu, s.CPU), append(p99, s.P99)
 	}
-	m.Rate, m.CPU, m.P99 = table.Median(rate), table.Median(cpu), table.Median(p99)
+	m.Rate = table.MedianOf(shots, func(s shot) float64 { return s.Rate })
+	m.CPU = table.MedianOf(shots, func(s shot) float64 { return s.CPU })
+	m.P99 = table.MedianOf(shots, func(s shot) float64 { return s.P99 })
 	return m
 }
 

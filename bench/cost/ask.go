@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/anteroom/anteroom/bench/child"
+	"github.com/anteroom/anteroom/bench/table"
 )
 
 // patience is how long a response may take.
@@ -201,7 +201,7 @@ func (a *asker) measure(w *walk, rounds int) (*result, error) {
 		}
 		plains, costs, ratios = append(plains, p), append(costs, c), append(ratios, float64(c)/float64(p))
 	}
-	r.plain, r.cost, r.ratio = median(plains), median(costs), median(ratios)
+	r.plain, r.cost, r.ratio = table.Median(plains), table.Median(costs), table.Median(ratios)
 	a.close()
 	return r, nil
 }
@@ -211,8 +211,3 @@ const mostAtOnce = 100 * lanes
 
 // roundTime is the least processor time of a batch of plain requests.
 const roundTime = 4 * time.Millisecond
-
-func median[T time.Duration | float64](xs []T) T {
-	slices.Sort(xs)
-	return xs[len(xs)/2]
-}

@@ -11,6 +11,7 @@ import (
 	"github.com/anteroom/anteroom/bench/child"
 	"github.com/anteroom/anteroom/bench/load"
 	"github.com/anteroom/anteroom/bench/rig"
+	"github.com/anteroom/anteroom/bench/table"
 )
 
 // With checkAbsence, renewals are due within a minute of the fill.
@@ -31,7 +32,7 @@ func check(r *rig.Run, c *Calibration, o options) {
 		u := room.Outcome(c)
 		u.RedisMem = c.RedisBase + room.Waiting*c.at(room.Waiting).Bytes + admitted*c.Gone // no ticket has been forgotten yet
 		w := tabwriter.NewWriter(r.Out, 0, 0, 2, ' ', tabwriter.AlignRight)
-		fmt.Fprintf(w, "%s waiting\tsimulated\tmeasured\terror\t\n", number(float64(n)))
+		fmt.Fprintf(w, "%s waiting\tsimulated\tmeasured\terror\t\n", table.Number(float64(n)))
 		for _, row := range []struct {
 			name      string
 			sim, real float64
@@ -41,7 +42,7 @@ func check(r *rig.Run, c *Calibration, o options) {
 			{"to Redis, Mbit/s", mbit(u.RedisIn), mbit(m.RedisIn)}, {"from Redis, Mbit/s", mbit(u.RedisOut), mbit(m.RedisOut)},
 			{"gateway CPU, % of a core", 100 * u.CPU, 100 * m.CPU}, {"gateway memory, MB", u.Memory / 1e6, m.Memory / 1e6},
 		} {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%+.0f %%\t\n", row.name, number(row.sim), number(row.real), 100*(row.sim/row.real-1))
+			fmt.Fprintf(w, "%s\t%s\t%s\t%+.0f %%\t\n", row.name, table.Number(row.sim), table.Number(row.real), 100*(row.sim/row.real-1))
 		}
 		fmt.Fprintln(w, "\t\t\t\t")
 		rig.Check(w.Flush())

@@ -3,13 +3,13 @@ package main
 import (
 	"fmt"
 	"io"
-	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/anteroom/anteroom/bench/rig"
+	"github.com/anteroom/anteroom/bench/table"
 )
 
 func main() { rig.Main(command()) }
@@ -80,8 +80,8 @@ func tables(out io.Writer, c *Calibration, o options) error {
 	for _, n := range o.lengths {
 		r := o.scenario(n)
 		u := r.Outcome(c)
-		fmt.Fprintf(w, "%s\t%.1f\t%s\t%s\t%s\t%s\t%.1f %%\t%s\t%.1f/%.1f\t%d\t%.2f\t%.0f\t%.0f/%.0f\t\n", number(r.Waiting), r.Rate, number(u.Polls), number(u.Front+u.Renewals),
-			number(u.Calls), number(u.Commands), 100*u.RedisCPU, number(u.RedisMem/1e6), mbit(u.RedisIn), mbit(u.RedisOut), u.Gateways, u.CPU, u.Memory/1e6, mbit(u.In), mbit(u.Out))
+		fmt.Fprintf(w, "%s\t%.1f\t%s\t%s\t%s\t%s\t%.1f %%\t%s\t%.1f/%.1f\t%d\t%.2f\t%.0f\t%.0f/%.0f\t\n", table.Number(r.Waiting), r.Rate, table.Number(u.Polls), table.Number(u.Front+u.Renewals),
+			table.Number(u.Calls), table.Number(u.Commands), 100*u.RedisCPU, table.Number(u.RedisMem/1e6), mbit(u.RedisIn), mbit(u.RedisOut), u.Gateways, u.CPU, u.Memory/1e6, mbit(u.In), mbit(u.Out))
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -96,25 +96,9 @@ func tables(out io.Writer, c *Calibration, o options) error {
 		if !u.Fits {
 			fits = "NOT enough: more rooms, or a slower opening"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%.1f %%\t%d\t%.2f\t%.0f/%.0f\t%s\t\n", number(r.Waiting), number(r.Arrivals), number(u.Calls), 100*u.RedisCPU, u.Gateways, u.CPU, mbit(u.In), mbit(u.Out), fits)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%.1f %%\t%d\t%.2f\t%.0f/%.0f\t%s\t\n", table.Number(r.Waiting), table.Number(r.Arrivals), table.Number(u.Calls), 100*u.RedisCPU, u.Gateways, u.CPU, mbit(u.In), mbit(u.Out), fits)
 	}
 	return w.Flush()
 }
 
 func mbit(bytes float64) float64 { return bytes * 8 / 1e6 }
-
-// number formats a number with commas between thousands.
-func number(x float64) string {
-	if x < 100 {
-		return fmt.Sprintf("%.3g", x)
-	}
-	s := fmt.Sprintf("%.0f", x)
-	var b strings.Builder
-	for i, c := range s {
-		if i > 0 && (len(s)-i)%3 == 0 {
-			b.WriteByte(',')
-		}
-		b.WriteRune(c)
-	}
-	return b.String()
-}

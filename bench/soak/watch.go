@@ -4,12 +4,12 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"slices"
 	"text/tabwriter"
 	"time"
 
 	"github.com/anteroom/anteroom/bench/child"
 	"github.com/anteroom/anteroom/bench/rig"
+	"github.com/anteroom/anteroom/bench/table"
 )
 
 // The figures of a sample.
@@ -77,7 +77,8 @@ func judge(out io.Writer, all []sample) (grown []string) {
 	t := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
 	fmt.Fprintf(t, "median of\tfirst quarter\tlast quarter\tgrowth\tbound\t\n")
 	for i, b := range bounds {
-		first, last := median(all[:quarter], i), median(all[len(all)-quarter:], i)
+		figure := func(s sample) float64 { return s[i] }
+		first, last := table.MedianOf(all[:quarter], figure), table.MedianOf(all[len(all)-quarter:], figure)
 		bound, verdict := "–", ""
 		if b.factor > 0 {
 			limit := b.factor*first + b.extra
@@ -91,13 +92,4 @@ func judge(out io.Writer, all []sample) (grown []string) {
 	}
 	_ = t.Flush() // results are written to stdout only
 	return grown
-}
-
-func median(samples []sample, figure int) float64 {
-	v := make([]float64, len(samples))
-	for i, s := range samples {
-		v[i] = s[figure]
-	}
-	slices.Sort(v)
-	return v[len(v)/2]
 }

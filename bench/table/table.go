@@ -2,6 +2,7 @@
 package table
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -9,13 +10,34 @@ import (
 	"text/tabwriter"
 )
 
-// Median returns the median, or the smaller of the two middle values.
-func Median(xs []float64) float64 {
-	if len(xs) == 0 {
-		return 0
+// Median returns the median, or the smaller of the two middle values; of no values, 0.
+func Median[T cmp.Ordered](xs []T) (median T) {
+	if len(xs) > 0 {
+		median = slices.Sorted(slices.Values(xs))[(len(xs)-1)/2]
 	}
-	s := slices.Sorted(slices.Values(xs))
-	return s[(len(s)-1)/2]
+	return median
+}
+
+// MedianOf returns the median of one figure of several results.
+func MedianOf[R any, T cmp.Ordered](results []R, figure func(R) T) T {
+	xs := make([]T, len(results))
+	for i, r := range results {
+		xs[i] = figure(r)
+	}
+	return Median(xs)
+}
+
+// Turns calls f for n contestants in each round, counted from 1. Each round begins with the next contestant. Turns returns
+// the results of each contestant.
+func Turns[R any](rounds, n int, f func(round, contestant int) R) [][]R {
+	results := make([][]R, n)
+	for r := range rounds {
+		for k := range n {
+			i := (r + k) % n
+			results[i] = append(results[i], f(r+1, i))
+		}
+	}
+	return results
 }
 
 // Bar is the limit of a figure or of a ratio.
@@ -95,20 +117,24 @@ func (r Row) cells(peers []string) []string {
 	return append(cells, ours, shown, strings.Join(bars, "; "))
 }
 
-// Figure formats three digits, or – for a zero.
+// Figure formats a number like Number, and a zero as –.
 func Figure(x float64) string {
-	switch {
-	case x == 0:
+	if x == 0 {
 		return "–"
-	case x >= 1000:
-		s := fmt.Sprintf("%.0f", x)
-		for i := len(s) - 3; i > 0; i -= 3 {
-			s = s[:i] + "," + s[i:]
-		}
-		return s
-	default:
+	}
+	return Number(x)
+}
+
+// Number formats three digits, and all of a longer number with commas between thousands.
+func Number(x float64) string {
+	if x < 999.5 {
 		return fmt.Sprintf("%.3g", x)
 	}
+	s := fmt.Sprintf("%.0f", x)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
 }
 
 // Print prints the table: a column for each peer, then ours.
