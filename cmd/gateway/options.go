@@ -48,7 +48,7 @@ func gatewayOptions(cfg *config.Config, s *store, core *admission.Core, registry
 		Ring:              ring, IDKey: idKey, AccountKeys: accounts, Bind: cfg.Tokens.Bind, SameSite: cfg.Cookies.SameSite,
 		TrustedProxies: cfg.TrustedProxies, TrustedHeader: cfg.TrustedHeader, ProxyProtocol: prefaces[cfg.ProxyProtocol],
 		LastRequest: min(lastRequest, cfg.ShutdownTimeout/3),
-		TLS:         certs.Files{CertFile: cfg.TLS.CertFile, KeyFile: cfg.TLS.KeyFile, ClientCAFile: cfg.TLS.ClientCAFile},
+		TLS:         certs.Files(cfg.TLS),
 		Access:      gateway.Access{Combined: cfg.Log.AccessFormat == "combined", Sample: cfg.Log.AccessSample, Prefix: cfg.Log.AccessIP == "prefix"},
 		// Not the first of origins in its place: without one, hosts of no room are refused.
 		DefaultOrigin: cfg.DefaultOrigin,

@@ -85,7 +85,7 @@ func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config,
 			}
 		}
 		if err != nil {
-			log.Error("the configuration was not reloaded; the old one stays in force", "error", err)
+			log.Error("cannot reload the configuration; the old one stays in force", "error", err)
 			return
 		}
 		if len(later) > 0 {

@@ -76,10 +76,10 @@ func TestALongPathPutsTheSocketElsewhere(t *testing.T) {
 	dir := filepath.Join(storeDir(t), strings.Repeat("long", 30), "with 'quotes\" and ü")
 	first, _ := start(t, dir)
 	second, _ := start(t, dir)
-	if first.Socket() != second.Socket() || strings.HasPrefix(first.Socket(), dir) {
-		t.Fatalf("%s and %s", first.Socket(), second.Socket())
+	if first.engine.socket != second.engine.socket || strings.HasPrefix(first.engine.socket, dir) {
+		t.Fatalf("%s and %s", first.engine.socket, second.engine.socket)
 	}
-	own := filepath.Dir(first.Socket())
+	own := filepath.Dir(first.engine.socket)
 	if info, err := os.Stat(own); err != nil || info.Mode() != os.ModeDir|0o700 {
 		t.Fatalf("%v, %v", info.Mode(), err)
 	}

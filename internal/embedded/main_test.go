@@ -195,7 +195,7 @@ func client(t *testing.T, s *Server) *redis.Client {
 
 func newClient(s *Server) *redis.Client {
 	return redis.NewClient(&redis.Options{
-		Network: "unix", Addr: s.Socket(), MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true, DisableIdentity: true,
+		Network: "unix", Addr: s.engine.socket, MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true, DisableIdentity: true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
 }

@@ -100,10 +100,7 @@ func Start(ctx context.Context, opt Options) (*Server, error) {
 	return s, nil
 }
 
-// Socket returns the path of the server's unix socket, which stays the same over restarts.
-func (s *Server) Socket() string { return s.engine.socket }
-
-// URL returns the store URL of the server.
+// URL returns the store URL of the server, which stays the same over restarts.
 func (s *Server) URL() string { return "unix://" + escape(s.engine.socket) }
 
 // Wait blocks until Close is through and returns what it returned.
@@ -182,7 +179,7 @@ func (s *Server) loop(ctx context.Context) {
 			last = ""
 		} else if err.Error() != last {
 			last = err.Error()
-			s.log.Error("cannot look after the store", "error", err)
+			s.log.Error("cannot supervise the store; trying again", "error", err)
 		}
 	}
 }

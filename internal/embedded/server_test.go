@@ -21,7 +21,7 @@ func TestStartAndClose(t *testing.T) {
 	t.Parallel()
 	dir := storeDir(t)
 	s, _ := start(t, dir)
-	for path, want := range map[string]os.FileMode{dir: 0o700 | os.ModeDir, s.Socket(): 0o700 | os.ModeSocket, filepath.Join(dir, "redis.log"): 0o600} {
+	for path, want := range map[string]os.FileMode{dir: 0o700 | os.ModeDir, s.engine.socket: 0o700 | os.ModeSocket, filepath.Join(dir, "redis.log"): 0o600} {
 		if info, err := os.Stat(path); err != nil || info.Mode() != want {
 			t.Errorf("%s: %v, %v, want %v", path, info.Mode(), err, want)
 		}
@@ -97,8 +97,8 @@ func TestTheLastOneOutStopsTheServer(t *testing.T) {
 	third := program(t, dir)
 	third.says("ready")
 	id := runID(t, first)
-	if first.Socket() != second.Socket() {
-		t.Fatalf("%s and %s", first.Socket(), second.Socket())
+	if first.engine.socket != second.engine.socket {
+		t.Fatalf("%s and %s", first.engine.socket, second.engine.socket)
 	}
 
 	closeServer(t, first)
@@ -386,7 +386,7 @@ func TestALostSocketIsMadeAnew(t *testing.T) {
 	if err := client(t, s).Set(t.Context(), "k", "kept", 0).Err(); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Remove(s.Socket()); err != nil {
+	if err := os.Remove(s.engine.socket); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, func() error {

@@ -32,51 +32,31 @@ func Open(rawURL string, timeout time.Duration) (redis.UniversalClient, error) {
 	}
 
 	conns := max(16, 4*runtime.GOMAXPROCS(0))
-	dial := min(max(2*timeout, 100*time.Millisecond), 5*time.Second)
-	wait := min(max(timeout/4, 10*time.Millisecond), 250*time.Millisecond) // for a connection of the pool
-	maint := &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-	const (
-		lifetime = 10 * time.Minute // so that connections spread again over what is behind a balancer
-		jitter   = time.Minute
-		idle     = 5 * time.Minute
-		ownPool  = -1 // pipelines (ASK, WAIT) have no connections beside the others: conns bounds them all
-	)
-
+	o := &redis.UniversalOptions{
+		Addrs: t.addrs, Username: t.user, Password: t.pass, DB: t.db, TLSConfig: tlsConfig,
+		MasterName: t.master, SentinelUsername: t.sentinelUser, SentinelPassword: t.sentinelPass,
+		MaxRetries: -1, MaxRedirects: 3, DialerRetries: 1,
+		ContextTimeoutEnabled: true, ReadTimeout: timeout, WriteTimeout: timeout,
+		DialTimeout: min(max(2*timeout, 100*time.Millisecond), 5*time.Second),
+		PoolSize:    conns, MaxActiveConns: conns,
+		PipelinePoolSize: -1, // pipelines (ASK, WAIT) use the connections of the pool, so that conns bounds them all
+		PoolTimeout:      min(max(timeout/4, 10*time.Millisecond), 250*time.Millisecond),
+		ConnMaxLifetime:  10 * time.Minute, ConnMaxLifetimeJitter: time.Minute, // spreads connections again behind a balancer
+		ConnMaxIdleTime: 5 * time.Minute,
+		DisableIdentity: true, MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	}
 	switch t.kind {
 	case sentinel:
-		return redis.NewFailoverClient(&redis.FailoverOptions{
-			MasterName: t.master, SentinelAddrs: t.addrs, SentinelUsername: t.sentinelUser, SentinelPassword: t.sentinelPass,
-			Username: t.user, Password: t.pass, DB: t.db, TLSConfig: tlsConfig,
-			MaxRetries: -1, ContextTimeoutEnabled: true, DialTimeout: dial, DialerRetries: 1, ReadTimeout: timeout, WriteTimeout: timeout,
-			PoolSize: conns, MaxActiveConns: conns, PipelinePoolSize: ownPool, PoolTimeout: wait,
-			ConnMaxLifetime: lifetime, ConnMaxLifetimeJitter: jitter, ConnMaxIdleTime: idle,
-			DisableIdentity: true,
-		}), nil
+		return redis.NewFailoverClient(o.Failover()), nil
 	case cluster:
-		return newCluster(&redis.ClusterOptions{
-			Addrs: t.addrs, Username: t.user, Password: t.pass, TLSConfig: tlsConfig,
-			MaxRetries: -1, MaxRedirects: 3, ClusterStateReloadInterval: 5 * time.Second,
-			// What goes to every node is sent so by name (ForEachMaster). The policies would ask for the table of all commands,
-			// again at each call where the user's ACL refuses it.
-			DisableRoutingPolicies: true,
-			ContextTimeoutEnabled:  true, DialTimeout: dial, DialerRetries: 1, ReadTimeout: timeout, WriteTimeout: timeout,
-			PoolSize: conns, MaxActiveConns: conns, PipelinePoolSize: ownPool, PoolTimeout: wait,
-			ConnMaxLifetime: lifetime, ConnMaxLifetimeJitter: jitter, ConnMaxIdleTime: idle,
-			DisableIdentity: true, MaintNotificationsConfig: maint,
-		}), nil
-	default:
-		network := "tcp"
-		if t.kind == socket {
-			network = "unix"
-		}
-		return redis.NewClient(&redis.Options{
-			Network: network, Addr: t.addrs[0], Username: t.user, Password: t.pass, DB: t.db, TLSConfig: tlsConfig,
-			MaxRetries: -1, ContextTimeoutEnabled: true, DialTimeout: dial, DialerRetries: 1, ReadTimeout: timeout, WriteTimeout: timeout,
-			PoolSize: conns, MaxActiveConns: conns, PipelinePoolSize: ownPool, PoolTimeout: wait,
-			ConnMaxLifetime: lifetime, ConnMaxLifetimeJitter: jitter, ConnMaxIdleTime: idle,
-			DisableIdentity: true, MaintNotificationsConfig: maint,
-		}), nil
+		c := o.Cluster()
+		c.ClusterStateReloadInterval = 5 * time.Second
+		// Commands for every node are sent with ForEachMaster. The routing policies would request the table of all commands, and
+		// request it again for each call if the user's ACL refuses it.
+		c.DisableRoutingPolicies = true
+		return newCluster(c), nil
 	}
+	return redis.NewClient(o.Simple()), nil // an address that begins with / is a unix socket
 }
 
 func newCluster(o *redis.ClusterOptions) *redis.ClusterClient {
@@ -85,8 +65,8 @@ func newCluster(o *redis.ClusterOptions) *redis.ClusterClient {
 	return c
 }
 
-// relearn reloads the slots after a call that no master has replied to. The client library does so only after a redirection, and
-// a dead master redirects no call: until the next interval every call would go to it
+// relearn reloads the slots after a call to which no master replied. The client library reloads them only after a redirection, and a
+// dead master redirects no call: until the next interval every call would go to that master
 // (https://github.com/redis/go-redis/issues/3979). One reload is in progress at a time.
 type relearn struct{ cluster *redis.ClusterClient }
 
@@ -132,8 +112,8 @@ func (t *target) tlsConfig() (*tls.Config, error) {
 	return c, nil
 }
 
-// LogTo sends the client library's own messages to log at debug level, for the whole process. They are of single connections;
-// what matters of them returns as the error of a command.
+// LogTo sends the client library's own messages to log at debug level, for the whole process. They concern single
+// connections; a failure that matters is also the error of a command.
 func LogTo(log *slog.Logger) { redis.SetLogger(clientLog{log}) }
 
 type clientLog struct{ log *slog.Logger }

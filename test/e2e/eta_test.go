@@ -57,7 +57,7 @@ func TestEstimates(t *testing.T) {
 	}
 	g.signal(syscall.SIGHUP)
 	until(t, "the broken model is refused", func() bool {
-		return strings.Contains(g.text(), "the configuration was not reloaded") && strings.Contains(g.text(), "model_file")
+		return strings.Contains(g.text(), "cannot reload the configuration") && strings.Contains(g.text(), "model_file")
 	})
 
 	var history strings.Builder

@@ -195,7 +195,7 @@ func TestWhatFollowsSIGHUP(t *testing.T) {
 	reload(with("events: [" + event("early", -hour, hour) + ", " + event("late", 0, 2*hour) + "]"))
 	until(t, "overlapping events are refused", func() bool {
 		log := g.text()
-		return strings.Contains(log, "the configuration was not reloaded") && strings.Contains(log, "rooms[0].events[1]: begins") && strings.Contains(log, "before events[0] has ended")
+		return strings.Contains(log, "cannot reload the configuration") && strings.Contains(log, "rooms[0].events[1]: begins") && strings.Contains(log, "before events[0] has ended")
 	})
 	same("a file that is refused")
 	if s := status(lot); !strings.HasPrefix(s.OpensAt, strings.TrimSuffix(at(2*hour), "Z")) {
