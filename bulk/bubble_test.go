@@ -50,7 +50,7 @@ func bubble(t *testing.T, m *memory, o Options, handlers map[string]Handler, tes
 		m.event = make(chan struct{}, 1) // of this bubble
 		log := &journal{}
 		o.Log = slog.New(slog.NewTextHandler(log, nil))
-		e, err := newEngine(o, m, store.Defaults())
+		e, err := newEngine(o, m.stores(), store.Defaults())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -37,7 +37,7 @@ func TestDispatcher_LooksAsOftenAsItIsTold(t *testing.T) {
 			}
 		})
 	for _, d := range []time.Duration{-1, time.Millisecond, time.Minute} {
-		if _, err := newEngine(Options{DispatchInterval: d}, m, store.Defaults()); err == nil || !strings.Contains(err.Error(), "dispatch.interval") {
+		if _, err := newEngine(Options{DispatchInterval: d}, m.stores(), store.Defaults()); err == nil || !strings.Contains(err.Error(), "dispatch.interval") {
 			t.Errorf("%s: %v", d, err)
 		}
 	}

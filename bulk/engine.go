@@ -58,28 +58,29 @@ type Options struct {
 	Log          *slog.Logger // nil: none
 }
 
-// engineStore is the union of the loops' interfaces.
-type engineStore interface {
-	source
-	ackTaker
-	leaseKeeper
-	mover
-	tender
-	outcomes
-	reductions
-	callbacks
-	historian
-	steerStore
-	keepers
+// loopStores has the part of the store that each loop uses.
+type loopStores struct {
+	jobs       source
+	acks       ackTaker
+	leases     leaseKeeper
+	due        mover
+	groups     tender
+	reductions reductions
+	callbacks  callbacks
+	history    historian
+	rate       steerStore
+	keeper     keepers
 }
 
-var _ engineStore = (*store.Store)(nil)
+func newLoopStores(s *store.Store) loopStores {
+	return loopStores{jobs: s, acks: s, leases: s, due: s, groups: s, reductions: s, callbacks: s, history: s, rate: s, keeper: s}
+}
 
 // Engine runs the jobs of a store in this process; any number of processes can share the store. Register handlers,
 // then call Run once.
 type Engine struct {
 	o        Options
-	store    engineStore
+	stores   loopStores
 	handlers map[string]Handler
 	reducers map[string]Reducer
 	policies *policies
@@ -96,10 +97,10 @@ func New(o Options) (*Engine, error) {
 	if o.Store == nil {
 		return nil, errors.New("bulk: Options.Store is missing")
 	}
-	return newEngine(o, o.Store, o.Store.Settings())
+	return newEngine(o, newLoopStores(o.Store), o.Store.Settings())
 }
 
-func newEngine(o Options, s engineStore, settings store.Settings) (*Engine, error) {
+func newEngine(o Options, s loopStores, settings store.Settings) (*Engine, error) {
 	if err := o.complete(settings); err != nil {
 		return nil, fmt.Errorf("bulk: %w", err)
 	}
@@ -107,7 +108,7 @@ func newEngine(o Options, s engineStore, settings store.Settings) (*Engine, erro
 	if o.Worker.Max > 0 {
 		size = min(max(size, o.Worker.Min), o.Worker.Max)
 	}
-	e := &Engine{o: o, store: s, handlers: map[string]Handler{}, reducers: map[string]Reducer{},
+	e := &Engine{o: o, stores: s, handlers: map[string]Handler{}, reducers: map[string]Reducer{},
 		policies: newPolicies(Policy{Timeout: o.Worker.JobTimeout, Retry: o.Retry}), pool: newPool(size, 2*o.Worker.Batch)}
 	e.gather = newGathering(cmp.Or(settings.Burst, max(1, settings.Global/10)), settings.Global)
 	o.Metrics.attach(e.pool)
@@ -312,30 +313,30 @@ func (e *Engine) Run(ctx context.Context) error {
 	m.know(types)
 	h := newHealth(log, m.up)
 	runs := newRegistry()
-	acks := newAcker(e.store, e.pool, runs, m, log, h.role("acker"), 4*o.Worker.Batch)
+	acks := newAcker(e.stores.acks, e.pool, runs, m, log, h.role("acker"), 4*o.Worker.Batch)
 	base := context.WithoutCancel(ctx) // loops are stopped one by one below
 	runs30s := &recent{}
 	w := &workers{recent: runs30s, handlers: e.handlers, pool: e.pool, runs: runs, acks: acks, metrics: m, log: log,
 		policies: e.policies, maxResult: o.MaxResult}
 	w.ctx, w.cancel = context.WithCancel(base)
-	watch := newWatcher(e.store,
-		&reducing{outcomes: e.store, store: e.store, reducers: e.reducers, metrics: m, patience: o.ReducerWait},
-		&calling{store: e.store, send: o.Callback, body: o.CallbackBody, metrics: m, log: log, slots: make(chan struct{}, callbackAtOnce)},
+	watch := newWatcher(e.stores.groups,
+		&reducing{store: e.stores.reductions, reducers: e.reducers, metrics: m, patience: o.ReducerWait},
+		&calling{store: e.stores.callbacks, send: o.Callback, body: o.CallbackBody, metrics: m, log: log, slots: make(chan struct{}, callbackAtOnce)},
 		m, log, h)
 
 	acking := begin(base, acks.run)
-	renewing := begin(base, (&renewer{store: e.store, runs: runs, lease: o.Worker.Lease, metrics: m, log: log, role: h.role("renewer")}).run)
+	renewing := begin(base, (&renewer{store: e.stores.leases, runs: runs, lease: o.Worker.Lease, metrics: m, log: log, role: h.role("renewer")}).run)
 	watching := begin(base, watch.run)
-	keep := &keeper{store: e.store, role: h.role("keeper"), status: e.status(ctx, types), needs: e.needs(), take: watch.name}
+	keep := &keeper{store: e.stores.keeper, role: h.role("keeper"), status: e.status(ctx, types), needs: e.needs(), take: watch.name}
 	keeping := begin(base, keep.run)
-	dispatching := begin(base, (&dispatcher{store: e.store, turns: turns{keeper: keep}, every: e.dispatchEvery, tend: watch.name, metrics: m, role: h.role("dispatcher")}).run)
-	counting := begin(base, (&stats{store: e.store, turns: turns{keeper: keep}, metrics: m, log: log, role: h.role("stats")}).run)
-	steering := begin(base, (&steerer{store: e.store, pace: &e.pace, people: o.People, recent: runs30s, metrics: m, log: log, role: h.role("steerer")}).run)
+	dispatching := begin(base, (&dispatcher{store: e.stores.due, turns: turns{keeper: keep}, every: e.dispatchEvery, tend: watch.name, metrics: m, role: h.role("dispatcher")}).run)
+	counting := begin(base, (&stats{store: e.stores.history, turns: turns{keeper: keep}, metrics: m, log: log, role: h.role("stats")}).run)
+	steering := begin(base, (&steerer{store: e.stores.rate, pace: &e.pace, people: o.People, recent: runs30s, metrics: m, log: log, role: h.role("steerer")}).run)
 	fetching := begin(base, func(ctx context.Context) {
 		if takes {
 			e.gather.processes = keep.of.Load
-			(&fetcher{store: e.store, pool: e.pool, batch: o.Worker.Batch, types: types, start: w.start, giveBack: w.giveBack, runs: runs,
-				metrics: m, role: h.role("fetcher"), gather: e.gather, ear: newEar(e.store, h.role("ear"))}).run(ctx)
+			(&fetcher{store: e.stores.jobs, pool: e.pool, batch: o.Worker.Batch, types: types, start: w.start, giveBack: w.giveBack, runs: runs,
+				metrics: m, role: h.role("fetcher"), gather: e.gather, ear: newEar(e.stores.jobs, h.role("ear"))}).run(ctx)
 		}
 	})
 	scaling := begin(base, func(ctx context.Context) {

@@ -358,7 +358,7 @@ func TestOptionsThatCannotBe(t *testing.T) {
 		{Options{MaxResult: -1}, "limits.result -1"},
 		{Options{Callback: func(context.Context, string, []byte) error { return nil }}, "CallbackBody"},
 	} {
-		if _, err := newEngine(row.o, newMemory(), store.Defaults()); err == nil || !strings.Contains(err.Error(), row.says) {
+		if _, err := newEngine(row.o, newMemory().stores(), store.Defaults()); err == nil || !strings.Contains(err.Error(), row.says) {
 			t.Errorf("got %v, want it to name %q", err, row.says)
 		}
 	}

@@ -61,6 +61,10 @@ func newMemory(jobs ...string) *memory {
 	return m
 }
 
+func (m *memory) stores() loopStores {
+	return loopStores{jobs: m, acks: m, leases: m, due: m, groups: m, reductions: m, callbacks: m, history: m, rate: m, keeper: m}
+}
+
 func (m *memory) submit(jobType string, ids ...string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -12,13 +12,9 @@ import (
 // reducePage is how many outcomes are read and committed at a time. The store returns fewer large ones.
 const reducePage = 500
 
-// outcomes reads outcomes.
-type outcomes interface {
-	Outcomes(ctx context.Context, at *store.Reduction, cursor string, limit int) (store.Page, error)
-}
-
-// reductions keeps the state of reductions.
+// reductions reads outcomes and keeps the state of their reductions.
 type reductions interface {
+	Outcomes(ctx context.Context, at *store.Reduction, cursor string, limit int) (store.Page, error)
 	BeginReduce(ctx context.Context, group string) (store.Reduction, error)
 	CommitReduce(ctx context.Context, group string, fence int64, cursor string, n int64, state []byte) (ok bool, err error)
 	Finish(ctx context.Context, group string, fence int64, result []byte) (g store.Group, ok bool, err error)
@@ -28,7 +24,6 @@ type reductions interface {
 // all are added; a cancelled group only gets its result. Cursor and state are committed together under a fence, so
 // each outcome is added once, whichever process fails at whatever point.
 type reducing struct {
-	outcomes outcomes
 	store    reductions
 	reducers map[string]Reducer
 	metrics  *Metrics
@@ -74,7 +69,7 @@ func (r *reducing) reduce(ctx context.Context, group string, until time.Time, wi
 		if g.Status != store.Cancelled {
 			want = int(min(reducePage, left))
 		}
-		page, err := r.outcomes.Outcomes(ctx, &at, cursor, want)
+		page, err := r.store.Outcomes(ctx, &at, cursor, want)
 		if err != nil {
 			return at, false, err
 		}

@@ -147,7 +147,7 @@ func TestReducerThatPanicsIsTriedAgain(t *testing.T) {
 	var tries atomic.Int64
 	synctest.Test(t, func(t *testing.T) {
 		m.event = make(chan struct{}, 1)
-		e, err := newEngine(Options{}, m, store.Defaults())
+		e, err := newEngine(Options{}, m.stores(), store.Defaults())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -217,7 +217,7 @@ func TestTwoReducersTakeEachOutcomeOnce(t *testing.T) {
 		for range 2 {
 			go func() {
 				defer func() { done <- struct{}{} }()
-				r := &reducing{outcomes: m, store: m, metrics: metrics}
+				r := &reducing{store: m, metrics: metrics}
 				for m.status() == store.Aggregating {
 					_, _ = r.group(t.Context(), "g", time.Now().Add(time.Minute)) // lost answers are the point
 				}
@@ -249,7 +249,7 @@ func TestReducing_DoesNotChaseAGroupThatRuns(t *testing.T) {
 		}
 		return nil, nil
 	}
-	r := &reducing{outcomes: m, store: m, metrics: NewMetrics(nil, "")}
+	r := &reducing{store: m, metrics: NewMetrics(nil, "")}
 	if more, err := r.group(t.Context(), "g", time.Now().Add(time.Minute)); more || err != nil {
 		t.Fatal(more, err)
 	}
