@@ -7,8 +7,7 @@
 -- INVARIANT: a callback is due until it was accepted or given up.
 -- INCLUDE: clock, limiter, fair, bulk
 
-local gkey = redis.call('HGET', K.names, ARGV[3])
-local g = gkey and bulk_group(gkey)
+local g, gkey = named_group(ARGV[3])
 if not g then return { 'not_found' } end
 if g[G_CALLBACK] == 1 then
   g[G_TRIES] = g[G_TRIES] + 1

@@ -3,15 +3,16 @@
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
 -- ARGV: now, settings, id, spec, tenant, type, level, weight, rate, concurrency, base, held, callback, redrive, own (1: by a tenant's token), most (groups of the tenant; 0: any number), stop_count, stop_share, counts (1: outcomes are counted on arrival), most_bad, bad_share, results (0 all, 1 failures, 2 none)
--- RETURNS: {1 created, 0 existed; the group}, {'exists', its spec, the group} or {'quota', groups of the tenant}
+-- RETURNS: {1 created, 0 existed; the group}, {'exists', its spec, the group}, {'deleted'} (a group of this id is being deleted) or {'quota', groups of the tenant}
 -- INVARIANT: a group has one record; its spec never changes.
 -- INCLUDE: clock, limiter, fair, bulk, bulklife, bulkjobs, bulkreply, bulkcreate
 
 local gkey = redis.call('HGET', K.names, ARGV[3])
 if gkey then
-  local there = redis.call('HGET', K.groups, gkey)
-  if there ~= ARGV[4] then return { 'exists', there, group_reply(bulk_group(gkey), true) } end
-  return { 0, group_reply(bulk_group(gkey), true) }
+  local there, g = redis.call('HGET', K.groups, gkey), bulk_group(gkey)
+  if g[G_DELETED] == 1 then return { 'deleted' } end
+  if there ~= ARGV[4] then return { 'exists', there, group_reply(g, true) } end
+  return { 0, group_reply(g, true) }
 end
 local g, has = create_group({ unpack(ARGV, 3) })
 if not g then return { 'quota', has } end

@@ -4,7 +4,8 @@
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
 -- ARGV: now, settings, group
 -- RETURNS: {1} or {reason, status, or id of the redrive that is open}
--- INVARIANT: a group whose jobs run, or that has to be reduced, called back or redriven, is kept.
+-- INVARIANT: a group whose jobs run, or that has to be reduced, called back or redriven, is kept. From this step on only its deletion and its
+--   housekeeping find the group by its id.
 -- INCLUDE: clock, limiter, fair, bulk, bulklife
 
 local gkey = redis.call('HGET', K.names, ARGV[3])

@@ -7,8 +7,7 @@
 -- INVARIANT: cancelling and pausing are one step, however large the group; gates are checked again. A stop_at that is reached already pauses immediately, unless the same call resumes the group.
 -- INCLUDE: clock, limiter, fair, bulk, bulkqueue, bulklife, bulkjobs, bulkreply
 
-local gkey = redis.call('HGET', K.names, ARGV[3])
-local g = gkey and bulk_group(gkey)
+local g = named_group(ARGV[3])
 if not g then return { 'not_found' } end
 for i = 5, #ARGV, 2 do
   if g[G_STATUS] > AGGREGATING and not (ARGV[i] == 'cancel' and g[G_STATUS] == CANCELLED) then return { 'wrong_state', g[G_STATUS] } end

@@ -7,10 +7,10 @@
 -- INVARIANT: a job moves to one redrive at most; it is pending there in the same step, and the last step seals the redrive. A group has one open redrive at most, and none is empty.
 -- INCLUDE: clock, limiter, fair, bulk, bulkqueue, bulklife, bulkjobs, bulkcreate
 
-local from = redis.call('HGET', K.names, ARGV[3])
+local a, from = named_group(ARGV[3])
 local to = redis.call('HGET', K.names, ARGV[4])
-local a, b = from and bulk_group(from), to and bulk_group(to)
-if not a or a[G_DELETED] == 1 then return { 'not_found' } end
+local b = to and bulk_group(to)
+if not a then return { 'not_found' } end
 local makes, open = #ARGV > 9, a[G_REDRIVING] ~= 0 and bulk_group(a[G_REDRIVING])
 if makes then
   -- An earlier version did not note which redrive is open.

@@ -9,8 +9,7 @@
 -- INVARIANT: outcomes that were counted are not reduced; state and cursor are written together; each outcome is reduced once, and deleted after that where the group does not keep it; a group ends once.
 -- INCLUDE: clock, limiter, fair, bulk, bulkqueue, bulklife, bulkjobs, bulkreply, outcomes
 
-local gkey = redis.call('HGET', K.names, ARGV[4])
-local g = gkey and bulk_group(gkey)
+local g, gkey = named_group(ARGV[4])
 if not g then return { 'not_found' } end
 local verb, fence = ARGV[3], tonumber(ARGV[5])
 local state = redis.call('HGET', K.sums, gkey)

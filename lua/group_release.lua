@@ -7,8 +7,7 @@
 -- INVARIANT: limits hold, and jobs that are submitted for later wait on; a job is released once.
 -- INCLUDE: clock, limiter, fair, bulk, bulkqueue, bulkjobs
 
-local gkey = redis.call('HGET', K.names, ARGV[3])
-local g = gkey and bulk_group(gkey)
+local g, gkey = named_group(ARGV[3])
 if not g then return { 'not_found' } end
 if g[G_STATUS] > AGGREGATING then return { 'wrong_state', g[G_STATUS] } end
 local busy = g[G_WHY] == 'busy' or g[G_BUSY] > 0

@@ -7,8 +7,7 @@
 -- INVARIANT: no new job after the seal; no seal while a chunk is half submitted, except with abandon.
 -- INCLUDE: clock, limiter, fair, bulk, bulkqueue, bulklife, bulkjobs, bulkreply
 
-local gkey = redis.call('HGET', K.names, ARGV[3])
-local g = gkey and bulk_group(gkey)
+local g = named_group(ARGV[3])
 if not g then return { 'not_found' } end
 if g[G_SEALED] == 1 then return { group_reply(g, true), 0, 0 } end
 if g[G_STATUS] ~= CREATED then return { 'wrong_state', g[G_STATUS] } end

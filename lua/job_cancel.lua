@@ -10,8 +10,7 @@
 -- INVARIANT: a job has one outcome; a step searches a bounded number of pages of the group's jobs.
 -- INCLUDE: clock, limiter, fair, bulk, bulkqueue, bulklife, bulkjobs
 
-local gkey = redis.call('HGET', K.names, ARGV[3])
-local g = gkey and bulk_group(gkey)
+local g, gkey = named_group(ARGV[3])
 if not g then return { 'not_found' } end
 local id, from, bound = ARGV[4], ARGV[5], tonumber(ARGV[6])
 local jobkey, t = gkey .. '/' .. id, bulk_tenant(g[G_TENANT])

@@ -7,8 +7,7 @@
 -- INVARIANT: reads only.
 -- INCLUDE: clock, limiter, fair, bulk, bulkjobs
 
-local gkey = redis.call('HGET', K.names, ARGV[3])
-local g = gkey and bulk_group(gkey)
+local g, gkey = named_group(ARGV[3])
 if not g then return { 'not_found' } end
 local jobkey = gkey .. '/' .. ARGV[4]
 local record = redis.call('HGET', K.jobs, jobkey)

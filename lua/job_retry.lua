@@ -7,8 +7,7 @@
 -- INVARIANT: limits hold.
 -- INCLUDE: clock, limiter, fair, bulk, bulkqueue, bulkjobs
 
-local gkey = redis.call('HGET', K.names, ARGV[3])
-local g = gkey and bulk_group(gkey)
+local g, gkey = named_group(ARGV[3])
 if not g then return { 'not_found' } end
 local jobkey = gkey .. '/' .. ARGV[4]
 local record = redis.call('HGET', K.jobs, jobkey)

@@ -7,8 +7,7 @@
 -- INVARIANT: reads only, and 1 MiB of records at most, or one.
 -- INCLUDE: clock, limiter, fair, bulk
 
-local gkey = redis.call('HGET', K.names, ARGV[3])
-local g = gkey and bulk_group(gkey)
+local g, gkey = named_group(ARGV[3])
 if not g then return { 'not_found' } end
 local page, skip, after, limit, room = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7], tonumber(ARGV[8]), VISIT_BYTES
 local reply = { 0, 0, '' }

@@ -95,8 +95,11 @@ func (s groupStore) CreateGroup(ctx context.Context, g GroupSpec) (group Group, 
 	if err != nil {
 		return Group{}, false, err
 	}
-	if r.refusal() == "quota" {
+	switch r.refusal() {
+	case "quota":
 		return Group{}, false, tooManyGroups(&g, r.int(1))
+	case "deleted":
+		return Group{}, false, refuse(CodeExists, "id %q: the group of this id is being deleted; choose a new id, or wait until a second DELETE returns 204 or 404", g.ID)
 	}
 	line := r.at(1)
 	if r.refusal() != "" {
@@ -279,7 +282,8 @@ func (s groupStore) Group(ctx context.Context, group string) (Group, error) {
 	return groups[0].Group, nil
 }
 
-// Delete deletes an ended group with all its data, including dead letters. It is refused while the group's reduction,
+// Delete deletes an ended group with all its data, including dead letters; from now on every other operation on the
+// group is refused with CodeNotFound. Delete is refused while the group's reduction,
 // callback or redrive is in progress. gone is false if that takes longer than patience; housekeeping does the rest.
 func (s groupStore) Delete(ctx context.Context, group string, patience time.Duration) (gone bool, err error) {
 	r, err := s.write(ctx, "group_delete", group)
@@ -345,6 +349,7 @@ type found struct {
 	key      string
 	redrives int64
 	widest   int64 // bytes of its largest outcome; 0: unknown
+	deleted  bool  // it is being deleted
 }
 
 // read reads groups by id or short name and leaves out missing ones.
@@ -439,7 +444,7 @@ func parseGroup(line reply) (found, error) {
 	g.LastOutcomeAt, g.ReadAt = micros(n("outcome_at")), micros(now)
 	g.CallbackState = []string{"", "pending", "done", "failed"}[min(max(n("callback"), 0), 3)]
 	g.CallbackTries, g.redrives = n("tries"), n("redrives")
-	g.widest = n("widest")
+	g.widest, g.deleted = n("widest"), n("deleted") == 1
 	if !g.Status.Ended() {
 		return g, nil
 	}

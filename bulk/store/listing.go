@@ -46,7 +46,7 @@ func (s groupStore) Groups(ctx context.Context, f Filter) (groups []Group, next 
 			return nil, "", err
 		}
 		for _, g := range read { // skip groups whose status has changed since they were listed
-			if (f.Status == "" || g.Status == f.Status) && !slices.ContainsFunc(groups, func(o Group) bool { return o.ID == g.ID }) {
+			if !g.deleted && (f.Status == "" || g.Status == f.Status) && !slices.ContainsFunc(groups, func(o Group) bool { return o.ID == g.ID }) {
 				groups = append(groups, g.Group)
 			}
 		}

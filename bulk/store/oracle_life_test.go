@@ -18,9 +18,6 @@ func (m *Model) RedriveJobs(ctx context.Context, id string, opts store.RedriveOp
 	if err != nil {
 		return store.Group{}, err
 	}
-	if g.deleted {
-		return store.Group{}, refuse(store.CodeNotFound, "group %q is being deleted", id)
-	}
 	statuses := opts.Statuses
 	switch {
 	case len(statuses) == 0 && (len(opts.Codes) > 0 || opts.Job != ""):
@@ -141,6 +138,9 @@ func (g *group) clear() {
 
 // Delete lets all that is kept of an ended group go, which Removed then does.
 func (m *Model) Delete(_ context.Context, id string) error {
+	if m.Deleted(id) {
+		return nil
+	}
 	g, err := m.find(id)
 	switch {
 	case err != nil:
@@ -154,7 +154,7 @@ func (m *Model) Delete(_ context.Context, id string) error {
 	return nil
 }
 
-// Deleted reports whether a group is being deleted: its dead letters may have gone already.
+// Deleted reports whether a group is being deleted.
 func (m *Model) Deleted(id string) bool { return m.groups[id] != nil && m.groups[id].deleted }
 
 // GroupsOf counts the groups of the tenant that a group belongs to.

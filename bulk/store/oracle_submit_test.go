@@ -21,6 +21,9 @@ func (m *Model) CreateGroup(_ context.Context, spec store.GroupSpec) (store.Grou
 	if spec.Level == "" {
 		spec.Level = store.Normal
 	}
+	if m.Deleted(spec.ID) {
+		return store.Group{}, false, refuse(store.CodeExists, "group %q is being deleted", spec.ID)
+	}
 	if g := m.groups[spec.ID]; g != nil {
 		spec.Own, spec.MaxGroups = g.spec.Own, g.spec.MaxGroups
 		if g.spec != spec {

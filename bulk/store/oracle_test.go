@@ -187,8 +187,9 @@ func (m *Model) tenant(name string) *tenant {
 	return t
 }
 
+// find returns a group that is not being deleted.
 func (m *Model) find(id string) (*group, error) {
-	if g := m.groups[id]; g != nil {
+	if g := m.groups[id]; g != nil && !g.deleted {
 		return g, nil
 	}
 	return nil, refuse(store.CodeNotFound, "no group %q", id)

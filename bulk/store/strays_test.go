@@ -1,6 +1,7 @@
 package store
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -245,4 +246,65 @@ func TestDelete_KeepsTheLimitOfItsTenant(t *testing.T) {
 			t.Error("the last group is still there")
 		}
 	}
+}
+
+// TestDelete_MakesGroupUnknown deletes a group without waiting for its housekeeping. From the deletion on no other
+// operation finds the group: a chunk that was sent again was answered as before, then refused as sealed.
+func TestDelete_MakesGroupUnknown(t *testing.T) {
+	t.Parallel()
+	s, c := open(t, func(*Settings) {})
+	ctx := t.Context()
+	spec := GroupSpec{ID: "g", Tenant: "acme", Type: "webhook", Aggregate: `{"op":"count"}`}
+	create(t, s, spec)
+	chunk := Chunk{Key: "chunk", Last: true, Answer: []byte("answer")}
+	if _, err := s.AddJobs(ctx, "g", chunk, nil); err != nil {
+		t.Fatal(err)
+	}
+	add(t, s, "g", 0, 2)
+	if _, err := s.Seal(ctx, "g"); err != nil {
+		t.Fatal(err)
+	}
+	ack(t, s, Rejected, pull(t, s, 10).Jobs...)
+	if gone, err := s.Delete(ctx, "g", 0); err != nil || gone {
+		t.Fatal(gone, err)
+	}
+	for name, call := range map[string]func() error{
+		"Group":      func() error { _, err := s.Group(ctx, "g"); return err },
+		"AddJobs":    func() error { _, err := s.AddJobs(ctx, "g", Chunk{}, []Job{{ID: "new", Cost: 1}}); return err },
+		"chunk":      func() error { _, err := s.AddJobs(ctx, "g", chunk, nil); return err },
+		"ChunkState": func() error { _, err := s.ChunkState(ctx, "g", "chunk"); return err },
+		"Seal":       func() error { _, err := s.Seal(ctx, "g"); return err },
+		"Cancel":     func() error { _, err := s.Cancel(ctx, "g"); return err },
+		"Patch":      func() error { _, err := s.Patch(ctx, "g", Patch{Paused: new(bool)}); return err },
+		"Release":    func() error { _, _, err := s.Release(ctx, "g"); return err },
+		"Redrive": func() error {
+			_, err := s.RedriveJobs(ctx, "g", RedriveOptions{Statuses: []string{"failed"}})
+			return err
+		},
+		"Results":   func() error { _, err := s.Results(ctx, "g", "", 10); return err },
+		"Job":       func() error { _, err := s.Job(ctx, "g", "j000000"); return err },
+		"CancelJob": func() error { _, err := s.CancelJob(ctx, "g", "j000000"); return err },
+		"RetryJob":  func() error { _, err := s.RetryJob(ctx, "g", "j000000", 0); return err },
+	} {
+		var r *Refusal
+		if err := call(); !errors.As(err, &r) || r.Code != CodeNotFound {
+			t.Errorf("%s: %v, want %s", name, err, CodeNotFound)
+		}
+	}
+	if groups, _, err := s.Groups(ctx, Filter{Limit: 10}); err != nil || len(groups) > 0 {
+		t.Errorf("the list has %v, %v", groups, err)
+	}
+	_, _, err := s.CreateGroup(ctx, spec)
+	refused(t, err, CodeExists)
+	for range 5 {
+		if gone, err := s.Delete(ctx, "g", time.Second); err != nil {
+			refused(t, err, CodeNotFound)
+			t.Fatal("the group was gone before its deletion said so")
+		} else if gone {
+			break
+		}
+		c.advance(time.Minute)
+	}
+	create(t, s, spec)
+	clean(t, s)
 }

@@ -54,6 +54,9 @@ func (s groupStore) ChunkState(ctx context.Context, group, key string) (ChunkSta
 		return ChunkState{}, fmt.Errorf("%w: %w", ErrStore, err)
 	}
 	if answer, ok := strings.CutPrefix(v, "="); ok {
+		if _, err := s.Group(ctx, group); err != nil { // it is being deleted
+			return ChunkState{}, err
+		}
 		return ChunkState{Done: true, Answer: []byte(answer)}, nil
 	}
 	return ChunkState{}, nil

@@ -102,7 +102,7 @@ if now > shard.last then shard.last = now end
 -- some, and a reducer reads them all. 0: a reducer does the work. most_bad jobs may fail or die, or where bad_share is 1, as many in a hundred.
 
 -- called_off counts jobs that run and are to be cancelled: K.aside has c<gkey>/<id> of each. deleted is 1 when all that is kept of an ended group
--- is deleted now. redriving is the short name of its last redrive (0: none): while that is open, no other is made of this group.
+-- is deleted now: nothing but that finds the group by its id. redriving is the short name of its last redrive (0: none): while that is open, no other is made of this group.
 
 -- Work, where time is shared, in µs: expect is the recent mean run time, charged the charge of the group's jobs in flight, due the difference of
 -- charges and run times of ended runs that is not charged yet, lag the part of it that is charged among tenants and not among its
@@ -133,6 +133,13 @@ local function bulk_group(gkey)
     groups[gkey] = g
   end
   return g or nil
+end
+
+-- named_group returns a group and its short name, by its id; nil where there is none, or where it is being deleted.
+local function named_group(id)
+  local gkey = redis.call('HGET', K.names, id)
+  local g = gkey and bulk_group(gkey)
+  if g and g[G_DELETED] == 0 then return g, gkey end
 end
 
 -- bulk_tenant reads a tenant, a new one where there is none.
