@@ -45,7 +45,7 @@ func (b *bench) pullCost(jobs []int, until int) float64 {
 	o := newOurs(b.redis, defaultLease)
 	b.empty()
 	rig.Check(o.fill(b, jobs))
-	s := rig.Must(o.open())
+	s := o.store
 	before := b.stats()
 	taken := 0
 	for deadline := time.Now().Add(time.Minute); taken < until && time.Now().Before(deadline); {

@@ -89,7 +89,9 @@ func run(r *rig.Run, o options) {
 		wanted[name] = true
 	}
 	b := &bench{Run: r, options: o, redis: startRedis(r, o.aof), recovered: make(chan recovery, 1)}
-	b.sides = [2]side{newAsynq(b.redis), &ours{redis: b.redis, lease: defaultLease, batch: o.batch}}
+	mine := newOurs(b.redis, defaultLease)
+	mine.batch = o.batch
+	b.sides = [2]side{newAsynq(b.redis), mine}
 	if wanted["recovery"] {
 		b.startRecovery()
 	}

@@ -17,7 +17,7 @@ const memoryJobs = 100_000
 func memories(b *bench) (rows []table.Row) {
 	row := func(what string, n int, f func(s *store.Store)) {
 		b.empty()
-		s := rig.Must(newOurs(b.redis, defaultLease).open())
+		s := newOurs(b.redis, defaultLease).store
 		rig.Must(s.Pull(b, 1)) // loads scripts
 		before := b.stats().Memory
 		f(s)

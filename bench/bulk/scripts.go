@@ -12,7 +12,7 @@ import (
 // scripts measures what one call of each hot script costs Redis, by tenants with jobs and by jobs a call.
 func scripts(b *bench) (rows []table.Row) {
 	o := newOurs(b.redis, defaultLease)
-	s := rig.Must(o.open())
+	s := o.store
 	row := func(what string, calls, jobs int, f func()) {
 		f() // loads the script
 		var costs []float64

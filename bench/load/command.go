@@ -36,6 +36,12 @@ func (s *shared) client() (*visitor.Client, error) {
 	return visitor.New(s.to)
 }
 
+// command returns a command without arguments.
+func command(name, short, long string, run func(cmd *cobra.Command) error) *cobra.Command {
+	return &cobra.Command{Use: name, Short: short, Long: long, Args: cobra.NoArgs, SilenceUsage: true, SilenceErrors: true,
+		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd) }}
+}
+
 // Command returns the load generator's command.
 func Command() *cobra.Command {
 	var s shared
@@ -55,15 +61,11 @@ func crowdCommand(s *shared) *cobra.Command {
 	var arrive, mode string
 	var rate, burst float64
 	var timeout time.Duration
-	cmd := &cobra.Command{
-		Use:   "loadgen",
-		Short: "Send a crowd to a waiting room and judge whether the room kept its rate, its order and every place",
-		Long: `Every visitor joins, polls at the advised interval, is admitted, makes a few requests and leaves. Visitors wait and try again
+	cmd := command("loadgen", "Send a crowd to a waiting room and judge whether the room kept its rate, its order and every place",
+		`Every visitor joins, polls at the advised interval, is admitted, makes a few requests and leaves. Visitors wait and try again
 when connections break. The report is on stdout. Exit status 1: a visitor was not admitted, lost the place or was overtaken, or
 the rate was exceeded; 2: the run itself failed.`,
-		Args:         cobra.NoArgs,
-		SilenceUsage: true, SilenceErrors: true,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		func(cmd *cobra.Command) error {
 			var err error
 			if opt.Arrive, err = time.ParseDuration(strings.Replace(arrive, "all-at-once", "0", 1)); err != nil || opt.Arrive < 0 {
 				return fmt.Errorf("--arrive %q: want a duration such as 10s, or all-at-once", arrive)
@@ -92,8 +94,7 @@ the rate was exceeded; 2: the run itself failed.`,
 			stop()
 			report := c.report(r, b)
 			return s.finish(cmd.OutOrStdout(), report, report.Kept)
-		},
-	}
+		})
 	f := cmd.Flags()
 	f.IntVar(&opt.Visitors, "visitors", 200, "how many visitors arrive")
 	f.StringVar(&arrive, "arrive", "10s", "the time over which they arrive, or all-at-once")
@@ -135,16 +136,13 @@ func limit(hasRate bool, rate float64, hasBurst bool, burst float64) (r, b verdi
 
 func fillCommand(s *shared) *cobra.Command {
 	var o fillOptions
-	cmd := &cobra.Command{
-		Use:   "fill",
-		Short: "Join as many tickets as fast as possible and keep them polling",
-		Long: `Every ticket joins and polls once, so that the store holds it, as fast as the gateway responds. Then all tickets poll at the
+	cmd := command("fill", "Join as many tickets as fast as possible and keep them polling",
+		`Every ticket joins and polls once, so that the store holds it, as fast as the gateway responds. Then all tickets poll at the
 advised interval for the time --hold. The report says whether a place was lost, whether a position grew that was shown when all
 tickets had joined (before that, a gateway receives the arrivals at another one a moment late), whether tickets were admitted in
 order, and whether the positions of a sample of tickets agree with their orders when all have joined and at the end. Exit
 status 1: a promise was broken.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		func(cmd *cobra.Command) error {
 			if o.Tickets < 1 || o.Tickets > 1<<30 || o.Processors < 1 || o.Sample < 0 || o.Hold < 0 || o.Timeout <= 0 {
 				return fmt.Errorf("--tickets %d, --threads %d, --sample %d, --hold %s, --timeout %s: want 1 to %d, at least 1, 0, 0s, more than 0s",
 					o.Tickets, o.Processors, o.Sample, o.Hold, o.Timeout, 1<<30)
@@ -157,8 +155,7 @@ status 1: a promise was broken.`,
 				return err
 			}
 			return s.finish(cmd.OutOrStdout(), r, r.Kept)
-		},
-	}
+		})
 	f := cmd.Flags()
 	f.IntVar(&o.Tickets, "tickets", 10_000, "how many join")
 	f.IntVar(&o.Processors, "threads", 2, "processors that the generator may use at a time")
@@ -169,60 +166,52 @@ status 1: a promise was broken.`,
 	return cmd
 }
 
+// supply is where the tokens and passes of a mix come from.
+type supply struct {
+	tokens, passes int
+	prepare        time.Duration // to gather them
+	file           string        // of tokens, instead of gathering
+}
+
 func pollsCommand(s *shared) *cobra.Command {
 	var o mixOptions
-	var tokens int
-	var prepare time.Duration
-	var file string
-	cmd := &cobra.Command{
-		Use:   "polls",
-		Short: "Poll the status of many tokens at a steady rate, each poll with another token",
-		Long: `The tokens are gathered by joining, or read from a file that fill --tokens-out has written. Tokens that the gateway renews
+	var from supply
+	cmd := command("polls", "Poll the status of many tokens at a steady rate, each poll with another token",
+		`The tokens are gathered by joining, or read from a file that fill --tokens-out has written. Tokens that the gateway renews
 are kept in memory and not written to the file.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return s.mix(cmd, o, blend{Polls: 1}, tokens, 0, prepare, file)
-		},
-	}
-	mixFlags(cmd, &o, &tokens, &prepare, 15_000)
-	cmd.Flags().StringVar(&file, "tokens-in", "", "read the tokens from this file, one a line; --tokens and --prepare are then ignored")
+		func(cmd *cobra.Command) error { return s.mix(cmd, o, blend{Polls: 1}, from) })
+	mixFlags(cmd, &o, &from, 15_000)
+	cmd.Flags().StringVar(&from.file, "tokens-in", "", "read the tokens from this file, one a line; --tokens and --prepare are then ignored")
 	return cmd
 }
 
 func mixCommand(s *shared) *cobra.Command {
 	var o mixOptions
 	var b blend
-	var tokens, passes int
-	var prepare time.Duration
-	cmd := &cobra.Command{
-		Use:   "mix",
-		Short: "Send polls, requests with a pass, and joins at a steady rate",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return s.mix(cmd, o, b, tokens, passes, prepare, "")
-		},
-	}
-	mixFlags(cmd, &o, &tokens, &prepare, 30_000)
+	var from supply
+	cmd := command("mix", "Send polls, requests with a pass, and joins at a steady rate", "",
+		func(cmd *cobra.Command) error { return s.mix(cmd, o, b, from) })
+	mixFlags(cmd, &o, &from, 30_000)
 	f := cmd.Flags()
 	f.IntVar(&b.Polls, "polls", 60, "share of status polls")
 	f.IntVar(&b.Proxied, "proxied", 35, "share of requests with a pass")
 	f.IntVar(&b.Joins, "joins", 5, "share of joins")
-	f.IntVar(&passes, "passes", 50, "passes wanted; fewer are enough if the room admits fewer")
+	f.IntVar(&from.passes, "passes", 50, "passes wanted; fewer are enough if the room admits fewer")
 	f.StringVar(&o.Path, "path", "/", "the page that is requested with a pass")
 	return cmd
 }
 
-func mixFlags(cmd *cobra.Command, o *mixOptions, tokens *int, prepare *time.Duration, rate float64) {
+func mixFlags(cmd *cobra.Command, o *mixOptions, from *supply, rate float64) {
 	f := cmd.Flags()
-	f.Float64Var(&o.Rate, "rate", rate, "requests a second; 0: as fast as they are answered")
+	f.Float64Var(&o.Rate, "rate", rate, "requests a second; 0: each connection sends the next request when the last is answered")
 	f.DurationVar(&o.Duration, "duration", 10*time.Second, "how long")
-	f.DurationVar(&o.Ramp, "ramp", 0, "before that, the rate rises evenly from nothing; of this time only the errors are reported")
+	f.DurationVar(&o.Ramp, "ramp", 0, "before that, the rate rises evenly from 0; of this time only the errors are reported")
 	f.IntVar(&o.Processors, "threads", 1, "processors that the generator may use at a time")
-	f.IntVar(tokens, "tokens", 10_000, "waiting tokens to poll with")
-	f.DurationVar(prepare, "prepare", time.Minute, "time to gather tokens and passes")
+	f.IntVar(&from.tokens, "tokens", 10_000, "waiting tokens to poll with")
+	f.DurationVar(&from.prepare, "prepare", time.Minute, "time to gather tokens and passes")
 }
 
-func (s *shared) mix(cmd *cobra.Command, o mixOptions, b blend, tokens, passes int, prepare time.Duration, file string) error {
+func (s *shared) mix(cmd *cobra.Command, o mixOptions, b blend, from supply) error {
 	if o.Rate < 0 || o.Duration <= 0 || o.Ramp < 0 || o.Rate == 0 && o.Ramp > 0 || o.Processors < 1 || s.to.Connections < 1 {
 		return fmt.Errorf("--rate %v, --duration %s, --ramp %s, --threads %d, --connections %d: want at least 0, more than 0s, 0s (and a rate), 1, 1",
 			o.Rate, o.Duration, o.Ramp, o.Processors, s.to.Connections)
@@ -234,24 +223,14 @@ func (s *shared) mix(cmd *cobra.Command, o mixOptions, b blend, tokens, passes i
 		return err
 	}
 	if b.Polls == 0 {
-		tokens = 0
+		from.tokens = 0
 	}
 	if b.Proxied == 0 {
-		passes = 0
+		from.passes = 0
 	}
-	p := &visitor.Pool{}
-	var err error
-	if file != "" {
-		if p, err = loadTokens(file); err != nil {
-			return fmt.Errorf("--tokens-in: %w", err)
-		}
-	} else if tokens+passes > 0 {
-		gathering, cancel := context.WithTimeout(cmd.Context(), prepare)
-		p, err = visitor.Gather(gathering, s.to, tokens, passes)
-		cancel()
-		if err != nil {
-			return err
-		}
+	p, err := from.gather(cmd.Context(), s.to)
+	if err != nil {
+		return err
 	}
 	fmt.Fprintf(os.Stderr, "gathered %d tokens and %d passes\n", len(p.Waiting), len(p.Admitted))
 	r, err := runMix(cmd.Context(), s.to, o, b, p)
@@ -261,17 +240,31 @@ func (s *shared) mix(cmd *cobra.Command, o mixOptions, b blend, tokens, passes i
 	return s.finish(cmd.OutOrStdout(), r, r.Errors == 0)
 }
 
+// gather returns the tokens and passes.
+func (f supply) gather(ctx context.Context, to visitor.Options) (*visitor.Pool, error) {
+	switch {
+	case f.file != "":
+		p, err := loadTokens(f.file)
+		if err != nil {
+			return nil, fmt.Errorf("--tokens-in: %w", err)
+		}
+		return p, nil
+	case f.tokens+f.passes == 0:
+		return &visitor.Pool{}, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, f.prepare)
+	defer cancel()
+	return visitor.Gather(ctx, to, f.tokens, f.passes)
+}
+
 func slowCommand(s *shared) *cobra.Command {
 	var o slowOptions
 	var duration time.Duration
-	cmd := &cobra.Command{
-		Use:   "slow",
-		Short: "Hold many connections that are idle, send a byte a second or never read",
-		Long: `A quarter of the clients connect and send nothing, a quarter send a byte of their header each second, a quarter a byte of
+	cmd := command("slow", "Hold many connections that are idle, send a byte a second or never read",
+		`A quarter of the clients connect and send nothing, a quarter send a byte of their header each second, a quarter a byte of
 their body, and a quarter request a long response and do not read it. A client that is disconnected connects again. When all
 are connected the command prints so on stdout; at the end, or when interrupted, it prints the report as JSON.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		func(cmd *cobra.Command) error {
 			if o.Clients < 1 || duration <= 0 {
 				return fmt.Errorf("--clients %d, --duration %s: want at least 1, more than 0s", o.Clients, duration)
 			}
@@ -296,8 +289,7 @@ are connected the command prints so on stdout; at the end, or when interrupted, 
 			case <-ctx.Done():
 			}
 			return printJSON(cmd.OutOrStdout(), <-report)
-		},
-	}
+		})
 	f := cmd.Flags()
 	f.IntVar(&o.Clients, "clients", 10_000, "how many; each needs a file descriptor here and up to two in the gateway")
 	f.DurationVar(&duration, "duration", time.Minute, "how long")
@@ -310,14 +302,11 @@ func streamsCommand(s *shared) *cobra.Command {
 	var n int
 	var open float64
 	var hold, opening time.Duration
-	cmd := &cobra.Command{
-		Use:   "streams",
-		Short: "Join and wait for the admission on event streams, without a poll",
-		Long: `Each visitor joins and opens an event stream, which alone has to keep the place. A visitor that receives the event admitted
+	cmd := command("streams", "Join and wait for the admission on event streams, without a poll",
+		`Each visitor joins and opens an event stream, which alone has to keep the place. A visitor that receives the event admitted
 claims. A stream that ends is opened again with the newest token after the delay that the gateway requested. Exit status 1: a
 stream received no event, a place was lost, or a visitor was admitted and received no event.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		func(cmd *cobra.Command) error {
 			if n < 1 || open <= 0 || hold <= 0 {
 				return fmt.Errorf("--streams %d, --open-rate %v, --hold %s: want at least 1, more than 0, more than 0s", n, open, hold)
 			}
@@ -337,12 +326,8 @@ stream received no event, a place was lost, or a visitor was admitted and receiv
 			if err != nil {
 				return err
 			}
-			if err = printJSON(cmd.OutOrStdout(), r); err == nil && !r.Kept {
-				return ErrBroken
-			}
-			return err
-		},
-	}
+			return verdictOf(r.Kept, printJSON(cmd.OutOrStdout(), r))
+		})
 	f := cmd.Flags()
 	f.IntVar(&n, "streams", 20_000, "how many; each needs a file descriptor here and one in the gateway")
 	f.Float64Var(&open, "open-rate", 2000, "streams opened a second")
@@ -354,20 +339,20 @@ stream received no event, a place was lost, or a visitor was admitted and receiv
 // finish prints a report.
 func (s *shared) finish(w io.Writer, r interface{ text(io.Writer) }, kept bool) error {
 	if s.json {
-		if err := printJSON(w, r); err != nil {
-			return err
-		}
-	} else {
-		var b strings.Builder
-		r.text(&b)
-		if _, err := io.WriteString(w, b.String()); err != nil {
-			return err
-		}
+		return verdictOf(kept, printJSON(w, r))
 	}
-	if !kept {
+	var b strings.Builder
+	r.text(&b)
+	_, err := io.WriteString(w, b.String())
+	return verdictOf(kept, err)
+}
+
+// verdictOf returns the error of printing a report, or ErrBroken if a promise was not kept.
+func verdictOf(kept bool, err error) error {
+	if err == nil && !kept {
 		return ErrBroken
 	}
-	return nil
+	return err
 }
 
 func printJSON(w io.Writer, v any) error {
