@@ -99,7 +99,7 @@ explore: ## Run the property tests with new cases, EXPLORE_CHECKS (default 1000)
 .PHONY: adaptive
 adaptive: ## Watch an adaptive room follow an origin from 100 visitors/s to 40 and back; 4.5 minutes
 	@tools/need.sh redis-server
-	E2E_LONG=1 $(GO) test -count=1 -vet=off -v -run 'TestAdaptiveSettles' ./test/e2e
+	E2E_LONG=1 $(GO) test -count=1 -vet=off -v -run 'TestAdaptive_Settles' ./test/e2e
 
 .PHONY: browser
 browser: ## Run the browser tests alone

@@ -39,7 +39,7 @@ func prometheusOf(t testing.TB, target string) string {
 }
 
 // A room whose origin looks well is slowed by what Prometheus knows of it, and let go again.
-func TestAdaptiveAsksPrometheus(t *testing.T) {
+func TestAdaptive_UsesPrometheusScore(t *testing.T) {
 	t.Parallel()
 	var health atomic.Int64
 	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -183,7 +183,7 @@ func metric(t testing.TB, g *gateway, name string) (v float64, ok bool) {
 
 // A slow origin is given fewer visitors, and as many again when it has recovered. Well and slow are far from the target on
 // either side, so that a busy machine's own delays are neither.
-func TestAdaptiveFollowsTheOrigin(t *testing.T) {
+func TestAdaptive_FollowsOrigin(t *testing.T) {
 	t.Parallel()
 	const well, slow = 20 * time.Millisecond, 3 * time.Second
 	site := newBusyOrigin(t, 1000)
@@ -223,7 +223,7 @@ func TestAdaptiveFollowsTheOrigin(t *testing.T) {
 }
 
 // In mode step the rate is the greatest, the least or halfway, and comes back a step at a time.
-func TestStepsFollowTheOrigin(t *testing.T) {
+func TestAdaptive_StepsFollowOrigin(t *testing.T) {
 	t.Parallel()
 	const well, slow = 20 * time.Millisecond, 3 * time.Second
 	site := newBusyOrigin(t, 1000)
@@ -255,9 +255,9 @@ func TestStepsFollowTheOrigin(t *testing.T) {
 	}
 }
 
-// TestAdaptiveSettles is the real thing, four and a half minutes of it: an origin whose capacity goes from 100 visitors a
+// TestAdaptive_Settles is the real thing, four and a half minutes of it: an origin whose capacity goes from 100 visitors a
 // second to 40 and back.
-func TestAdaptiveSettles(t *testing.T) {
+func TestAdaptive_Settles(t *testing.T) {
 	if os.Getenv("E2E_LONG") == "" {
 		t.Skip("takes 4.5 minutes; set E2E_LONG=1, or use: make adaptive")
 	}

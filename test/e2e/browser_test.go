@@ -101,7 +101,7 @@ func shows(t *testing.T, ctx context.Context, expression string) { //nolint:revi
 
 // A crowd of browsers and clients gets in, in order; a refresh and a second tab keep the place; each page goes on by itself
 // to what was asked for.
-func TestBrowsersAndClientsGetInInOrder(t *testing.T) {
+func TestAdmission_BrowsersAndClientsInOrder(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
 	g := start(t, setup{origin: site.URL, rooms: []string{room(admission(3, 3))}})

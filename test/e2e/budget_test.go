@@ -13,7 +13,7 @@ import (
 
 // Two rooms on two gateways share what their origin bears: three to one while both have a line, all of it for the one that
 // has, and never more.
-func TestRoomsShareTheBudgetOfTheirOrigin(t *testing.T) {
+func TestBudget_SharedByRooms(t *testing.T) {
 	t.Parallel()
 	const rate, burst = 40, 40
 	site := newOrigin(t, nil)

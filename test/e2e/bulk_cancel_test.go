@@ -10,7 +10,7 @@ import (
 )
 
 // Cancelling a job, or its group, ends the requests that are under way; what has ended can be tried again, and deleted.
-func TestBulkCancelEndsRequests(t *testing.T) {
+func TestBulkCancel_EndsRequests(t *testing.T) {
 	t.Parallel()
 	f := newFarm(t, "worker: {count: 3, lease: 1s, max_retries: 0}")
 	// Its own timeout does not end a request within this test.

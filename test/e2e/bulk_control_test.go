@@ -8,7 +8,7 @@ import (
 )
 
 // A big group is paused, resumed and cancelled while another tenant works: it takes effect with the answer.
-func TestBulkControlOfABigGroup(t *testing.T) {
+func TestBulkControl_LargeGroup(t *testing.T) {
 	t.Parallel()
 	n := sized(30_000, 1_000_000)
 	f := newFarm(t, "rate: {global: 600}\nworker: {count: 20}")
@@ -80,7 +80,7 @@ func TestBulkControlOfABigGroup(t *testing.T) {
 
 // No second has more starts than the rates of its time allow, whatever happens: workers that are killed, jobs that are
 // recovered and driven again, and rates that change under way.
-func TestBulkNoSecondIsTooFull(t *testing.T) {
+func TestBulkRate_HoldsInEverySecond(t *testing.T) {
 	t.Parallel()
 	n := sized(900, 6000)
 	f := newFarm(t, "rate: {global: 300, per_tenant: 120}\nworker: {count: 20, lease: 1s, max_retries: 0}")

@@ -18,7 +18,7 @@ import (
 )
 
 // A worker is killed, again and again: every job runs, each has one outcome, and one that ran twice did so because of a kill.
-func TestBulkKilledTenTimes(t *testing.T) {
+func TestBulkWorker_KilledTenTimes(t *testing.T) {
 	t.Parallel()
 	const kills, lease = 10, 4 * time.Second // a worker that is not killed renews it, however busy the machine
 	n := sized(6000, 100_000)
@@ -107,7 +107,7 @@ func few(t *testing.T, runs []jobRun, n, most int) {
 }
 
 // Redis is killed and comes back in the middle, while jobs come in and run: all goes on by itself, and nothing is lost.
-func TestBulkRedisIsKilled(t *testing.T) {
+func TestBulkStore_Killed(t *testing.T) {
 	t.Parallel()
 	const workers = 8
 	n := sized(3000, 40_000)
@@ -131,7 +131,7 @@ func TestBulkRedisIsKilled(t *testing.T) {
 }
 
 // With a store of its own: the worker is killed, then its Redis is, then both at once. It goes on where it was.
-func TestBulkEmbeddedStoreIsKilled(t *testing.T) {
+func TestBulkStore_EmbeddedKilled(t *testing.T) {
 	t.Parallel()
 	const n, workers, batch = 1500, 8, 4
 	dir := tempDir(t)
@@ -170,7 +170,7 @@ func TestBulkEmbeddedStoreIsKilled(t *testing.T) {
 }
 
 // Redis hangs for longer than a lease: no lease ends for that, and all goes on.
-func TestBulkRedisHangs(t *testing.T) {
+func TestBulkStore_Hangs(t *testing.T) {
 	t.Parallel()
 	const workers = 8
 	n := sized(2000, 20_000)
@@ -194,7 +194,7 @@ func TestBulkRedisHangs(t *testing.T) {
 
 // The way to Redis drops replies, cuts them in half and resets connections while chunks come in: each is sent again until it is
 // answered, and the counts are exact.
-func TestBulkRepliesAreLost(t *testing.T) {
+func TestBulkStore_RepliesLost(t *testing.T) {
 	t.Parallel()
 	n := sized(2000, 40_000)
 	redis := redistest.Server(t, "--appendonly", "yes", "--appendfsync", "everysec")

@@ -138,7 +138,7 @@ func TestBulkBadRequests(t *testing.T) {
 }
 
 // An upload whose connection breaks, before its end or before its answer, is sent again: nothing is lost, and nothing is twice.
-func TestBulkUploadsThatBreakOff(t *testing.T) {
+func TestBulkUpload_BreaksOff(t *testing.T) {
 	t.Parallel()
 	f := newFarm(t, "")
 	w := f.worker()

@@ -20,7 +20,7 @@ import (
 )
 
 // What the README shows: the program with nothing but an address to send jobs to, and its commands.
-func TestBulkAsTheReadmeShowsIt(t *testing.T) {
+func TestBulkReadme_CommandsWork(t *testing.T) {
 	t.Parallel()
 	shop := startShop(t)
 	// Its store is in the directory that it runs in.
@@ -281,7 +281,7 @@ func TestBulkSIGTERM(t *testing.T) {
 }
 
 // Two processes on one Redis share the work, and each shows all of it.
-func TestBulkWorkersShare(t *testing.T) {
+func TestBulkWorkers_ShareJobs(t *testing.T) {
 	t.Parallel()
 	f := newFarm(t, "rate: {global: 400}\nworker: {count: 4}")
 	f.to.answer = held(20 * time.Millisecond)
@@ -306,7 +306,7 @@ func TestBulkWorkersShare(t *testing.T) {
 }
 
 // A gateway and a bulk worker live on one embedded store, whichever comes and goes first.
-func TestBulkBesideAGateway(t *testing.T) {
+func TestBulkWorker_BesideGateway(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
 	g := start(t, setup{origin: site.URL, rooms: []string{room(admission(50, 50))}})

@@ -160,7 +160,7 @@ func densest(runs []jobRun) int {
 
 // Three tenants at the pace that they are given, or share: no job is turned away, no second holds more than rate and burst, and it takes as long as
 // the rate says.
-func TestBulkThreeTenantsAtTheirPace(t *testing.T) {
+func TestBulkRate_ThreeTenants(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		name, rates             string
@@ -229,7 +229,7 @@ func TestBulkThreeTenantsAtTheirPace(t *testing.T) {
 }
 
 // Nine small tenants beside a big one: each gets its share, and waits for no more of the big one than for any other.
-func TestBulkSmallBesideBig(t *testing.T) {
+func TestBulkFairness_SmallBesideLarge(t *testing.T) {
 	t.Parallel()
 	const rate, small, tenants = 400, 150, 10
 	f := newFarm(t, fmt.Sprintf("rate: {global: %d}\nworker: {count: 20}\nfair_queue: {by: starts}", rate)) // the bound below is of starts, whatever each takes
@@ -282,7 +282,7 @@ func TestBulkSmallBesideBig(t *testing.T) {
 
 // Who does the jobs turns away what is too much: no try is spent on it, one refusal stands for all jobs of the group, and every
 // job is done in the end.
-func TestBulkDownstreamIsBusy(t *testing.T) {
+func TestBulkDownstream_Busy(t *testing.T) {
 	t.Parallel()
 	const n, workers, capacity = 300, 8, 100
 	f := newFarm(t, fmt.Sprintf("rate: {global: 1000}\nworker: {count: %d}\ncongestion: {base_backoff: 200ms}", workers))

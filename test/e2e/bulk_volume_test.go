@@ -69,7 +69,7 @@ func memory(t *testing.T, pid int) (now, most int) {
 }
 
 // A group of very many jobs is uploaded, run, and its results are downloaded, in bounded memory.
-func TestBulkVeryManyJobs(t *testing.T) {
+func TestBulkVolume_ManyJobs(t *testing.T) {
 	t.Parallel()
 	n := sized(12_000, 1_000_000)
 	f := newFarm(t, "rate: {global: 1000000}\nworker: {count: 32, batch: 200}")

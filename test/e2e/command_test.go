@@ -97,7 +97,7 @@ tokens: {keys: [{id: k, secret: `+signingSecret+`}]}
 	}
 }
 
-func TestTheCommandLine(t *testing.T) {
+func TestCommandLine_NamesMistakes(t *testing.T) {
 	t.Parallel()
 	withRooms := tempDir(t) + "/gateway.yaml"
 	write(t, withRooms, "origins: [{id: shop, servers: [\"http://127.0.0.1:9000\"]}]\nrooms: [{id: sale}]\n")
@@ -139,7 +139,7 @@ func TestTheCommandLine(t *testing.T) {
 }
 
 // A listener on every address needs a token, and then starts.
-func TestOperatorsBeyondLoopbackNeedAToken(t *testing.T) {
+func TestAdminListen_BeyondLoopbackRequiresToken(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
 	g := startPlain(t, []string{"ANTEROOM_ADMIN__TOKEN=" + adminToken, "ANTEROOM_KUBERNETES_SERVICE_HOST=10.0.0.1", "ANTEROOM_PORT_8080_TCP=tcp://10.0.0.1:8080"},
@@ -204,7 +204,7 @@ func TestReload(t *testing.T) {
 }
 
 // What takes a restart is said at every reload, until the file says again what the gateway was started with.
-func TestReloadSaysWhatTakesARestart(t *testing.T) {
+func TestReload_NamesSettingsThatNeedRestart(t *testing.T) {
 	t.Parallel()
 	s := setup{origin: newOrigin(t, nil).URL, rooms: []string{room(admission(5, 5))}}
 	g := start(t, s)
@@ -232,7 +232,7 @@ func TestReloadSaysWhatTakesARestart(t *testing.T) {
 }
 
 // Whether there is TLS takes a restart; the rest of a file that turns it on is taken.
-func TestTLSWaitsForARestartAndTheRestDoesNot(t *testing.T) {
+func TestReload_KeepsTLSUntilRestart(t *testing.T) {
 	t.Parallel()
 	s := setup{origin: newOrigin(t, nil).URL, rooms: []string{room(admission(5, 5))}}
 	g := start(t, s)
@@ -253,7 +253,7 @@ func TestTLSWaitsForARestartAndTheRestDoesNot(t *testing.T) {
 }
 
 // Operators' tokens are read again when their file changes.
-func TestOperatorsTokensAreReloaded(t *testing.T) {
+func TestReload_OperatorTokens(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
 	file := tempDir(t) + "/token"
@@ -267,7 +267,7 @@ func TestOperatorsTokensAreReloaded(t *testing.T) {
 }
 
 // SIGTERM: not ready, the running request ends well, then out with 0, its store too.
-func TestSIGTERMDrains(t *testing.T) {
+func TestSIGTERM_Drains(t *testing.T) {
 	t.Parallel()
 	release, arrived := make(chan struct{}), make(chan struct{})
 	site := newOrigin(t, func(w http.ResponseWriter, r *http.Request) {
@@ -302,7 +302,7 @@ func TestSIGTERMDrains(t *testing.T) {
 }
 
 // A second signal ends it at once, whatever runs.
-func TestASecondSignalEndsItAtOnce(t *testing.T) {
+func TestSIGTERM_SecondEndsProcess(t *testing.T) {
 	t.Parallel()
 	release, arrived := make(chan struct{}), make(chan struct{})
 	site := newOrigin(t, func(_ http.ResponseWriter, r *http.Request) { close(arrived); <-release })
@@ -320,7 +320,7 @@ func TestASecondSignalEndsItAtOnce(t *testing.T) {
 }
 
 // What runs longer than shutdown_timeout is cut.
-func TestShutdownTimeoutIsKept(t *testing.T) {
+func TestShutdownTimeout_IsKept(t *testing.T) {
 	t.Parallel()
 	release, arrived := make(chan struct{}), make(chan struct{})
 	site := newOrigin(t, func(_ http.ResponseWriter, r *http.Request) { close(arrived); <-release })
@@ -338,7 +338,7 @@ func TestShutdownTimeoutIsKept(t *testing.T) {
 }
 
 // A port that is taken is an error that names the setting.
-func TestATakenPort(t *testing.T) {
+func TestListen_PortInUse(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {

@@ -250,7 +250,7 @@ func TestForwardedHeaders(t *testing.T) {
 }
 
 // Without a file descriptor left the gateway waits for one; it neither ends nor spins, and says so.
-func TestFileDescriptorsRunOut(t *testing.T) {
+func TestFileDescriptors_RunOut(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
 	g := &gateway{t: t, secrets: map[string]bool{}, dir: tempDir(t)}

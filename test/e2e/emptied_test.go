@@ -120,7 +120,7 @@ func (m *multitude) take(v *guest, s status) error {
 
 // A store that forgets ten thousand who wait: one poll each, in whatever order and through whatever gateway, and all stand
 // where they stood, the room is as operators left it, and nobody gets in twice.
-func TestTenThousandSurviveAnEmptiedStore(t *testing.T) {
+func TestEmptiedStore_KeepsTenThousandTickets(t *testing.T) {
 	t.Parallel()
 	const atOnce, waiters = 200, 10_000
 	site := newOrigin(t, nil)

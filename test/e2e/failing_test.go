@@ -139,7 +139,7 @@ func ofSites(sites ...siteConfig) setup {
 
 // Each way in which an origin fails has its status and code, in the form that fits who asks, tells nothing of the inside,
 // and touches no other origin.
-func TestHowOriginsFail(t *testing.T) {
+func TestProxy_OriginFailures(t *testing.T) {
 	t.Parallel()
 	silent := func(_ net.Conn, next func() string) {
 		for next() != "" {
@@ -240,7 +240,7 @@ func TestHowOriginsFail(t *testing.T) {
 }
 
 // A kept connection that ends as it is used: a GET is sent once more, a POST is not.
-func TestAKeptConnectionEnds(t *testing.T) {
+func TestProxy_KeepAliveConnectionEnds(t *testing.T) {
 	t.Parallel()
 	site := newRawOrigin(t, func(c net.Conn, next func() string) {
 		if next() != "" {
@@ -263,7 +263,7 @@ func TestAKeptConnectionEnds(t *testing.T) {
 
 // A visitor who leaves in the middle of an upload or an answer takes the origin's connection with them, and nobody else
 // gets what is left on it.
-func TestAVisitorLeavesInTheMiddle(t *testing.T) {
+func TestProxy_VisitorDisconnects(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct{ name, request string }{
 		{"download", "GET /shop/endless HTTP/1.1\r\nHost: a\r\n\r\n"},

@@ -16,7 +16,7 @@ import (
 )
 
 // A gateway is killed in the middle of a crowd and started again on the same files: nobody has lost a place.
-func TestAKilledGatewayLosesNobody(t *testing.T) {
+func TestGatewayKilled_KeepsPlaces(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
 	g := start(t, setup{origin: site.URL, rooms: []string{room(admission(8, 8))}})
@@ -34,7 +34,7 @@ func TestAKilledGatewayLosesNobody(t *testing.T) {
 }
 
 // The embedded store is killed in the middle of a crowd: it is started again, and nobody has lost a place.
-func TestAKilledStoreLosesNobody(t *testing.T) {
+func TestStoreKilled_KeepsPlaces(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
 	g := start(t, setup{origin: site.URL, rooms: []string{room(admission(8, 8))}})
@@ -47,7 +47,7 @@ func TestAKilledStoreLosesNobody(t *testing.T) {
 }
 
 // The store forgets everything in the middle of a crowd. Soon everybody who polls is back in the old order.
-func TestAnEmptiedStoreLosesNobody(t *testing.T) {
+func TestStoreEmptied_KeepsPlaces(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
 	store := redistest.Server(t)
@@ -87,7 +87,7 @@ func TestAnEmptiedStoreLosesNobody(t *testing.T) {
 }
 
 // The store loses its scripts: nobody notices.
-func TestAScriptFlushIsNotNoticed(t *testing.T) {
+func TestStore_ScriptFlush(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
 	store := redistest.Server(t)
@@ -104,7 +104,7 @@ func TestAScriptFlushIsNotNoticed(t *testing.T) {
 }
 
 // With the store away from the start the gateway serves by on_store_error, says so, and is right when it comes.
-func TestTheStoreIsDownAtStart(t *testing.T) {
+func TestStore_DownAtStart(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
 	dead := freePort(t)
@@ -167,7 +167,7 @@ func TestTheStoreIsDownAtStart(t *testing.T) {
 }
 
 // The store hangs: passes keep working, those who wait keep their page, nobody becomes late, and then all goes on.
-func TestTheStoreHangs(t *testing.T) {
+func TestStore_Hangs(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
 	store := redistest.Server(t)
@@ -228,7 +228,7 @@ func TestTheStoreHangs(t *testing.T) {
 }
 
 // A gateway that a dead Redis never answered still ends well.
-func TestItEndsWithoutTheStore(t *testing.T) {
+func TestSIGTERM_WithoutStore(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
 	g := start(t, setup{origin: site.URL, alone: true, rooms: []string{room(admission(5, 5))}}.withRedis("redis://127.0.0.1:"+freePort(t)))

@@ -18,7 +18,7 @@ func fleet(t *testing.T, rooms ...string) (site *origin, a, b *gateway) {
 }
 
 // Two gateways are one room: the rate and the order are kept over both, wherever a visitor asks.
-func TestTwoGatewaysAreOneRoom(t *testing.T) {
+func TestFleet_TwoGatewaysShareRoom(t *testing.T) {
 	t.Parallel()
 	_, a, b := fleet(t, room(admission(10, 10)))
 	both := []*gateway{a, b}
@@ -36,7 +36,7 @@ func TestTwoGatewaysAreOneRoom(t *testing.T) {
 	repeats(t, places[:20])
 }
 
-func TestATicketIsGoodAtEveryGateway(t *testing.T) {
+func TestFleet_TicketValidAtEveryGateway(t *testing.T) {
 	t.Parallel()
 	_, a, b := fleet(t, room("admission: {rate: 0}"))
 	c := newClient(t, a, b)
@@ -87,7 +87,7 @@ func TestATicketIsGoodAtEveryGateway(t *testing.T) {
 }
 
 // The origin revokes at one gateway; the others know within a second.
-func TestARevokedSessionIsOverEverywhere(t *testing.T) {
+func TestFleet_RevocationReachesEveryGateway(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/bye" {
@@ -105,7 +105,7 @@ func TestARevokedSessionIsOverEverywhere(t *testing.T) {
 }
 
 // A session that is revoked while the store hangs is over everywhere when the store is back.
-func TestARevocationIsToldWhenTheStoreIsBack(t *testing.T) {
+func TestFleet_RevocationAfterStoreOutage(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/bye" {
@@ -128,7 +128,7 @@ func TestARevocationIsToldWhenTheStoreIsBack(t *testing.T) {
 }
 
 // One gateway dies; its visitors go on at the other.
-func TestAGatewayDiesAndTheOtherGoesOn(t *testing.T) {
+func TestFleet_GatewayDies(t *testing.T) {
 	t.Parallel()
 	_, a, b := fleet(t, room(admission(8, 8)))
 	dead := make(chan struct{})

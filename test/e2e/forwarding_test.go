@@ -10,7 +10,7 @@ import (
 )
 
 // What a site and its visitors say to each other arrives byte for byte, beside what the gateway has to say.
-func TestEverythingArrivesAsItWasSent(t *testing.T) {
+func TestProxy_ForwardsUnchanged(t *testing.T) {
 	t.Parallel()
 	const date = "Date: Thu, 01 Jan 1970 00:00:00 GMT\r\n"
 	grpcFrames := "\x00\x00\x00\x00\x05hello\x80\x00\x00\x00\x0fgrpc-status:0\r\n"
@@ -95,7 +95,7 @@ func TestEverythingArrivesAsItWasSent(t *testing.T) {
 }
 
 // Where a pass is set the answer is nobody else's, and otherwise as it came; an answer for everybody gets none.
-func TestAnswersBesideAPass(t *testing.T) {
+func TestProxy_ResponseThatSetsPass(t *testing.T) {
 	t.Parallel()
 	const lines = "x-a: 1\r\nServer: shop\r\nset-cookie: a=1\r\nSet-Cookie: a=2\r\nContent-Type: text/plain\r\nX-Empty:\r\n"
 	site := newRawSite(t, func(c *rawConn, head string) {
@@ -139,7 +139,7 @@ func TestAnswersBesideAPass(t *testing.T) {
 
 // Events arrive as they are sent, from the answer that brings the pass on, past every other time-out, until the gateway
 // goes; so does an answer that comes late.
-func TestStreamsLive(t *testing.T) {
+func TestProxy_StreamsResponses(t *testing.T) {
 	t.Parallel()
 	next := make(chan string)
 	site := newRawSite(t, func(c *rawConn, head string) {

@@ -15,14 +15,14 @@ var casesElsewhere = map[int][2]string{
 	28: {"framing_bodies_test.go", "tryByteByByte"}, 38: {"framing_bodies_test.go", "tryBodiesThatAreTooLong"}, 45: {"framing_bodies_test.go", "tryWhatProxiesTell"},
 	46: {"edge_test.go", "TestProxyProtocol"}, 53: {"../../gateway/proxy/failure_test.go", "TestIdleConnections"}, 54: {"framing_answers_test.go", "tryCutAnswers"},
 	60: {"../../gateway/proxy/response_test.go", "TestEventStream"}, 66: {"../../gateway/proxy/failure_test.go", "TestRetry"}, 67: {"../../gateway/proxy/failure_test.go", "TestTimeouts"},
-	68: {"failing_test.go", "TestHowOriginsFail"}, 69: {"../../gateway/proxy/failure_test.go", "TestQueue"}, 70: {"failing_test.go", "TestAVisitorLeavesInTheMiddle"},
+	68: {"failing_test.go", "TestProxy_OriginFailures"}, 69: {"../../gateway/proxy/failure_test.go", "TestQueue"}, 70: {"failing_test.go", "TestProxy_VisitorDisconnects"},
 	71: {"../../gateway/proxy/failure_test.go", "TestIdleBody"}, 72: {"../../gateway/proxy/resolve_test.go", "TestNameThatMoves"}, 73: {"../../gateway/fault_test.go", "TestFaultEndsTheRequestNotTheProcess"},
-	74: {"leave_test.go", "TestSIGTERMUnderLoadFailsNobody"}, 75: {"slow_test.go", "TestSlowClients"}, 76: {"../../gateway/proxy/upgrade_test.go", "TestWebSocket"},
+	74: {"leave_test.go", "TestSIGTERM_UnderLoadFailsNoRequest"}, 75: {"slow_test.go", "TestSlowClients"}, 76: {"../../gateway/proxy/upgrade_test.go", "TestWebSocket"},
 	79: {"../../gateway/proxy/upgrade_test.go", "TestUpgradeHalfClose"}, 80: {"framing_bodies_test.go", "tryUpgradeWithoutAPass"},
 }
 
-// TestEveryCaseIsTried compares framing_cases.md with the tests.
-func TestEveryCaseIsTried(t *testing.T) {
+// TestFramingCases_AllHaveTests compares framing_cases.md with the tests.
+func TestFramingCases_AllHaveTests(t *testing.T) {
 	count := map[int]int{}
 	inputs := 0
 	note := func(name string, n int) {

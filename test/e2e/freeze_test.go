@@ -19,7 +19,7 @@ import (
 
 // A thousand (FREEZE_VISITORS) poll, claim and shop at once, each on a connection, while the store hangs: all are answered,
 // nothing piles up in the gateway, and it is as it was when the store goes on.
-func TestNothingPilesUpWhileTheStoreHangs(t *testing.T) {
+func TestStoreHangs_NothingPilesUp(t *testing.T) {
 	visitors := 1000
 	if n, err := strconv.Atoi(os.Getenv("FREEZE_VISITORS")); err == nil {
 		visitors = n

@@ -88,7 +88,7 @@ func TestCaptcha_Hosts(t *testing.T) {
 }
 
 // An address gets its share, whatever it tries and however many gateways there are; a network its own.
-func TestBotsGetTheirShareAndNoMore(t *testing.T) {
+func TestGuard_BotsGetTheirShare(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
 	s := setup{origin: site.URL, more: "log: {access: false}", rooms: []string{room(admission(1, 1), `guard: {joins_per_ip: "20/24h,60/24h"}`)}}.withRedis(redistest.Server(t).URL())
@@ -107,7 +107,7 @@ func TestBotsGetTheirShareAndNoMore(t *testing.T) {
 }
 
 // With proof of work a place costs a proof, also of bots that are everywhere.
-func TestBotsWorkForEachPlace(t *testing.T) {
+func TestProofOfWork_BotsSolveForEachPlace(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
 	g := start(t, setup{origin: site.URL, rooms: []string{room(admission(1, 1), `guard: {proof_of_work: always, proof: {number: 5000, most: 5000}}`)}})
@@ -126,7 +126,7 @@ func TestBotsWorkForEachPlace(t *testing.T) {
 }
 
 // A browser does the work by itself and comes in.
-func TestABrowserWorksForItsPlace(t *testing.T) {
+func TestProofOfWork_BrowserSolves(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
 	g := start(t, setup{origin: site.URL, rooms: []string{room(admission(5, 1), `guard: {joins_per_ip: "20/1m", proof_of_work: always, proof: {number: 100000, most: 100000}}`)}})

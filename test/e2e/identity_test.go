@@ -89,7 +89,7 @@ func (l *login) token(kid, account string) string {
 
 // Two gateways, an account that its JWT names, in a cookie or as a bearer: one place, one session, while the site's keys
 // change and while they cannot be fetched.
-func TestOnePlaceByTheSitesOwnToken(t *testing.T) {
+func TestOnePlace_SiteJWT(t *testing.T) {
 	t.Parallel()
 	site, in := newOrigin(t, nil), newLogin(t, "k1")
 	s := setup{origin: site.URL, rooms: []string{room("admission: {rate: 0, max_active: 5}",
@@ -172,7 +172,7 @@ func jti(t testing.TB, token string) string {
 }
 
 // An account's header counts from trusted proxies alone; from others it is worth nothing, here and at the site.
-func TestAForgedAccountHeader(t *testing.T) {
+func TestOnePlace_ForgedAccountHeader(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
 	s := setup{origin: site.URL, rooms: []string{

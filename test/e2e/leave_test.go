@@ -77,7 +77,7 @@ func (k *keeper) once(request string) error {
 
 // A gateway that is told to end under load fails no request: those on their way are answered, and each client learns in
 // time to go elsewhere.
-func TestSIGTERMUnderLoadFailsNobody(t *testing.T) {
+func TestSIGTERM_UnderLoadFailsNoRequest(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Origin", "yes")
@@ -136,7 +136,7 @@ func TestSIGTERMUnderLoadFailsNobody(t *testing.T) {
 }
 
 // While a balancer still has to learn that it leaves, a gateway serves whom it sends.
-func TestSIGTERMWaitsForBalancers(t *testing.T) {
+func TestSIGTERM_WaitsForBalancers(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
 	// A third of shutdown_timeout, and at most five seconds, is how long it serves until it has refused /readyz three times.

@@ -9,7 +9,7 @@ import (
 )
 
 // Each limit of the documentation that is not a time: the last that it lets in, and the first that it refuses.
-func TestLimits_LastThatPassesAndFirstThatDoesNot(t *testing.T) {
+func TestLimits_Boundaries(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
 	g := start(t, setup{origin: site.URL, rooms: []string{

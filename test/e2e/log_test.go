@@ -74,7 +74,7 @@ func (g *gateway) dropped() {
 }
 
 // Nobody reads the log: requests go on as ever, lines are dropped and counted, and the end comes in time.
-func TestNobodyReadsTheLog(t *testing.T) {
+func TestLog_WithoutReader(t *testing.T) {
 	t.Parallel()
 	g, _ := heardOnce(t, newOrigin(t, nil).URL)
 	w := dialWire(t, g)
@@ -90,7 +90,7 @@ func TestNobodyReadsTheLog(t *testing.T) {
 }
 
 // Whoever reads the log ends: the gateway does not.
-func TestTheLogsReaderEnds(t *testing.T) {
+func TestLog_ReaderEnds(t *testing.T) {
 	t.Parallel()
 	g, out := heardOnce(t, newOrigin(t, nil).URL)
 	_ = out.Close()
@@ -106,7 +106,7 @@ func TestTheLogsReaderEnds(t *testing.T) {
 }
 
 // The access log in the combined format, with networks in the place of addresses.
-func TestCombinedAccessLog(t *testing.T) {
+func TestLog_CombinedFormat(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") })
 	g := start(t, setup{origin: site.URL, rooms: []string{"{id: sale, enabled: false}"}, more: "log: {access_format: combined, access_ip: prefix}\n"})

@@ -64,7 +64,7 @@ func orderOf(seed []byte, jti string, d *drawn) int64 {
 
 // A hundred and twenty gather at two gateways, the store forgets them before the opening and after it, and all are admitted in
 // the drawn order, which anybody can recompute; who came after the opening is behind them.
-func TestALotteryIsDrawnAsAnybodyCanRecompute(t *testing.T) {
+func TestLottery_DrawCanBeRecomputed(t *testing.T) {
 	t.Parallel()
 	wait := 12 * time.Second
 	for !lotteryIn(t, wait) {

@@ -91,7 +91,7 @@ func (o *operator) rooms(id string, done func(roomInfo) bool) {
 	}
 }
 
-func TestRoomsForOperators(t *testing.T) {
+func TestOperators_Rooms(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
 	g := start(t, setup{origin: site.URL, rooms: []string{
@@ -122,7 +122,7 @@ func TestRoomsForOperators(t *testing.T) {
 	o.ask(http.MethodPut, "/admin/v1/rooms/vip", "{}").problem(http.StatusMethodNotAllowed, "")
 }
 
-func TestLiveChanges(t *testing.T) {
+func TestOperators_LiveChanges(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
 	g := start(t, setup{origin: site.URL, rooms: []string{room("admission: {rate: 0}", "page: {message: From the file}")}})
@@ -179,7 +179,7 @@ func TestLiveChanges(t *testing.T) {
 	}
 }
 
-func TestPauseResumeDrain(t *testing.T) {
+func TestOperators_PauseResumeDrain(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
 	g := start(t, setup{origin: site.URL, rooms: []string{room(admission(50, 50))}})
@@ -218,7 +218,7 @@ func TestPauseResumeDrain(t *testing.T) {
 	o.rooms("sale", func(r roomInfo) bool { return !r.Paused })
 }
 
-func TestResetEmptiesTheRoom(t *testing.T) {
+func TestOperators_ResetEmptiesRoom(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
 	g := start(t, setup{origin: site.URL, rooms: []string{room("admission: {rate: 0}")}})
@@ -251,7 +251,7 @@ func TestResetEmptiesTheRoom(t *testing.T) {
 	}
 }
 
-func TestTicketsHistoryAuditForOperators(t *testing.T) {
+func TestOperators_TicketsHistoryAudit(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
 	g := start(t, setup{origin: site.URL, rooms: []string{room("admission: {rate: 0}")}})
@@ -318,7 +318,7 @@ func TestTicketsHistoryAuditForOperators(t *testing.T) {
 }
 
 // A session that an operator revokes is over within a second.
-func TestOperatorsRevokeASession(t *testing.T) {
+func TestOperators_RevokeSession(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
 	g := start(t, setup{origin: site.URL, rooms: []string{room("admission: {rate: 0.001, burst: 1}")}})
@@ -331,7 +331,7 @@ func TestOperatorsRevokeASession(t *testing.T) {
 	})
 }
 
-func TestTheTokenOfOperators(t *testing.T) {
+func TestOperators_Token(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
 	dir := tempDir(t)
@@ -364,7 +364,7 @@ func TestTheTokenOfOperators(t *testing.T) {
 }
 
 // On loopback without a token another site's page still cannot change anything.
-func TestOperatorsAPIWithstandsForgedRequests(t *testing.T) {
+func TestOperators_RefuseForgedRequests(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
 	g := start(t, setup{origin: site.URL, rooms: []string{room("admission: {rate: 0}")}})

@@ -9,7 +9,7 @@ import (
 )
 
 // One command is enough for a waiting room: flags alone, a store of its own, a generated key.
-func TestFlagsAloneServeOneRoom(t *testing.T) {
+func TestFlags_ServeOneRoom(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
 	g := startPlain(t, nil, "--origin", site.URL, "--rate", "10", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
@@ -25,7 +25,7 @@ func TestFlagsAloneServeOneRoom(t *testing.T) {
 	newClient(t, g).ask(g, http.MethodPost, "/.waiting-room/default/tickets", "").want(http.StatusCreated)
 }
 
-func TestOneVisitorPassesAtOnce(t *testing.T) {
+func TestPassing_OneVisitorImmediately(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Set-Cookie", "shop=1; Path=/")
@@ -73,7 +73,7 @@ func TestOneVisitorPassesAtOnce(t *testing.T) {
 	}
 }
 
-func TestPostLetInAtOnceReachesTheOriginIntact(t *testing.T) {
+func TestPassing_POSTReachesOriginIntact(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
 	g := start(t, setup{origin: site.URL, rooms: []string{room(admission(50, 50))}})
@@ -118,7 +118,7 @@ func TestPostLetInAtOnceReachesTheOriginIntact(t *testing.T) {
 }
 
 // From a peer that is not trusted, the forwarding headers are replaced.
-func TestForwardedHeadersOfStrangersAreReplaced(t *testing.T) {
+func TestForwardedHeaders_OfUntrustedPeersAreReplaced(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
 	g := start(t, setup{origin: site.URL, rooms: []string{room(admission(50, 50))}, more: "trusted_proxies: [\"192.0.2.1/32\"]\n"})
@@ -163,7 +163,7 @@ func TestCookiesBehindTLS(t *testing.T) {
 }
 
 // The origin ends a session with a header, which nobody else sees.
-func TestTheOriginRevokesASession(t *testing.T) {
+func TestSession_RevokedByOrigin(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"X-Waiting-Room-Command", "Cf-Waiting-Room-Command"} {
 		t.Run(name, func(t *testing.T) {
@@ -190,7 +190,7 @@ func TestTheOriginRevokesASession(t *testing.T) {
 }
 
 // A pass is renewed while it is used, past half its life, and keeps its session; the renewed one outlives the old.
-func TestPassesAreRenewedWhileUsed(t *testing.T) {
+func TestPass_RenewedWhileUsed(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
 	g := start(t, setup{origin: site.URL, rooms: []string{room("admission: {rate: 0.001, burst: 1}", "session: {ttl: 4s}")}})

@@ -17,7 +17,7 @@ func rawly(t *testing.T, g *gateway, method, target string, lines ...string) (st
 	return status, strings.Contains(text, "\r\nX-Origin: yes\r\n"), text
 }
 
-// Paths below which some server runs the handler of /sale, beside those of TestPathsCannotBeDisguised.
+// Paths below which some server runs the handler of /sale, beside those of TestPaths_CannotBeDisguised.
 var disguises = []string{
 	"/sale/buy/../../x", "/sale/buy/%2e%2e/%2e%2e/x", "//h/sale/buy", "///h/sale/buy", "/sale/buy/../../vip/x", "/vip/../sale/buy",
 	"/vip/..;/sale/buy", "/vip/..%2fsale/buy", "/vip/%2e%2e%5csale/buy", "/vip;/..;/sale/buy", "//vip/sale/buy", "/vip/a//../../sale/buy",
@@ -25,7 +25,7 @@ var disguises = []string{
 }
 
 // No spelling leads past a room to a server that reads it in its own way, and a pass opens its own room only.
-func TestNoPathLeadsPastARoom(t *testing.T) {
+func TestPaths_NoneLeadsPastRoom(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
 	alone := start(t, setup{origin: site.URL, rooms: []string{"{id: sale, paths: [/sale], admission: {rate: 0}}"}})
@@ -56,7 +56,7 @@ func TestNoPathLeadsPastARoom(t *testing.T) {
 }
 
 // A header that any client can send opens no room in which a place costs work.
-func TestAnImageIsNoWayAroundAGuard(t *testing.T) {
+func TestGuard_SubresourceDoesNotBypass(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
 	g := start(t, setup{origin: site.URL, rooms: []string{room("admission: {rate: 100}", "guard: {proof_of_work: always}")}})
@@ -71,7 +71,7 @@ func TestAnImageIsNoWayAroundAGuard(t *testing.T) {
 
 // Preflights carry no pass; they reach the site within a limit, of which one address has a part, without a body, and not in a closed
 // room.
-func TestPreflightsAreLimited(t *testing.T) {
+func TestPreflights_AreLimited(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
 	g := start(t, setup{origin: site.URL, rooms: []string{

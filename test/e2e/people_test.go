@@ -17,7 +17,7 @@ type rates struct {
 
 // A gateway and two bulk workers on one store: jobs slow down to the least while a visitor waits for the origin, and speed up
 // when nobody does. What an operator sets holds, and what was found survives a restart.
-func TestBulkWorkGivesWayToVisitors(t *testing.T) {
+func TestBulkPeopleFirst_SlowsForVisitors(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
 	redis := redistest.Server(t)

@@ -13,7 +13,7 @@ import (
 
 // An event closes a room and opens it again by itself; visitors and operators know beforehand, operators have the last word,
 // and what is planned changes with SIGHUP.
-func TestAnEventClosesAndOpensTheRoom(t *testing.T) {
+func TestPlan_EventClosesAndOpensRoom(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
 	hour := time.Now().UTC().Truncate(time.Second).Add(time.Hour)
@@ -77,7 +77,7 @@ func TestAnEventClosesAndOpensTheRoom(t *testing.T) {
 }
 
 // Events begin and end while the store is away, and a reload counts; when it is back nothing of it was forgotten.
-func TestThePlanGoesOnWhileTheStoreIsAway(t *testing.T) {
+func TestPlan_ContinuesWithoutStore(t *testing.T) {
 	t.Parallel()
 	wait := 15 * time.Second
 	for !planWithoutStoreIn(t, wait) {

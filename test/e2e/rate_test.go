@@ -8,7 +8,7 @@ import (
 )
 
 // A crowd of 200 gets in at the rate of the room, in order, and may repeat its claims.
-func TestCrowdGetsInAtTheRateAndInOrder(t *testing.T) {
+func TestCrowd_AdmittedAtRateInOrder(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct{ visitors, rate, burst int }{{200, 20, 20}, {60, 5, 5}} {
 		t.Run(fmt.Sprintf("%d at %d", row.visitors, row.rate), func(t *testing.T) {
@@ -26,7 +26,7 @@ func TestCrowdGetsInAtTheRateAndInOrder(t *testing.T) {
 }
 
 // Positions are 1 to n in the order of the tokens, and shrink.
-func TestPositionsAreExactAtTheFront(t *testing.T) {
+func TestPositions_ExactAtFront(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
 	g := start(t, setup{origin: site.URL, rooms: []string{room("admission: {rate: 0}")}})
@@ -53,7 +53,7 @@ func TestPositionsAreExactAtTheFront(t *testing.T) {
 }
 
 // With min_wait nobody is let in at once, nor before that time.
-func TestMinWaitIsAFloor(t *testing.T) {
+func TestMinWait_IsFloor(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
 	g := start(t, setup{origin: site.URL, rooms: []string{room("admission: {rate: 100, burst: 100, min_wait: 3s}")}})
@@ -69,7 +69,7 @@ func TestMinWaitIsAFloor(t *testing.T) {
 }
 
 // No more than max_active are admitted and active; one who goes makes room for the next.
-func TestMaxActiveHolds(t *testing.T) {
+func TestMaxActive_Holds(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
 	g := start(t, setup{origin: site.URL, rooms: []string{room("admission: {rate: 100, burst: 100, max_active: 3}")}})

@@ -15,7 +15,7 @@ import (
 
 // What is not live changes with SIGHUP, and nobody who waits loses a place by it: tickets, orders and positions stay as they
 // were. Of a file that is wrong nothing is taken.
-func TestWhatFollowsSIGHUP(t *testing.T) {
+func TestReload_KeepsPlaces(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
 	secret := filepath.Join(tempDir(t), "draw.secret")

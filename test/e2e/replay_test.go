@@ -12,7 +12,7 @@ import (
 
 // Two hundred clients use one admitted ticket at the same moment, at two gateways: one of them gets its session, the others
 // are told that it is used, and none of them takes another's place.
-func TestOneOfTwoHundredWinsATicket(t *testing.T) {
+func TestClaim_OneOfTwoHundredClients(t *testing.T) {
 	t.Parallel()
 	_, a, b := fleet(t, room("admission: {rate: 0}"))
 	both := []*gateway{a, b}
@@ -54,7 +54,7 @@ func TestOneOfTwoHundredWinsATicket(t *testing.T) {
 }
 
 // A pass that does not count is never signed anew, however it is sent, and gets nobody in.
-func TestABadPassIsNotRenewed(t *testing.T) {
+func TestPass_InvalidIsNotRenewed(t *testing.T) {
 	t.Parallel()
 	site, g, _ := fleet(t, "{id: sale, paths: [/sale], admission: {rate: 0}, session: {ttl: 10m}}", "{id: vip, paths: [/vip], admission: {rate: 0.001, burst: 2}}")
 	c := newClient(t, g)
@@ -97,7 +97,7 @@ func TestABadPassIsNotRenewed(t *testing.T) {
 
 // A shared pass is one session: it is bound where the operator says so, without losing anybody on the way there, and makes
 // so many requests and no more, over both gateways.
-func TestASharedPass(t *testing.T) {
+func TestPass_Shared(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
 	rooms := func(guard string) []string { return []string{room("admission: {rate: 0.001, burst: 1}", guard)} }

@@ -8,7 +8,7 @@ import (
 )
 
 // However a path is written, it is gated as the origin may read it, and goes on byte for byte.
-func TestPathsCannotBeDisguised(t *testing.T) {
+func TestPaths_CannotBeDisguised(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
 	g := start(t, setup{origin: site.URL, rooms: []string{"{id: sale, paths: [/sale, \"~^/x[0-9]+$\"], admission: {rate: 0}}"}})
@@ -39,7 +39,7 @@ func TestPathsCannotBeDisguised(t *testing.T) {
 }
 
 // The longest path wins over all rooms; a host of its own goes before *; each room has its own origin.
-func TestSeveralRoomsAndOrigins(t *testing.T) {
+func TestRooms_SeveralOrigins(t *testing.T) {
 	t.Parallel()
 	var sites []*origin
 	var servers []string
@@ -122,7 +122,7 @@ func TestBypass(t *testing.T) {
 	g.secret("secret-of-the-partner")
 }
 
-func TestMethodsOfARoom(t *testing.T) {
+func TestRooms_QueueMethods(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
 	g := start(t, setup{origin: site.URL, rooms: []string{
@@ -155,7 +155,7 @@ func TestMethodsOfARoom(t *testing.T) {
 }
 
 // An origin that is away is our 502, and nobody's pass or turn is burnt.
-func TestTheOriginIsDown(t *testing.T) {
+func TestOrigin_Down(t *testing.T) {
 	t.Parallel()
 	g := start(t, setup{origin: "http://127.0.0.1:" + freePort(t), rooms: []string{room("admission: {rate: 0.001, burst: 1}")}})
 	b := newBrowser(t, g)
@@ -168,7 +168,7 @@ func TestTheOriginIsDown(t *testing.T) {
 }
 
 // What two parsers could read in two ways is refused, and the connection closed.
-func TestFramingIsStrict(t *testing.T) {
+func TestFraming_IsStrict(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
 	g := start(t, setup{origin: site.URL, rooms: []string{room(admission(100, 100))}})

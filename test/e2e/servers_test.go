@@ -99,7 +99,7 @@ func (o *operator) metric(line string) bool {
 }
 
 // One of two servers is killed: at most what it was working on fails, then nothing. Started again it is used again.
-func TestAServerIsKilled(t *testing.T) {
+func TestServers_OneKilled(t *testing.T) {
 	t.Parallel()
 	const crowd = 8
 	a, _ := startShopAt(t, "127.0.0.1:0")
@@ -187,7 +187,7 @@ func (g *gateway) reload(s setup) {
 }
 
 // Servers come and go with SIGHUP while visitors ask: none of them notices, and connections to one that is gone end.
-func TestServersChange(t *testing.T) {
+func TestServers_ChangeAtReload(t *testing.T) {
 	t.Parallel()
 	hold := make(chan struct{})
 	a := newCounting(t, func(w http.ResponseWriter, r *http.Request) {
@@ -227,7 +227,7 @@ func TestServersChange(t *testing.T) {
 }
 
 // A server whose check fails gets nothing, also after a reload that changes something else, until its checks succeed.
-func TestServersAreCheckedForHealth(t *testing.T) {
+func TestServers_HealthChecks(t *testing.T) {
 	t.Parallel()
 	var ill atomic.Bool
 	var pages atomic.Int64

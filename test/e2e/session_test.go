@@ -12,7 +12,7 @@ import (
 )
 
 // Somebody whose turn has come is let in with the very request that asks, and gets the pass with the answer.
-func TestATurnIsTakenWithTheRequest(t *testing.T) {
+func TestClaim_WithGatedRequest(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
 	g := start(t, setup{origin: site.URL, rooms: []string{room("admission: {rate: 0}")}})
@@ -37,7 +37,7 @@ func TestATurnIsTakenWithTheRequest(t *testing.T) {
 }
 
 // What an operator or the origin has ended cannot be claimed again with the ticket that made it.
-func TestARevokedSessionIsNotClaimedAgain(t *testing.T) {
+func TestClaim_RevokedSessionIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, by := range []string{"the operator", "the origin"} {
 		t.Run(by, func(t *testing.T) {
@@ -76,7 +76,7 @@ func TestARevokedSessionIsNotClaimedAgain(t *testing.T) {
 }
 
 // A session is over session.ttl after its last pass where passes are not renewed, and its ticket does not make another.
-func TestASessionEndsWithoutRenewal(t *testing.T) {
+func TestSession_EndsWithoutRenewal(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
 	g := start(t, setup{origin: site.URL, rooms: []string{room("admission: {rate: 0.001, burst: 1}", "session: {ttl: 2s, renew: false}")}})
@@ -93,7 +93,7 @@ func TestASessionEndsWithoutRenewal(t *testing.T) {
 }
 
 // Without a script, the page and a reload are enough: cookies carry the place, and reloading claims it.
-func TestACrowdThatOnlyReloads(t *testing.T) {
+func TestCrowd_OnlyReloads(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
 	g := start(t, setup{origin: site.URL, rooms: []string{room(admission(10, 10))}})
@@ -138,7 +138,7 @@ func TestACrowdThatOnlyReloads(t *testing.T) {
 }
 
 // Simple programs change rooms without naming a content type.
-func TestOperatorsNeedNoContentType(t *testing.T) {
+func TestOperators_ContentTypeIsOptional(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
 	g := start(t, setup{origin: site.URL, rooms: []string{room(admission(5, 5))}})

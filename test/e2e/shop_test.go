@@ -60,7 +60,7 @@ func startShopAt(t *testing.T, addr string) (url string, kill func()) {
 }
 
 // An ordinary site works behind the gateway: pages, a POST, a WebSocket that lives on, server-sent events.
-func TestAnOrdinarySiteWorksBehindIt(t *testing.T) {
+func TestShop_WorksBehindGateway(t *testing.T) {
 	t.Parallel()
 	shop := startShop(t)
 	g := start(t, setup{origin: shop, rooms: []string{room(admission(50, 50))}})

@@ -126,7 +126,7 @@ func memoryOf(t testing.TB, pid int) (now, most int64) {
 
 // Large bodies pass in either direction and in both at once, on one connection to the gateway and one to the origin,
 // whole, and the gateway holds but a few buffers of them.
-func TestLargeBodiesStream(t *testing.T) {
+func TestLargeBodies_AreStreamed(t *testing.T) {
 	t.Parallel()
 	type got struct {
 		n   int64

@@ -201,7 +201,7 @@ func TestTLS(t *testing.T) {
 }
 
 // A new certificate is taken when its files change or at SIGHUP; until both fit the old one is shown, and sessions go on.
-func TestCertificateIsReloaded(t *testing.T) {
+func TestTLS_CertificateIsReloaded(t *testing.T) {
 	t.Parallel()
 	s := startSecured(t, "", "")
 	shown := func() string {
@@ -250,7 +250,7 @@ func TestCertificateIsReloaded(t *testing.T) {
 
 // With client_ca_file nobody comes in without a certificate of that authority, also not by a session from before it
 // was replaced.
-func TestClientCertificates(t *testing.T) {
+func TestTLS_ClientCertificates(t *testing.T) {
 	t.Parallel()
 	ours, others := newAuthority(t, "ours"), newAuthority(t, "others")
 	s := startSecured(t, ours.pem, "")

@@ -52,7 +52,7 @@ func with(m map[string]any, name string, value any) map[string]any {
 	return m
 }
 
-func TestBadTokensAreRefused(t *testing.T) {
+func TestTokens_BadAreRefused(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
 	g := start(t, setup{origin: site.URL, rooms: []string{
@@ -139,7 +139,7 @@ func TestBadTokensAreRefused(t *testing.T) {
 }
 
 // Of two cookies of one name the good one counts, wherever it stands: another path or a sibling's domain may have set one.
-func TestTwoCookiesOfOneName(t *testing.T) {
+func TestCookies_TwoOfOneName(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
 	g := start(t, setup{origin: site.URL, rooms: []string{room("admission: {rate: 0.001, burst: 1}")}})
@@ -157,7 +157,7 @@ func TestTwoCookiesOfOneName(t *testing.T) {
 }
 
 // A pass that is bound to an address or a user agent is worth nothing elsewhere.
-func TestBoundPasses(t *testing.T) {
+func TestPass_Bound(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
 	s := setup{origin: site.URL, rooms: []string{room("admission: {rate: 0.001, burst: 1}")}}
@@ -180,7 +180,7 @@ func TestBoundPasses(t *testing.T) {
 }
 
 // A new key signs after a reload; what the old one signed stays good.
-func TestKeysAreRotatedWithoutARestart(t *testing.T) {
+func TestKeys_RotateWithoutRestart(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
 	dir := tempDir(t)

@@ -11,7 +11,7 @@ import (
 
 // A gateway, and a second one, whose store is a cluster: the room moves to another master key by key in the middle of a
 // crowd, and later its master is killed. Nobody has lost a place, and rate and order are kept.
-func TestACrowdOverACluster(t *testing.T) {
+func TestCrowd_OverCluster(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
 	store := redistest.ThreeMasters(t, 1)
@@ -42,7 +42,7 @@ func TestACrowdOverACluster(t *testing.T) {
 }
 
 // The same under sentinels, one of which goes with the master.
-func TestACrowdUnderSentinels(t *testing.T) {
+func TestCrowd_UnderSentinels(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
 	store := redistest.SentinelTrio(t)
@@ -62,7 +62,7 @@ func TestACrowdUnderSentinels(t *testing.T) {
 }
 
 // A bulk worker over a cluster and under sentinels, whose master is killed while jobs run.
-func TestBulkOverSeveralServers(t *testing.T) {
+func TestBulkStore_ClusterAndSentinels(t *testing.T) {
 	const n, workers = 600, 4
 	run := func(t *testing.T, url string, kill func()) {
 		f := newFarmOn(t, nil, fmt.Sprintf("{url: %q}", url), fmt.Sprintf("durability: replica\nrate: {global: 200}\nworker: {count: %d, lease: 2s}", workers))

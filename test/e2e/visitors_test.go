@@ -11,7 +11,7 @@ import (
 )
 
 // Who asks decides about the answer, where somebody has to wait.
-func TestWhoAsksDecidesAboutTheAnswer(t *testing.T) {
+func TestAnswer_DependsOnKindOfRequest(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
 	g := start(t, setup{origin: site.URL, rooms: []string{room("admission: {rate: 0}", "page: {title: Harbour Hall}")}})
@@ -114,7 +114,7 @@ func TestWhoAsksDecidesAboutTheAnswer(t *testing.T) {
 }
 
 // While there is no line, subresources and WebSockets' neighbours go on; prefetches only while the room does not limit.
-func TestSubresourcesGoOnWhileThereIsNoLine(t *testing.T) {
+func TestSubresources_PassWithoutQueue(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
 	g := start(t, setup{origin: site.URL, rooms: []string{room(admission(100, 100))}})
@@ -256,7 +256,7 @@ func TestTickets(t *testing.T) {
 	}
 }
 
-func TestLetInAtOnceByTickets(t *testing.T) {
+func TestTickets_AdmittedImmediately(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
 	g := start(t, setup{origin: site.URL, rooms: []string{room(admission(50, 50))}})
@@ -324,7 +324,7 @@ func TestStatus(t *testing.T) {
 }
 
 // One ticket, one session: whoever else shows it gets 410; the claimer's client may repeat.
-func TestAClaimIsForOneClient(t *testing.T) {
+func TestClaim_BelongsToOneClient(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
 	g := start(t, setup{origin: site.URL, rooms: []string{room("admission: {rate: 0}")}})
@@ -367,7 +367,7 @@ func TestAClaimIsForOneClient(t *testing.T) {
 }
 
 // An admitted ticket that nobody claims lapses, and frees its slot.
-func TestAnUnclaimedAdmissionLapses(t *testing.T) {
+func TestClaim_LapsesAfterWindow(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
 	g := start(t, setup{origin: site.URL, rooms: []string{room("admission: {rate: 0, max_active: 1}", "queue: {claim_window: 2s}")}})
@@ -388,7 +388,7 @@ func TestAnUnclaimedAdmissionLapses(t *testing.T) {
 	until(t, "somebody else is let in", func() bool { return c.get(g, "/").code == http.StatusOK })
 }
 
-func TestUnknownThingsUnderOurPath(t *testing.T) {
+func TestReservedPath_UnknownIsNotFound(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
 	g := start(t, setup{origin: site.URL, rooms: []string{room("admission: {rate: 0}")}})
@@ -557,7 +557,7 @@ func TestPublicKeys(t *testing.T) {
 }
 
 // The page's status is the operator's choice; its content is escaped.
-func TestThePage(t *testing.T) {
+func TestPage_IsServed(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
 	g := start(t, setup{origin: site.URL, rooms: []string{room("admission: {rate: 0}", `page: {status: 503, title: "A<script>B", message: "<img src=x onerror=y>", languages: [ko, en], frame_ancestors: "https://frame.example"}`)}})
@@ -580,7 +580,7 @@ func TestThePage(t *testing.T) {
 }
 
 // An early answer to a request whose body holds another request: what is in the body never runs.
-func TestABodyIsNoRequest(t *testing.T) {
+func TestBody_NeverRunsAsRequest(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
 	g := start(t, setup{origin: site.URL, rooms: []string{
@@ -603,7 +603,7 @@ func TestABodyIsNoRequest(t *testing.T) {
 
 // A repeated join that comes late, from before its client had a nonce, finds the ticket admitted: it does not claim it, for
 // nobody may be there to hear, and the client itself would find it spent.
-func TestALateRepeatOfAJoinClaimsNothing(t *testing.T) {
+func TestJoin_LateRepeatClaimsNothing(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
 	g := start(t, setup{origin: site.URL, rooms: []string{room("admission: {rate: 0}")}})
