@@ -7,9 +7,21 @@ import (
 	"time"
 )
 
+// tickets answers the polls and claims of tickets, and gives up places: from the snapshot, from memory or by the store.
+type tickets struct {
+	identity
+	view        *view
+	draws       *draws
+	store       *store
+	calls       *ticketCalls
+	memory      *memory
+	joinLimiter *joinLimiter
+	offline     *offline
+}
+
 // standing turns a reply about t into its Standing, and remembers it. hold is the presence hold that the store was asked to
 // record for a waiting ticket. front: the ticket is in the front, where every poll is checked whatever its token says.
-func (r *Room) standing(t Ticket, a reply, hold time.Duration, front bool) Standing {
+func (r *tickets) standing(t Ticket, a reply, hold time.Duration, front bool) Standing {
 	s := Standing{Ticket: t, AdmittedAt: a.wall, Reason: a.reason}
 	m := remembered{at: r.c.mono(), client: t.Client, seenAt: a.h.time, hold: hold}
 	if owner, claimed := strings.CutPrefix(a.reason, ReasonClaimed); claimed {
@@ -59,7 +71,7 @@ const refusedMemory = 10 * time.Second
 
 // refused returns the Standing of a refused place, and informs the join limiter. snap is the snapshot from before the call, so
 // that a policy that has changed since blocks nobody.
-func (r *Room) refused(snap *Snapshot, t Ticket, a reply) Standing {
+func (r *tickets) refused(snap *Snapshot, t Ticket, a reply) Standing {
 	s := Standing{State: Refused, Reason: a.reason, Retry: time.Duration(a.ord) * time.Microsecond, Ticket: t}
 	r.joinLimiter.refuse(t.Address, a.reason, &snap.Policy, r.c.mono()+int64(s.Retry))
 	return s
@@ -71,8 +83,8 @@ const claimedFirst = "first"
 // Check answers a poll: from the snapshot or from memory while the ticket is present there and behind the front, otherwise from
 // the store in a batch. A ticket that is not enrolled is enrolled. While the store is away, a waiting ticket stays waiting
 // (Standing.Offline) unless on_store_error admits it; an error means that no true reply is possible.
-func (r *Room) Check(ctx context.Context, t Ticket) (Standing, error) {
-	snap := r.Snapshot()
+func (r *tickets) Check(ctx context.Context, t Ticket) (Standing, error) {
+	snap := r.view.Snapshot()
 	if snap.Known && t.Fence > 0 && t.Fence < snap.Fence {
 		return Standing{State: Expired, Reason: ReasonReset, Ticket: t}, nil
 	}
@@ -84,7 +96,7 @@ func (r *Room) Check(ctx context.Context, t Ticket) (Standing, error) {
 
 // checkOrdered is Check for a ticket with an order. fresh: the ticket has just got its order, so the store holds no place of it
 // yet; order 0 then stands for the time of its enrolment.
-func (r *Room) checkOrdered(ctx context.Context, snap *Snapshot, t Ticket, fresh bool) (Standing, error) {
+func (r *tickets) checkOrdered(ctx context.Context, snap *Snapshot, t Ticket, fresh bool) (Standing, error) {
 	front := fresh || snap.InFront(t.Order)
 	if !front && r.view.present(snap, &t) && !r.memory.settled(t.ID) {
 		return Standing{State: Waiting, Ticket: t}, nil
@@ -122,11 +134,11 @@ func (r *Room) checkOrdered(ctx context.Context, snap *Snapshot, t Ticket, fresh
 	hold := r.view.schedule.Load().Policy.Hold(t.Interval, t.Wait, front)
 	enrol := fresh || !snap.Known || t.Epoch != snap.Epoch
 	if !enrol {
-		checks := r.calls.renewals
+		batch := r.calls.renewals
 		if front {
-			checks = r.calls.frontChecks
+			batch = r.calls.frontChecks
 		}
-		ans, err = checks.ask(ctx, seenQ{id: t.ID, client: t.Client, hold: hold})
+		ans, err = batch.ask(ctx, seenQ{id: t.ID, client: t.Client, hold: hold})
 		enrol = err == nil && ans.code == replyUnknown
 	}
 	if enrol {
@@ -160,7 +172,7 @@ func (r *Room) checkOrdered(ctx context.Context, snap *Snapshot, t Ticket, fresh
 
 // earlier reports whether a ticket that was never enrolled may get an order before the one that this gateway remembers: its join
 // was repeated, and a later order of it was enrolled first. The store is asked about it once in refusedMemory.
-func (r *Room) earlier(t Ticket, now int64) bool {
+func (r *tickets) earlier(t Ticket, now int64) bool {
 	return t.Epoch == "" && r.joinLimiter.blocked(earlierKey(t), now) == 0
 }
 
@@ -168,11 +180,11 @@ func earlierKey(t Ticket) string { return "order" + string(t.ID[:]) }
 
 // Settled reports whether this gateway may know that a ticket has stopped waiting: it was admitted, or it ended here. Check then
 // returns how. Settled makes no call and takes no lock.
-func (r *Room) Settled(id ID) bool { return r.memory.settled(id) }
+func (r *tickets) Settled(id ID) bool { return r.memory.settled(id) }
 
 // checkUnordered is Check for a ticket that was signed before the opening of a lottery: it is confirmed in the pre-queue, or has
 // an order now.
-func (r *Room) checkUnordered(ctx context.Context, snap *Snapshot, t Ticket) (Standing, error) {
+func (r *tickets) checkUnordered(ctx context.Context, snap *Snapshot, t Ticket) (Standing, error) {
 	presented, now := t, r.c.mono()
 	if t.Address != "" {
 		if wait := r.joinLimiter.blocked(string(t.ID[:]), now); wait > 0 {
@@ -228,7 +240,7 @@ func (r *Room) checkUnordered(ctx context.Context, snap *Snapshot, t Ticket) (St
 }
 
 // gatheredBefore returns the place of an id that this gateway remembers as confirmed in the pre-queue.
-func (r *Room) gatheredBefore(snap *Snapshot, a Arrival, k remembered) (s Standing, gathers bool) {
+func (r *tickets) gatheredBefore(snap *Snapshot, a Arrival, k remembered) (s Standing, gathers bool) {
 	t := k.standing.Ticket
 	t.ID, t.Client, t.Interval = a.ID, a.Client, a.Interval
 	if k.standing.State != Waiting || !r.view.confirmed(snap, t) || t.Fence != snap.Fence {

@@ -7,7 +7,7 @@ import (
 
 // Claim turns an admitted ticket into a session. Its State is Active for the claimer, also when the same Client repeats the claim
 // within the claim window; Waiting with ErrNotYet before its turn; otherwise Lapsed, Ended or Expired without an error.
-func (r *Room) Claim(ctx context.Context, t Ticket) (Standing, error) {
+func (r *tickets) Claim(ctx context.Context, t Ticket) (Standing, error) {
 	if s, known := r.claimed(t); known {
 		if s.State == Waiting {
 			return s, ErrNotYet
@@ -36,8 +36,8 @@ func (r *Room) Claim(ctx context.Context, t Ticket) (Standing, error) {
 
 // claimed answers a claim without the store: for a ticket far from the front, for a claim repeated within a second, and for a
 // ticket that has ended.
-func (r *Room) claimed(t Ticket) (Standing, bool) {
-	snap, now := r.Snapshot(), r.c.mono()
+func (r *tickets) claimed(t Ticket) (Standing, bool) {
+	snap, now := r.view.Snapshot(), r.c.mono()
 	m, ok := r.memory.get(t.ID, now)
 	switch {
 	case t.Fence < snap.Fence:
@@ -58,7 +58,7 @@ func (r *Room) claimed(t Ticket) (Standing, bool) {
 const farAge = 5 * time.Second
 
 // waitingAt returns the Standing of a waiting ticket that the store did not renew.
-func (r *Room) waitingAt(t Ticket, a reply) Standing {
+func (r *tickets) waitingAt(t Ticket, a reply) Standing {
 	if a.ord > 0 && a.ord != t.Order {
 		t.Order = a.ord
 	}
@@ -68,7 +68,7 @@ func (r *Room) waitingAt(t Ticket, a reply) Standing {
 // Leave gives up a place or an unclaimed admission. The store keeps no record of a ticket that it does not hold, such as one
 // behind the front before its first poll: only this gateway then remembers that the ticket has left, and another would enrol it
 // if it polled.
-func (r *Room) Leave(ctx context.Context, t Ticket) error {
+func (r *tickets) Leave(ctx context.Context, t Ticket) error {
 	now := r.c.mono()
 	if m, ok := r.memory.get(t.ID, now); ok && m.over() && (!m.bare || now-m.at < int64(time.Second)) {
 		return nil
@@ -82,7 +82,7 @@ func (r *Room) Leave(ctx context.Context, t Ticket) error {
 }
 
 // lastSeen returns when the store confirmed a waiting ticket, as far as this gateway remembers; otherwise 0.
-func (r *Room) lastSeen(id ID) int64 {
+func (r *tickets) lastSeen(id ID) int64 {
 	if m, ok := r.memory.get(id, r.c.mono()); ok && m.standing.State == Waiting {
 		return m.standing.Ticket.Seen
 	}
@@ -91,8 +91,8 @@ func (r *Room) lastSeen(id ID) int64 {
 
 // Charge takes one unit of the limiter for a request that gets no session, such as a subresource without a pass. It reports false
 // while anybody waits or capacity is exhausted.
-func (r *Room) Charge(ctx context.Context) bool {
-	snap := r.Snapshot()
+func (r *tickets) Charge(ctx context.Context) bool {
+	snap := r.view.Snapshot()
 	if r.store.away.Load() || snap.Policy.Method == Reject || snap.Gathering() || r.view.length(snap) > 0 {
 		return false
 	}

@@ -106,10 +106,10 @@ func (c *Core) waiting(forget bool) (waiting map[string]int64, fresh []string) {
 	waiting = map[string]int64{}
 	for _, r := range c.all() {
 		n, origin := r.Snapshot().Waiting, r.view.schedule.Load().Policy.Origin
-		if r.waitsNew.Load() {
+		if r.joins.waitsNew.Load() {
 			n, fresh = max(1, n), append(fresh, origin)
 			if forget {
-				r.waitsNew.Store(false)
+				r.joins.waitsNew.Store(false)
 			}
 		}
 		waiting[origin] += n
@@ -118,8 +118,8 @@ func (c *Core) waiting(forget bool) (waiting map[string]int64, fresh []string) {
 }
 
 // noteWaiting records that a visitor began to wait. If nobody waited before, it is published at once: bulk work gives way.
-func (r *Room) noteWaiting() {
-	if r.Snapshot().Waiting > 0 || r.waitsNew.Swap(true) {
+func (r *joins) noteWaiting() {
+	if r.view.Snapshot().Waiting > 0 || r.waitsNew.Swap(true) {
 		return
 	}
 	select {

@@ -3,6 +3,7 @@ package admission
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/anteroom/anteroom/admission/policy"
@@ -45,6 +46,22 @@ const joinAgain = 2
 // lastJoins is how long before the opening of a lottery every join is confirmed by the store, µs: a first poll might be too late.
 const lastJoins = 10_000_000
 
+// joins gives places in the queue.
+type joins struct {
+	identity
+	tickets     *tickets
+	view        *view
+	store       *store
+	calls       *ticketCalls
+	memory      *memory
+	sessions    *sessions
+	lease       *lease
+	joinLimiter *joinLimiter
+	offline     *offline
+
+	waitsNew atomic.Bool // a visitor began to wait since the health of origins was published last
+}
+
 // joining is a join on its way through the steps of Join.
 type joining struct {
 	Arrival
@@ -67,8 +84,8 @@ type joined struct {
 // Standing; Standing.New marks a new place.
 //
 // The first step that returns a result ends the join.
-func (r *Room) Join(ctx context.Context, a Arrival) (Standing, Refusal, error) {
-	j := joining{Arrival: a, snap: r.Snapshot(), now: r.c.mono()}
+func (r *joins) Join(ctx context.Context, a Arrival) (Standing, Refusal, error) {
+	j := joining{Arrival: a, snap: r.view.Snapshot(), now: r.c.mono()}
 	j.t = Ticket{ID: a.ID, Client: a.Client, Interval: a.Interval, Address: a.Address}
 	out, done := r.joinKnown(ctx, &j)
 	if !done {
@@ -90,7 +107,7 @@ func (r *Room) Join(ctx context.Context, a Arrival) (Standing, Refusal, error) {
 }
 
 // joinKnown finds a place in this gateway's memory, so that a repeated join costs the store no more than a poll.
-func (r *Room) joinKnown(ctx context.Context, j *joining) (joined, bool) {
+func (r *joins) joinKnown(ctx context.Context, j *joining) (joined, bool) {
 	if j.Return != nil && !r.keeps(j.snap, j.Return) {
 		if !j.Account {
 			return joined{err: ErrUnknown}, true
@@ -109,7 +126,7 @@ func (r *Room) joinKnown(ctx context.Context, j *joining) (joined, bool) {
 
 // joinRefused applies the room's state and the join limits of this gateway. A derived id may have a place in the store all the
 // same; the store is asked for it once a second.
-func (r *Room) joinRefused(j *joining) (joined, bool) {
+func (r *joins) joinRefused(j *joining) (joined, bool) {
 	j.held = r.view.refuses(j.snap)
 	if j.held == Closed || j.held != Granted && !j.Keyed {
 		return joined{refusal: j.held}, true
@@ -128,7 +145,7 @@ func (r *Room) joinRefused(j *joining) (joined, bool) {
 
 // joinUncalled joins without a call: while the store is away, where this gateway confirmed the account in the pre-queue, and for a
 // random id while the front is full, whose order is its place until its first poll.
-func (r *Room) joinUncalled(j *joining) (joined, bool) {
+func (r *joins) joinUncalled(j *joining) (joined, bool) {
 	snap, front := j.snap, snapshot.FrontSize(j.snap.Policy.Rate)
 	switch {
 	case r.store.unreachable(snap):
@@ -139,7 +156,7 @@ func (r *Room) joinUncalled(j *joining) (joined, bool) {
 		}
 	case j.Keyed:
 	case snap.Gathering():
-		if snap.Prequeued >= front && snap.Policy.OpensAt-r.RedisNow() > lastJoins {
+		if snap.Prequeued >= front && snap.Policy.OpensAt-r.view.RedisNow() > lastJoins {
 			j.t.Fence = snap.Fence // its first poll confirms it
 			return joined{s: Standing{State: Waiting, Ticket: j.t, Renewed: true, Gathering: true}}, true
 		}
@@ -152,8 +169,8 @@ func (r *Room) joinUncalled(j *joining) (joined, bool) {
 }
 
 // joinStore asks the store, which finds the place or gives one in one step: devices and gateways may race.
-func (r *Room) joinStore(ctx context.Context, j *joining) joined {
-	q := j.request(j.Return != nil && r.Revoked(j.Return.Session))
+func (r *joins) joinStore(ctx context.Context, j *joining) joined {
+	q := j.request(j.Return != nil && r.sessions.Revoked(j.Return.Session))
 	ans, err := r.calls.askAgain(ctx, q)
 	switch {
 	case errors.Is(err, ErrStore):
@@ -164,12 +181,12 @@ func (r *Room) joinStore(ctx context.Context, j *joining) joined {
 		return joined{refusal: j.held}
 	case ans.code == replyUnknown && j.Account: // it has no place, or From does not wait any more
 		return joined{s: Standing{State: Ended, Ticket: j.t}}
-	case ans.code == replyUnknown && j.Return != nil && j.Held && !r.Revoked(j.Return.Session):
+	case ans.code == replyUnknown && j.Return != nil && j.Held && !r.sessions.Revoked(j.Return.Session):
 		return joined{s: Standing{Reason: ans.reason}, err: ErrUnknown}
 	case ans.code == replyUnknown:
 		return joined{err: ErrUnknown}
 	case ans.code == replyTooMany:
-		return joined{s: r.refused(j.snap, j.t, ans), refusal: TooMany}
+		return joined{s: r.tickets.refused(j.snap, j.t, ans), refusal: TooMany}
 	case ans.reason == "proof" && (j.Account || j.Return != nil): // the proof has paid for another place
 		return joined{s: Standing{State: Ended, Ticket: j.t}}
 	case ans.reason == "spent" && j.Account:
@@ -179,7 +196,7 @@ func (r *Room) joinStore(ctx context.Context, j *joining) joined {
 }
 
 // joinUnreached joins while the store cannot be called, or after a call of that kind failed with err.
-func (r *Room) joinUnreached(j *joining, kind string, err error) (out joined) {
+func (r *joins) joinUnreached(j *joining, kind string, err error) (out joined) {
 	switch {
 	case j.Account:
 		out.s, out.refusal, out.err = r.offline.joinAccountOffline(j.Arrival, j.t, j.held)
@@ -227,7 +244,7 @@ func (j *joining) request(revoked bool) enterQ {
 }
 
 // joinPlaced takes a place that the store found or gave.
-func (r *Room) joinPlaced(j *joining, q *enterQ, ans reply) joined {
+func (r *joins) joinPlaced(j *joining, q *enterQ, ans reply) joined {
 	fresh, id, named := named(ans.reason)
 	switch {
 	case !j.Account && j.Return == nil:
@@ -255,7 +272,7 @@ func (r *Room) joinPlaced(j *joining, q *enterQ, ans reply) joined {
 }
 
 // place returns the Standing of a place that room_enter found or, fresh, gave.
-func (r *Room) place(j *joining, ans reply, hold time.Duration, fresh bool) Standing {
+func (r *joins) place(j *joining, ans reply, hold time.Duration, fresh bool) Standing {
 	t := j.t
 	switch ans.code {
 	case replySigned:
@@ -279,14 +296,14 @@ func (r *Room) place(j *joining, ans reply, hold time.Duration, fresh bool) Stan
 	case replyActive:
 		t.Order, t.Fence = ans.ord, ans.h.fence // 0: it was admitted before
 	}
-	s := r.standing(t, ans, hold, false)
+	s := r.tickets.standing(t, ans, hold, false)
 	s.New = fresh
 	return s
 }
 
 // remembers returns what this gateway knows of the place of a derived id: a waiting ticket as by a poll, a ticket of the pre-queue
 // as it was confirmed, and an ended one as it ended.
-func (r *Room) remembers(ctx context.Context, snap *Snapshot, a Arrival) (Standing, bool) {
+func (r *joins) remembers(ctx context.Context, snap *Snapshot, a Arrival) (Standing, bool) {
 	now := r.c.mono()
 	m, ok := r.memory.get(a.ID, now)
 	if !ok {
@@ -299,7 +316,7 @@ func (r *Room) remembers(ctx context.Context, snap *Snapshot, a Arrival) (Standi
 		return Standing{}, false
 	}
 	if snap.Gathering() {
-		if s, gathers := r.gatheredBefore(snap, a, m); gathers {
+		if s, gathers := r.tickets.gatheredBefore(snap, a, m); gathers {
 			return s, true
 		}
 	}
@@ -308,6 +325,6 @@ func (r *Room) remembers(ctx context.Context, snap *Snapshot, a Arrival) (Standi
 	if !t.Counted() {
 		t.Address = a.Address
 	}
-	s, err := r.Check(ctx, t)
+	s, err := r.tickets.Check(ctx, t)
 	return s, err == nil && s.State <= Active
 }

@@ -20,7 +20,7 @@ func (id ID) generation(n int) ID {
 func (a *Arrival) bases() []ID { return append([]ID{a.ID}, a.Former...) }
 
 // prequeuedAccount finds the ticket of an account that this gateway confirmed in the pre-queue.
-func (r *Room) prequeuedAccount(j *joining) (joined, bool) {
+func (r *joins) prequeuedAccount(j *joining) (joined, bool) {
 	for _, base := range j.bases() {
 		for n := range generations {
 			id := base.generation(n)
@@ -28,7 +28,7 @@ func (r *Room) prequeuedAccount(j *joining) (joined, bool) {
 			if known && k.standing.State != Waiting {
 				continue // this place has ended
 			}
-			if s, gathers := r.gatheredBefore(j.snap, Arrival{ID: id, Client: j.Client, Interval: j.Interval}, k); known && gathers {
+			if s, gathers := r.tickets.gatheredBefore(j.snap, Arrival{ID: id, Client: j.Client, Interval: j.Interval}, k); known && gathers {
 				return joined{s: s}, true
 			}
 			break

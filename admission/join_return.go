@@ -19,7 +19,7 @@ func (b *Return) arg() string {
 
 // keeps reports whether a pass may keep its order, as far as this gateway knows: its fence is the room's, and it ended within
 // absence, not counting the silences of the store. No order survives a draw.
-func (r *Room) keeps(s *Snapshot, b *Return) bool {
+func (r *joins) keeps(s *Snapshot, b *Return) bool {
 	known := r.store.knowledge()
 	switch {
 	case b.Fence <= 0 || b.Fence < max(s.Fence, known.fence), b.Order <= known.reset, s.Gathering():
@@ -28,5 +28,5 @@ func (r *Room) keeps(s *Snapshot, b *Return) bool {
 		return false
 	}
 	lead := r.view.orderLead()
-	return s.Elapsed(b.Ended*1e6+lead, r.RedisNow()+lead) <= s.Policy.Absence
+	return s.Elapsed(b.Ended*1e6+lead, r.view.RedisNow()+lead) <= s.Policy.Absence
 }

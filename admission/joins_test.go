@@ -56,8 +56,8 @@ func TestJoinsFollowModel(t *testing.T) {
 			if got != want {
 				rt.Fatalf("%v: %d, model %d", id, got, want)
 			}
-			if f, err := c.gateways[0].room.Lookup(context.Background(), id); err == nil && want == Waiting && f.Order != c.model.Line[id].Order {
-				rt.Fatalf("%v has order %d, model %d", id, f.Order, c.model.Line[id].Order)
+			if f, err := c.gateways[0].room.Lookup(context.Background(), id); err == nil && want == Waiting && f.Order != c.model.Queue[id].Order {
+				rt.Fatalf("%v has order %d, model %d", id, f.Order, c.model.Queue[id].Order)
 			}
 		}
 		rt.Repeat(map[string]func(*rapid.T){

@@ -74,8 +74,8 @@ func (c *crowd) tick(g *gateway) {
 	c.model.Tick(int64(tick/time.Microsecond) * 7 / 10)
 	if g.room.Snapshot().Gathering() {
 		state := c.prefix + ":{room:sale}:state"
-		if n, err := c.client.HGet(context.Background(), state, "prequeued").Int64(); err != nil || n != c.model.Gathered {
-			c.t.Fatalf("%d gather, model %d (%v)", n, c.model.Gathered, err)
+		if n, err := c.client.HGet(context.Background(), state, "prequeued").Int64(); err != nil || n != c.model.Prequeued {
+			c.t.Fatalf("%d tickets in the pre-queue, model %d (%v)", n, c.model.Prequeued, err)
 		}
 	}
 }
@@ -157,7 +157,7 @@ func (c *crowd) account() {
 		id := bases[n/32]
 		id[15] += byte(n % 32)
 		g := c.model.Grants[id]
-		if c.model.Line[id] != nil || c.model.Sessions[id] > c.model.Room() || g != nil && g.What == "admitted" {
+		if c.model.Queue[id] != nil || c.model.Sessions[id] > c.model.Room() || g != nil && g.What == "admitted" {
 			places++
 		}
 	}
@@ -176,7 +176,7 @@ func (c *crowd) account() {
 func (c *crowd) comeBack() {
 	v, g := c.one(), c.any()
 	id := ID{0: 252, 1: v.t.ID[0], 2: v.t.ID[1], 3: v.t.ID[2] + v.t.ID[3] + 1}
-	if grant := c.model.Grants[v.t.ID]; v.t.ID[0] == 250 || v.t.Order == 0 || grant == nil || grant.What == ReasonReturned || grant.What == "admitted" || c.model.Line[id] != nil {
+	if grant := c.model.Grants[v.t.ID]; v.t.ID[0] == 250 || v.t.Order == 0 || grant == nil || grant.What == ReasonReturned || grant.What == "admitted" || c.model.Queue[id] != nil {
 		c.t.Skip("it is no session, or is an account's, or has its place")
 	}
 	a := Arrival{
@@ -286,7 +286,7 @@ func (c *crowd) claim() {
 func (c *crowd) resync(t Ticket) {
 	f, err := c.gateways[0].room.Lookup(context.Background(), t.ID)
 	if errors.Is(err, ErrUnknown) {
-		delete(c.model.Line, t.ID)
+		delete(c.model.Queue, t.ID)
 		return
 	}
 	c.t.Fatalf("claim of an unknown ticket: the store holds %+v (%v)", f, err)
@@ -328,7 +328,7 @@ func (c *crowd) compare() {
 }
 
 func (c *crowd) want(id ID, rank map[ID]int64) string {
-	if p := c.model.Line[id]; p != nil {
+	if p := c.model.Queue[id]; p != nil {
 		s := fmt.Sprintf("waiting at %d, parked %t", p.Order, p.Parked)
 		if !p.Parked {
 			s += fmt.Sprintf(", %d ahead", rank[id])

@@ -2,7 +2,6 @@ package admission
 
 import (
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	"github.com/anteroom/anteroom/admission/policy"
@@ -10,12 +9,13 @@ import (
 
 // Room is the queue in front of one origin. Its methods are safe for concurrent use.
 //
-// A Room is divided into parts by what they need; each holds pointers to the parts that it uses. Room itself has the methods of a
-// ticket's way: Join, Check, Claim, Leave.
+// A Room is divided into parts by what they need; each holds pointers to the parts that it uses.
 type Room struct {
 	identity
 
 	// Parts with methods for callers.
+	joins     // gives places in the queue
+	tickets   // answers polls and claims, gives up places
 	view      // reads the snapshot and the clocks: positions
 	draws     // reads lotteries
 	sessions  // sends heartbeats and revocations
@@ -29,8 +29,6 @@ type Room struct {
 	memory      memory      // remembers the last replies about tickets
 	joinLimiter joinLimiter // counts the joins of addresses
 	offline     offline     // decides while the store is away
-
-	waitsNew atomic.Bool // a visitor began to wait since the health of origins was published last
 }
 
 // identity is what all parts of a room have.
@@ -50,6 +48,12 @@ func newRoom(c *Core, id string, p Policy) *Room {
 	r.calls.init(me, &r.view, &r.store, &r.memory)
 	r.sessions.init(me, &r.view, &r.store, &r.memory)
 	r.offline = offline{identity: me, view: &r.view, store: &r.store, memory: &r.memory, sessions: &r.sessions, joinLimiter: &r.joinLimiter}
+	r.tickets = tickets{
+		identity: me, view: &r.view, draws: &r.draws, store: &r.store, calls: &r.calls, memory: &r.memory,
+		joinLimiter: &r.joinLimiter, offline: &r.offline,
+	}
+	r.joins.identity, r.joins.tickets, r.joins.view, r.joins.store, r.joins.calls = me, &r.tickets, &r.view, &r.store, &r.calls
+	r.joins.memory, r.joins.sessions, r.joins.lease, r.joins.joinLimiter, r.joins.offline = &r.memory, &r.sessions, &r.lease, &r.joinLimiter, &r.offline
 	r.lease.identity, r.lease.view = me, &r.view
 	r.ticker = ticker{
 		identity: me, view: &r.view, draws: &r.draws, store: &r.store, memory: &r.memory, sessions: &r.sessions,

@@ -2,14 +2,14 @@ package admissiontest
 
 import "github.com/anteroom/anteroom/admission"
 
-// accountIDs is how many ids an account has; month is for how long the first is remembered once there is a second, µs.
+// accountIDs is the number of ids of an account. month is for how long the first is remembered once there is a second, µs.
 const (
 	accountIDs = 32
 	month      = 31 * 24 * 3600 * 1_000_000
 )
 
-// Account is a device of an account, whose first id is the arrival's: the place that it has, one under another key too, or a
-// new one.
+// Account joins a device of an account whose first id is the arrival's. It returns the account's place, which may be under a former
+// key, or a new place (fresh).
 func (m *Model) Account(a admission.Arrival) (s admission.State, id admission.ID, fresh bool) {
 	now := m.Save()
 	defer func() {
@@ -49,30 +49,30 @@ func (m *Model) Account(a admission.Arrival) (s admission.State, id admission.ID
 	return m.Arrive(a), id, !alive
 }
 
-// placeOf finds what an account has by the first of its ids: the id, whether it is alive, and whether it is a session; else the id
-// of a new one.
-func (m *Model) placeOf(now int64, base admission.ID) (id admission.ID, alive, active bool) {
+// placeOf returns the place of an account by its first id: the place's id, whether it is alive, and whether it is a session. An
+// account without a place gets the id for a new one.
+func (ts *tickets) placeOf(now int64, base admission.ID) (id admission.ID, alive, active bool) {
 	free := -1
 	for n := range accountIDs {
 		id = base
 		id[len(id)-1] += byte(n)
-		if active = m.Sessions[id] > now; active || m.place(now, id) != nil {
+		if active = ts.Sessions[id] > now; active || ts.place(now, id) != nil {
 			alive = true
 			break
 		}
-		switch g := m.Grants[id]; {
-		case g == nil && !m.Revoked[id] && free < 0:
+		switch g := ts.Grants[id]; {
+		case g == nil && !ts.Revoked[id] && free < 0:
 			free = n
-		case g != nil && g.What == "admitted" && g.At+m.P.ClaimWindow.Microseconds() >= now:
+		case g != nil && g.What == "admitted" && g.At+ts.P.ClaimWindow.Microseconds() >= now:
 			alive = true
 		case g != nil && g.What == "admitted":
-			m.end(now, id, admission.ReasonLapsed)
+			ts.end(now, id, admission.ReasonLapsed)
 		}
 		if alive {
 			break
 		}
 	}
-	if g := m.Grants[base]; g != nil && (id != base || !alive) { // the first is remembered, so that the others are found
+	if g := ts.Grants[base]; g != nil && (id != base || !alive) { // the first is remembered, so that the others are found
 		g.ForgetAt = max(g.ForgetAt, now+month)
 	}
 	if !alive {
@@ -82,17 +82,17 @@ func (m *Model) placeOf(now int64, base admission.ID) (id admission.ID, alive, a
 	return id, alive, active
 }
 
-// adopt ends a ticket that waits, in favour of an account: its place, where to is not nil, becomes that id's.
-func (m *Model) adopt(now int64, a admission.Arrival, to *admission.ID) bool {
-	old := m.place(now, a.From)
+// adopt ends a waiting ticket in favour of an account. If to is not nil, that id gets the ticket's place.
+func (ts *tickets) adopt(now int64, a admission.Arrival, to *admission.ID) bool {
+	old := ts.place(now, a.From)
 	if old == nil {
 		return false
 	}
-	m.end(now, a.From, admission.ReasonLeft)
+	ts.end(now, a.From, admission.ReasonLeft)
 	if to != nil {
 		p := &Place{Order: old.Order}
-		m.checked(now, p, joinHold(a))
-		m.Line[*to] = p
+		ts.checked(now, p, joinHold(a))
+		ts.Queue[*to] = p
 	}
 	return to != nil
 }

@@ -6,62 +6,71 @@ import (
 	"github.com/anteroom/anteroom/admission"
 )
 
-// late is for how long admission waits after the spread of an opening.
+// late is for how long nobody is admitted after the spread of an opening.
 const late = 3_000_000
 
-// draw notes the opening of a lottery, once, and tells whether people gather for it still.
-func (m *Model) draw(now int64) (gathering, noted bool) {
+// prequeue is the pre-queue of a lottery. A ticket counts until a slot of an eighth of absence, in which it was confirmed, has
+// been over for absence.
+type prequeue struct {
+	Drawn     int64 // the order time of the opening; 0: not yet
+	Prequeued int64 // the number of tickets that count; after the opening, at the opening
+	slotTill  int64 // the end of the newest slot
+	confirmed map[admission.ID]confirmation
+}
+
+// confirmation is a ticket's last one: when it was, and the end of its slot.
+type confirmation struct{ at, slotTill int64 }
+
+// confirm counts a ticket.
+func (q *prequeue) confirm(c *clock, absence int64, id admission.ID) {
+	if q.slotTill <= c.time {
+		q.slotTill = c.time + absence/8
+	}
+	q.confirmed[id] = confirmation{c.time, q.slotTill}
+	q.count(c, absence)
+}
+
+// leave removes a ticket that was confirmed within absence.
+func (q *prequeue) leave(c *clock, absence int64, id admission.ID) {
+	if last, ok := q.confirmed[id]; ok && c.age(last.at) <= absence {
+		delete(q.confirmed, id)
+		q.count(c, absence)
+	}
+}
+
+func (q *prequeue) count(c *clock, absence int64) {
+	maps.DeleteFunc(q.confirmed, func(_ admission.ID, last confirmation) bool { return c.age(last.slotTill) > absence })
+	q.Prequeued = int64(len(q.confirmed))
+}
+
+func (q *prequeue) clear() {
+	q.Prequeued, q.slotTill = 0, 0
+	clear(q.confirmed)
+}
+
+// draw records the opening of a lottery, once, and reports whether the room has a pre-queue still, and whether this call has
+// recorded the opening.
+func (m *Model) draw(now int64) (gathering, recorded bool) {
 	if m.P.Method != admission.Lottery {
 		return false, false
 	}
 	if m.Drawn == 0 && m.Wall >= m.P.OpensAt {
-		m.Drawn, noted = m.time, true
-		if m.Gathered > 0 {
-			m.hold = max(m.hold, now+m.P.Spread(m.Gathered).Microseconds()+late)
+		m.Drawn, recorded = m.time, true
+		if m.Prequeued > 0 {
+			m.hold = max(m.hold, now+m.P.Spread(m.Prequeued).Microseconds()+late)
 		}
 	}
-	return m.Drawn == 0, noted
+	return m.Drawn == 0, recorded
 }
 
-// lots are those who gather. Whoever was heard counts until a slot of an eighth of absence, in which that was, has been over
-// for absence.
-type lots struct {
-	till int64 // of the newest slot
-	of   map[admission.ID]lot
-}
-
-type lot struct{ heard, till int64 }
-
-// gather confirms a ticket before the opening.
-func (m *Model) gather(now int64, id admission.ID) admission.State {
+// gather confirms a ticket in the pre-queue.
+func (m *Model) gather(id admission.ID) admission.State {
 	m.busy = true
-	if m.lots.till <= m.time {
-		m.lots.till = m.time + m.P.Absence.Microseconds()/8
-	}
-	m.lots.of[id] = lot{m.time, m.lots.till}
-	m.countLots(now)
+	m.confirm(&m.clock, m.P.Absence.Microseconds(), id)
 	return admission.Waiting
 }
 
-// leaveLot gives a lot up.
-func (m *Model) leaveLot(now int64, id admission.ID) {
-	if l, ok := m.lots.of[id]; ok && m.age(l.heard) <= m.P.Absence.Microseconds() {
-		delete(m.lots.of, id)
-		m.countLots(now)
-	}
-}
-
-func (m *Model) countLots(now int64) {
-	maps.DeleteFunc(m.lots.of, func(_ admission.ID, l lot) bool { return m.age(l.till) > m.P.Absence.Microseconds() })
-	m.Gathered = int64(len(m.lots.of))
-}
-
-func (m *Model) noLots() {
-	m.Gathered, m.lots.till = 0, 0
-	clear(m.lots.of)
-}
-
-// drawn is the order of a ticket that had none before the opening; false: it gathers still.
+// drawn returns the order of a ticket that had none before the opening, and false while there is a pre-queue.
 func (m *Model) drawn(now int64, t admission.Ticket) (order int64, opened bool) {
 	switch gathering, _ := m.draw(now); {
 	case gathering:

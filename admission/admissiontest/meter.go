@@ -5,24 +5,24 @@ import (
 	"github.com/anteroom/anteroom/admission/limiter"
 )
 
-// limiterState is a room's between two uses, as lua/lib/meter.lua keeps it: the strategy and the rate are those of the last one, at
-// is its time.
+// limiterState is a room's limiter between two uses, as lua/lib/meter.lua keeps it: its level, and the strategy and rate of the
+// last use.
 type limiterState struct {
-	strategy       admission.Strategy
-	level, at, was int64
+	strategy   admission.Strategy
+	level, was int64
 }
 
-// leak is what a leaky bucket of a room lets out at once, as a share of the rate: half a second of it.
+// leak divides the rate: a leaky bucket of a room admits at most half a second of its rate at once.
 const leak = 2
 
-// meter is the model's limiter, brought to now.
+// meter is the model's limiter at a room time.
 type meter struct {
 	limiter.Limiter
 	m   *Model
 	now int64
 }
 
-// full is the level of a limiter that has granted nothing yet.
+// full returns the level of a limiter that has granted nothing yet.
 func (m *Model) full() int64 {
 	if m.P.Strategy == admission.StrategyFixedWindow {
 		return 0
@@ -30,7 +30,7 @@ func (m *Model) full() int64 {
 	return m.burst() * 1_000_000
 }
 
-// window is the length of a fixed window of that rate in microseconds, and what it grants in thousandths.
+// windowOf returns the length of a fixed window of that rate in microseconds, and how much it grants in thousandths.
 func windowOf(rate int64) (length, most int64) {
 	if rate <= 0 || rate >= 1000 {
 		return 1_000_000, rate
@@ -47,7 +47,7 @@ func (m *Model) meter(now int64) meter {
 		length, most := windowOf(rate)
 		if l.strategy == windows {
 			before, _ := windowOf(l.was)
-			w.At, w.Level = l.at-l.at%before, l.level
+			w.At, w.Level = m.limiterAt-m.limiterAt%before, l.level
 		} else {
 			w.At, w.Level = now-now%length, most
 		}
@@ -55,7 +55,7 @@ func (m *Model) meter(now int64) meter {
 		out.Limiter = w
 		return out
 	}
-	b := limiter.TokenBucket{Level: l.level, At: l.at, Rate: l.was, Burst: m.burst()}
+	b := limiter.TokenBucket{Level: l.level, At: m.limiterAt, Rate: l.was, Burst: m.burst()}
 	leaky := m.P.Strategy == admission.StrategyLeakyBucket
 	if leaky {
 		b.Burst = max(1000, rate/leak)
@@ -78,9 +78,9 @@ func (b meter) rest() {
 	}
 }
 
-// save puts the state back into the model.
+// save writes the state back to the model.
 func (b meter) save() {
-	l := limiterState{strategy: b.m.P.Strategy, at: b.now, was: b.m.P.Rate}
+	l := limiterState{strategy: b.m.P.Strategy, was: b.m.P.Rate}
 	switch x := b.Limiter.(type) {
 	case *limiter.FixedWindow:
 		l.level = x.Level
@@ -89,5 +89,5 @@ func (b meter) save() {
 	case *limiter.LeakyBucket:
 		l.level = x.Level
 	}
-	b.m.limiter = l
+	b.m.limiter, b.m.limiterAt = l, b.now
 }

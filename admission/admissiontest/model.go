@@ -14,7 +14,7 @@ const (
 	memory = 900_000_000
 )
 
-// Place is a ticket in line.
+// Place is a ticket in the queue.
 type Place struct {
 	Order  int64
 	Seen   int64 // room time in whole tenths of a second, as µs
@@ -22,64 +22,80 @@ type Place struct {
 	Parked bool
 }
 
-// Grant is what is known of a ticket that was admitted or ended.
+// Grant is the record of a ticket that was admitted or has ended.
 type Grant struct {
-	What     string // admitted, or a reason
-	Wall     int64  // of the admission
-	At       int64  // of the admission, room time
+	What     string // admitted, or the reason of its end
+	Wall     int64  // time of the admission
+	At       int64  // the same, room time
 	Claimed  int64
 	Client   admission.Client
 	ForgetAt int64
-	Quit     bool // of a session: its visitor has left
+	Quit     bool // the visitor of a session has left
 }
 
-// Admission is one visitor that was let in, for judging rate and order.
+// Admission is one admitted visitor, from which tests check rate and order.
 type Admission struct {
 	ID         admission.ID
 	Room, Wall int64
 	Order      int64
 }
 
-// Model is one room. Times are microseconds.
+// Model is a model of one room: what the scripts do, without a store. Times are microseconds.
 type Model struct {
-	P    admission.Policy
-	Wall int64
+	clock
+	tickets
+	prequeue
 
+	Admissions []Admission
+	Fence      int64
+	limiter    limiterState
+	joins      joinWindows
+	reset      int64 // order time of the last reset
+	quiet      int64 // room time at which the room last had visitors
+	fresh      bool  // a snapshot was built since the last change by an operator
+	built      int64 // when it was built, wall time
+}
+
+// clock is room time and order time.
+type clock struct {
+	Wall            int64
 	adj, tick, hold int64
-	// Order time: by how much it was ahead of the wall and what it was when a script saved the room last, and what it is.
-	lead, last, time int64
-	reset            int64 // order time of the last reset
-	moved            bool  // the wall has gone back, or a silence is over
-	gaps             []silence
-	quiet            int64 // room time at which the room was not empty, at last
-	busy             bool
-	limiter          limiterState
-	Line             map[admission.ID]*Place
-	Grants           map[admission.ID]*Grant
-	Sessions         map[admission.ID]int64 // until, room time
-	Revoked          map[admission.ID]bool
-	Admissions       []Admission
-	Fence            int64
-	Drawn, Gathered  int64 // of a lottery: the order time of its opening, and how many were confirmed before
-	lots             lots
-	fresh            bool  // a snapshot was built since the last change by an operator
-	built            int64 // when, by the wall
-	joins            map[string]joins
-
-	absence, absenceAt int64 // the shortest absence by which grants were remembered that may still come back, and when last
+	lead, last      int64 // order time: by how much it was ahead of the wall, and its value, when a script saved the room last
+	time            int64 // order time now
+	moved           bool  // the wall has gone back, or a silence has ended
+	busy            bool
+	gaps            []silence
+	limiterAt       int64 // room time of the limiter's last use
 }
 
 // silence is a time in which order time ran and room time did not.
 type silence struct{ till, us int64 }
 
-// New is a room that begins now with a full bucket.
+// tickets are the tickets of a room in all states, and its policy.
+type tickets struct {
+	P        admission.Policy
+	Queue    map[admission.ID]*Place
+	Grants   map[admission.ID]*Grant
+	Sessions map[admission.ID]int64 // until, room time
+	Revoked  map[admission.ID]bool
+
+	// The shortest absence by which grants were remembered whose tokens may still come back, and when it last was.
+	absence, absenceAt int64
+}
+
+// New returns a room that begins now with a full bucket.
 func New(p admission.Policy, wall int64) *Model {
 	m := &Model{
-		P: p, Wall: wall, tick: wall, quiet: wall, Fence: 1,
-		Line: map[admission.ID]*Place{}, Grants: map[admission.ID]*Grant{},
-		Sessions: map[admission.ID]int64{}, Revoked: map[admission.ID]bool{}, joins: map[string]joins{}, lots: lots{of: map[admission.ID]lot{}},
+		clock: clock{Wall: wall, tick: wall, limiterAt: wall},
+		tickets: tickets{
+			P: p, Queue: map[admission.ID]*Place{}, Grants: map[admission.ID]*Grant{},
+			Sessions: map[admission.ID]int64{}, Revoked: map[admission.ID]bool{},
+		},
+		prequeue: prequeue{confirmed: map[admission.ID]confirmation{}},
+		joins:    joinWindows{},
+		quiet:    wall, Fence: 1,
 	}
-	m.limiter = limiterState{strategy: p.Strategy, at: wall, level: m.full()}
+	m.limiter = limiterState{strategy: p.Strategy, level: m.full()}
 	return m
 }
 
@@ -90,42 +106,42 @@ func (m *Model) burst() int64 {
 	return max(1000, m.P.Rate)
 }
 
-// Room is room time: the wall's without long silences and without jumps back.
-func (m *Model) Room() int64 {
+// Room returns room time: wall time without long silences and without steps back.
+func (c *clock) Room() int64 {
 	var away int64
-	switch d := m.Wall - m.tick; {
+	switch d := c.Wall - c.tick; {
 	case d > gap:
 		away = d - 1_000_000
-		m.adj -= away
-		m.tick, m.moved = m.Wall, true
-		if m.busy {
-			m.hold = m.Wall + m.adj + hold
+		c.adj -= away
+		c.tick, c.moved = c.Wall, true
+		if c.busy {
+			c.hold = c.Wall + c.adj + hold
 		}
 	case d < 0:
-		m.adj -= d
-		m.tick, m.moved = m.Wall, true
+		c.adj -= d
+		c.tick, c.moved = c.Wall, true
 	}
-	if low := m.limiter.at - m.Wall; m.adj < low {
-		m.adj, m.moved = low, true
+	if low := c.limiterAt - c.Wall; c.adj < low {
+		c.adj, c.moved = low, true
 	}
-	m.time = max(m.Wall+m.lead, m.last) // without jumps back
+	c.time = max(c.Wall+c.lead, c.last) // never goes back
 	if away > 0 {
-		m.gaps = append(m.gaps, silence{m.time, away})
+		c.gaps = append(c.gaps, silence{c.time, away})
 	}
-	return m.Wall + m.adj
+	return c.Wall + c.adj
 }
 
-// Save is Room in a script that saves the room.
-func (m *Model) Save() int64 {
-	now := m.Room()
-	m.lead, m.last = m.time-m.Wall, m.time
+// Save returns room time, as Room does, and keeps order time, as a script that saves the room does.
+func (c *clock) Save() int64 {
+	now := c.Room()
+	c.lead, c.last = c.time-c.Wall, c.time
 	return now
 }
 
-// age is for how long a moment of order time has been over, in room time.
-func (m *Model) age(then int64) int64 {
-	us := m.time - then
-	for _, g := range m.gaps {
+// age returns how long ago, in room time, a moment of order time was.
+func (c *clock) age(then int64) int64 {
+	us := c.time - then
+	for _, g := range c.gaps {
 		if g.till > then {
 			us -= min(g.us, g.till-then)
 		}
@@ -133,7 +149,7 @@ func (m *Model) age(then int64) int64 {
 	return us
 }
 
-// begin lets order time be the wall's again where nothing is left that an order could be compared with.
+// begin sets order time back to the wall when nothing is left that an order could be compared with.
 func (m *Model) begin() {
 	if m.lead > 60_000_000 && m.Room()-m.quiet > m.P.Absence.Microseconds() && !slices.ContainsFunc(m.gaps, func(g silence) bool { return m.age(g.till) <= m.P.Absence.Microseconds()+memory }) && len(m.Grants) == 0 && len(m.joins) == 0 && (m.P.Method != admission.Lottery || m.Drawn == 0) {
 		m.lead, m.last, m.time, m.gaps = 0, m.Wall, m.Wall, nil
@@ -141,16 +157,16 @@ func (m *Model) begin() {
 	}
 }
 
-// Refill is what room_enter does to the limiter whatever it is asked.
+// Refill refills the limiter, as room_enter does with every call.
 func (m *Model) Refill() {
 	now := m.Save()
 	m.draw(now)
 	m.meter(now).save()
 }
 
-func (m *Model) active() int64 {
-	n := int64(len(m.Sessions))
-	for _, g := range m.Grants {
+func (ts *tickets) active() int64 {
+	n := int64(len(ts.Sessions))
+	for _, g := range ts.Grants {
 		if g.What == "admitted" {
 			n++
 		}
@@ -158,12 +174,12 @@ func (m *Model) active() int64 {
 	return n
 }
 
-// shut tells whether nobody is let in.
+// shut reports whether the room admits nobody.
 func (m *Model) shut() bool { return m.P.Paused || m.P.Method == admission.Reject }
 
-func (m *Model) waiting() int {
+func (ts *tickets) waiting() int {
 	n := 0
-	for _, p := range m.Line {
+	for _, p := range ts.Queue {
 		if !p.Parked {
 			n++
 		}
@@ -171,26 +187,26 @@ func (m *Model) waiting() int {
 	return n
 }
 
-func (m *Model) settled(now int64, id admission.ID, c admission.Client) (admission.State, bool) {
-	g := m.Grants[id]
+func (ts *tickets) settled(now int64, id admission.ID, c admission.Client) (admission.State, bool) {
+	g := ts.Grants[id]
 	if g == nil {
 		return 0, false
 	}
 	switch g.What {
 	case "admitted":
-		if g.At+m.P.ClaimWindow.Microseconds() >= now {
+		if g.At+ts.P.ClaimWindow.Microseconds() >= now {
 			return admission.Admitted, true
 		}
-		m.end(now, id, admission.ReasonLapsed)
+		ts.end(now, id, admission.ReasonLapsed)
 		return admission.Lapsed, true
 	case admission.ReasonClaimed:
-		m.remember(now, g)
-		if m.Sessions[id] > now && c != (admission.Client{}) && c == g.Client && now-g.Claimed <= m.P.ClaimWindow.Microseconds() {
+		ts.remember(now, g)
+		if ts.Sessions[id] > now && c != (admission.Client{}) && c == g.Client && now-g.Claimed <= ts.P.ClaimWindow.Microseconds() {
 			return admission.Active, true
 		}
 		return admission.Ended, true
 	}
-	m.remember(now, g)
+	ts.remember(now, g)
 	switch g.What {
 	case admission.ReasonLapsed:
 		return admission.Lapsed, true
@@ -200,37 +216,37 @@ func (m *Model) settled(now int64, id admission.ID, c admission.Client) (admissi
 	return admission.Ended, true
 }
 
-func (m *Model) remember(now int64, g *Grant) {
-	absence := m.P.Absence.Microseconds()
+func (ts *tickets) remember(now int64, g *Grant) {
+	absence := ts.P.Absence.Microseconds()
 	g.ForgetAt = max(g.ForgetAt, now+absence+memory)
-	if absence <= m.absence || m.absence == 0 || now-m.absenceAt > absence {
-		m.absence, m.absenceAt = absence, now
+	if absence <= ts.absence || ts.absence == 0 || now-ts.absenceAt > absence {
+		ts.absence, ts.absenceAt = absence, now
 	}
 }
 
-// absenceOf is for how long a token counts that was heard at a room time: what it may have become must be remembered, which was
-// for extra more than an absence that has been raised since.
-func (m *Model) absenceOf(heard, extra int64) int64 {
-	if m.absence == 0 || heard > m.absenceAt {
-		return m.P.Absence.Microseconds()
+// absenceOf returns for how long a token counts whose visitor was last heard from at a room time. The end of its ticket must still
+// be remembered: where absence was raised since, for extra more than the former absence.
+func (ts *tickets) absenceOf(heard, extra int64) int64 {
+	if ts.absence == 0 || heard > ts.absenceAt {
+		return ts.P.Absence.Microseconds()
 	}
-	return min(m.P.Absence.Microseconds(), m.absence+extra)
+	return min(ts.P.Absence.Microseconds(), ts.absence+extra)
 }
 
-func (m *Model) end(now int64, id admission.ID, what string) {
-	g := m.Grants[id]
+func (ts *tickets) end(now int64, id admission.ID, what string) {
+	g := ts.Grants[id]
 	if g == nil {
 		g = &Grant{}
-		m.Grants[id] = g
+		ts.Grants[id] = g
 	}
 	g.What, g.Claimed, g.Client = what, 0, admission.Client{}
-	m.remember(now, g)
-	delete(m.Line, id)
+	ts.remember(now, g)
+	delete(ts.Queue, id)
 }
 
-// checked renews a place and holds it for that long, never shorter than before. A visitor who was silent before and came back
-// is held for as long the next time, up to 90 s: a browser may wake a hidden page once a minute only.
-func (m *Model) checked(now int64, p *Place, hold int64) {
+// checked renews a place and holds it for hold seconds, never shorter than before. A visitor who was silent and came back is held
+// for as long the next time, up to 90 s: a browser may wake a hidden page once a minute only.
+func (ts *tickets) checked(now int64, p *Place, hold int64) {
 	if p.Seen > 0 {
 		silence := (now - p.Seen) / second
 		hold = max(hold, 15+min(75, silence))
@@ -245,8 +261,8 @@ func (m *Model) checked(now int64, p *Place, hold int64) {
 
 const second = 1_000_000
 
-// joinHold and pollHold return for how many seconds a join and a poll hold a place. The model's line is never longer than the
-// front, where every poll is checked and held for two more of its intervals.
+// joinHold and pollHold return for how many seconds a join and a poll hold a place. The model's queue is never longer than the
+// front, where every poll is checked and holds the place for two more of its intervals.
 func joinHold(a admission.Arrival) int64 {
 	if a.Keyed {
 		return 90 + pollHold(a.Interval) // it may lie beyond the front
@@ -261,49 +277,49 @@ func pollHold(interval time.Duration) int64 {
 	return int64(math.Ceil(2*interval.Seconds() + 10))
 }
 
-// place is the ticket's place in line; one that was absent is given up when it is asked for, should no tick have come to it yet.
-func (m *Model) place(now int64, id admission.ID) *Place {
-	p := m.Line[id]
-	if p != nil && m.absent(now, p) {
-		delete(m.Line, id)
+// place returns the ticket's place in the queue. It removes the place of a visitor who was absent for too long, as a tick would.
+func (ts *tickets) place(now int64, id admission.ID) *Place {
+	p := ts.Queue[id]
+	if p != nil && ts.absent(now, p) {
+		delete(ts.Queue, id)
 		return nil
 	}
 	return p
 }
 
-func (m *Model) absent(now int64, p *Place) bool {
-	return p.Seen < now-m.P.Absence.Microseconds()-second && p.Until < now-second
+func (ts *tickets) absent(now int64, p *Place) bool {
+	return p.Seen < now-ts.P.Absence.Microseconds()-second && p.Until < now-second
 }
 
-// allowed is for how long the visitor of a ticket that the line does not hold may have been silent, µs: a longer absence of before
-// had the visitor poll less often.
-func (m *Model) allowed(now int64, t admission.Ticket, age int64) int64 {
-	return max(m.absenceOf(now-age, memory), min(t.Hold.Microseconds(), memory))
+// allowed returns for how long the visitor of a ticket outside the queue may have been silent, µs. The ticket's own hold counts
+// where it is longer: by a former, longer absence the visitor was advised to poll less often.
+func (ts *tickets) allowed(now int64, t admission.Ticket, age int64) int64 {
+	return max(ts.absenceOf(now-age, memory), min(t.Hold.Microseconds(), memory))
 }
 
-// unit is the grain of a session's end, µs; what the end has below it is the session's ttl in seconds.
+// unit is the precision of a session's end, µs; the remainder below it is the session's ttl in seconds.
 const unit = 131072
 
-func (m *Model) keepSession(now int64, id admission.ID) {
-	ttl := m.P.SessionTTL.Microseconds()
+func (ts *tickets) keepSession(now int64, id admission.ID) {
+	ttl := ts.P.SessionTTL.Microseconds()
 	till := (now+ttl*3/2+unit-1)/unit*unit + (ttl+second-1)/second
-	if was := m.Sessions[id]; till > was {
-		m.Sessions[id] = till
-	} else { // by a ttl that has been lowered since
+	if was := ts.Sessions[id]; till > was {
+		ts.Sessions[id] = till
+	} else { // the ttl was lowered since
 		end := was - was%unit
-		m.Sessions[id] = end + (2*(end-now)+3*second-1)/(3*second)
+		ts.Sessions[id] = end + (2*(end-now)+3*second-1)/(3*second)
 	}
 }
 
-// heard is when a session with that end was last heard of.
+// heard returns when a session with that end sent its last request.
 func heard(end int64) int64 { return end - end%unit - end%unit*second*3/2 }
 
-// Arrive is a newcomer.
+// Arrive joins a visitor.
 func (m *Model) Arrive(a admission.Arrival) admission.State {
 	return m.arrive(m.Save(), a, 0)
 }
 
-// arrive is Arrive at a room time, in the order that the visitor keeps; 0: that of now.
+// arrive joins a visitor at a room time, at the order that the visitor keeps; 0: the order of now.
 func (m *Model) arrive(now int64, a admission.Arrival, order int64) admission.State {
 	gathering, _ := m.draw(now)
 	meter := m.meter(now)
@@ -318,14 +334,14 @@ func (m *Model) arrive(now int64, a admission.Arrival, order int64) admission.St
 		}
 		return admission.Waiting
 	}
-	count, _, ok := m.places(a.Address, m.time, m.time)
+	count, _, ok := m.joins.find(&m.P, a.Address, m.time, m.time)
 	if !ok {
 		return admission.Refused
 	}
 	count()
 	m.busy = true
 	if gathering {
-		return m.gather(now, a.ID)
+		return m.gather(a.ID)
 	}
 	if !m.shut() && m.P.MinWait == 0 && m.waiting() == 0 && now >= m.hold &&
 		(m.P.MaxActive == 0 || m.active() < m.P.MaxActive) && meter.Available() >= 1 {
@@ -341,11 +357,11 @@ func (m *Model) arrive(now int64, a admission.Arrival, order int64) admission.St
 	}
 	p := &Place{Order: order}
 	m.checked(now, p, joinHold(a))
-	m.Line[a.ID] = p
+	m.Queue[a.ID] = p
 	return admission.Waiting
 }
 
-// Seen is a poll that reached the store; a ticket that the line does not hold is enrolled.
+// Seen checks a poll in the store. A ticket outside the queue is enrolled.
 func (m *Model) Seen(t admission.Ticket) (admission.State, string) {
 	now := m.Save()
 	if s, ok := m.settled(now, t.ID, t.Client); ok {
@@ -363,7 +379,7 @@ func (m *Model) Seen(t admission.Ticket) (admission.State, string) {
 				if t.Epoch != "" && m.age(t.Seen) > m.allowed(now, t, m.age(t.Seen)) {
 					return admission.Expired, admission.ReasonLate
 				}
-				return m.gather(now, t.ID), ""
+				return m.gather(t.ID), ""
 			}
 		}
 		if t.Epoch == "" {
@@ -374,7 +390,7 @@ func (m *Model) Seen(t admission.Ticket) (admission.State, string) {
 		}
 		order := min(t.Order, m.time)
 		if t.Epoch == "" {
-			count, fits, ok := m.places(t.Address, order, m.time)
+			count, fits, ok := m.joins.find(&m.P, t.Address, order, m.time)
 			if !ok {
 				return admission.Refused, ""
 			}
@@ -382,14 +398,14 @@ func (m *Model) Seen(t admission.Ticket) (admission.State, string) {
 			order = fits
 		}
 		p = &Place{Order: order}
-		m.Line[t.ID] = p
+		m.Queue[t.ID] = p
 		m.busy = true
 	}
 	m.checked(now, p, max(20, pollHold(t.Interval)))
 	return admission.Waiting, ""
 }
 
-// Claim exchanges an admitted ticket; ok is false when the line knows nothing of it.
+// Claim exchanges an admitted ticket for a session. ok is false for a ticket that the store does not hold.
 func (m *Model) Claim(id admission.ID, c admission.Client) (s admission.State, ok bool) {
 	now := m.Save()
 	s, ok = m.settled(now, id, c)
@@ -403,26 +419,26 @@ func (m *Model) Claim(id admission.ID, c admission.Client) (s admission.State, o
 		return admission.Active, true
 	case ok:
 		return s, true
-	case m.Line[id] != nil:
+	case m.Queue[id] != nil:
 		return admission.Waiting, true
 	}
 	return 0, false
 }
 
-// Patch changes the policy; what was earned so far was earned at the old rate.
+// Patch changes the policy. The limiter is first refilled at the old rate.
 func (m *Model) Patch(change func(*admission.Policy)) {
 	m.meter(m.Save()).save()
 	change(&m.P)
 	m.fresh = false
 }
 
-// Leave gives a place back. A session goes on, and keeps no order when it is over.
+// Leave gives up a place. A session goes on, and its pass keeps no order.
 func (m *Model) Leave(id admission.ID) {
 	now := m.Save()
 	gathering, _ := m.draw(now)
 	if g := m.Grants[id]; g == nil || g.What == "admitted" {
 		if g == nil && gathering {
-			m.leaveLot(now, id)
+			m.leave(&m.clock, m.P.Absence.Microseconds(), id)
 		}
 		m.end(now, id, admission.ReasonLeft)
 	} else if g.What == admission.ReasonClaimed {
@@ -439,14 +455,14 @@ func (m *Model) Revoke(id admission.ID) {
 	m.end(now, id, admission.ReasonRevoked)
 }
 
-// Reset empties the line.
+// Reset empties the queue.
 func (m *Model) Reset() {
 	m.Save()
 	m.Fence++
 	m.reset = m.time
-	m.noLots()
+	m.prequeue.clear()
 	m.fresh = false
-	clear(m.Line)
+	clear(m.Queue)
 	clear(m.joins)
 	for id, g := range m.Grants {
 		if g.What == "admitted" {

@@ -2,10 +2,11 @@ package admissiontest
 
 import "github.com/anteroom/anteroom/admission"
 
-// stillHeard is for how long after the end of a pass its session may be heard of by that pass, µs.
+// stillHeard is for how long after the end of a pass its session may still send requests with that pass, µs.
 const stillHeard = 10_000_000
 
-// Return is a visitor who comes back with the pass of an ended session that has no place for it yet; ok: the pass keeps its order.
+// Return joins a visitor who comes back with the pass of an ended session and has no place for it yet. ok reports whether the pass
+// keeps its order.
 func (m *Model) Return(a admission.Arrival) (s admission.State, ok bool) {
 	now := m.Save()
 	gathering, _ := m.draw(now)

@@ -7,14 +7,13 @@ import (
 	"github.com/anteroom/anteroom/admission"
 )
 
-// Tick is one room_advance. One that comes sooner than apart (µs) after the
-// last does no work. It returns what it admitted, in order.
+// Tick runs room_advance once and returns the ids that it admitted, in order. Within apart (µs) of the last tick it does no work.
 func (m *Model) Tick(apart int64) []admission.ID {
 	m.moved = false
 	now := m.Room()
 	gathering, opened := m.draw(now)
-	if gathering && m.Gathered > 0 {
-		m.countLots(now)
+	if gathering && m.Prequeued > 0 {
+		m.count(&m.clock, m.P.Absence.Microseconds())
 	}
 	if !opened && m.fresh && m.Wall-m.tick < apart && max(m.Wall-m.built, m.built-m.Wall) <= gap {
 		if m.moved {
@@ -41,18 +40,18 @@ func (m *Model) Tick(apart int64) []admission.ID {
 			delete(m.Grants, id)
 		}
 	}
-	for id, p := range m.Line {
+	for id, p := range m.Queue {
 		if m.absent(now, p) {
-			delete(m.Line, id)
+			delete(m.Queue, id)
 		}
 	}
-	m.forgetJoins(m.time)
+	m.joins.forget(&m.P, m.time)
 	meter := m.meter(now)
 	in := m.admit(now, meter)
 	meter.Take(int64(len(in)))
 	meter.rest()
 	meter.save()
-	m.busy = len(m.Line)+len(m.Sessions) > 0 || gathering && m.Gathered > 0
+	m.busy = len(m.Queue)+len(m.Sessions) > 0 || gathering && m.Prequeued > 0
 	for _, g := range m.Grants {
 		m.busy = m.busy || g.What == "admitted"
 	}
@@ -78,7 +77,7 @@ func (m *Model) admit(now int64, meter meter) (in []admission.ID) {
 		}
 	}
 	for _, id := range m.InOrder() {
-		p := m.Line[id]
+		p := m.Queue[id]
 		if p.Until < now {
 			p.Parked = true
 			continue
@@ -86,7 +85,7 @@ func (m *Model) admit(now int64, meter meter) (in []admission.ID) {
 		if int64(len(in)) >= k || max(p.Order, m.Drawn)+m.P.MinWait.Microseconds() > m.time {
 			return in
 		}
-		delete(m.Line, id)
+		delete(m.Queue, id)
 		m.Grants[id] = &Grant{What: "admitted", Wall: m.Wall, At: now}
 		m.Admissions = append(m.Admissions, Admission{id, now, m.Wall, p.Order})
 		in = append(in, id)
@@ -94,16 +93,16 @@ func (m *Model) admit(now int64, meter meter) (in []admission.ID) {
 	return in
 }
 
-// InOrder gives the tickets that are not parked, first come first.
-func (m *Model) InOrder() []admission.ID {
+// InOrder returns the tickets that are not parked, by order.
+func (ts *tickets) InOrder() []admission.ID {
 	var ids []admission.ID
-	for id, p := range m.Line {
+	for id, p := range ts.Queue {
 		if !p.Parked {
 			ids = append(ids, id)
 		}
 	}
 	slices.SortFunc(ids, func(a, b admission.ID) int {
-		if c := cmp.Compare(m.Line[a].Order, m.Line[b].Order); c != 0 {
+		if c := cmp.Compare(ts.Queue[a].Order, ts.Queue[b].Order); c != 0 {
 			return c
 		}
 		return slices.Compare(a[:], b[:])
