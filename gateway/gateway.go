@@ -109,7 +109,7 @@ func (g *Gateway) Serve(ln net.Listener) error {
 	if g.state.Load().tls != nil {
 		ln = certs.Listener(ln, func() *tls.Config { return g.state.Load().tls })
 	}
-	ln = wire.Direct(ln, g.limits, g.direct)
+	ln = wire.Listener(ln, g.limits, g.direct)
 	if !g.life.open(ln, g.access.Run, g.streams.Run) {
 		return ln.Close() // Shutdown was called before, and fasthttp would not know
 	}

@@ -169,7 +169,7 @@ func (c *ChunkReader) step(in *Buffer) (bool, error) {
 		c.state = chunkData
 	case chunkDataEnd:
 		if len(b) > 0 && b[0] != '\r' || len(b) > 1 && b[1] != '\n' {
-			return false, chunkError("data does not end where its size says")
+			return false, chunkError("no CRLF follows the data of a chunk")
 		}
 		if len(b) < 2 {
 			return false, nil
@@ -246,7 +246,7 @@ func (c *ChunkReader) parseSize(b []byte) (uint64, error) {
 		return size, nil
 	}
 	if rest[0] != ';' || len(rest) < 2 || !tokenTable[rest[1]] {
-		return 0, chunkError("what follows a size is no extension")
+		return 0, chunkError("a size is followed by something other than an extension")
 	}
 	for _, x := range rest {
 		if x < 0x20 && x != '\t' || x >= 0x7f {

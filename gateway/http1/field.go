@@ -67,7 +67,7 @@ func isToken(b []byte) bool {
 	return len(b) > 0
 }
 
-// EqualFold reports whether b is s without regard to case. s is lower-case ASCII.
+// EqualFold reports whether b equals s without regard to case. s is lower-case ASCII.
 func EqualFold(b []byte, s string) bool {
 	if len(b) != len(s) {
 		return false
@@ -80,7 +80,7 @@ func EqualFold(b []byte, s string) bool {
 	return true
 }
 
-// EqualFoldBytes reports whether a is b without regard to case.
+// EqualFoldBytes reports whether a equals b without regard to case.
 func EqualFoldBytes(a, b []byte) bool {
 	if len(a) != len(b) {
 		return false
@@ -96,94 +96,94 @@ func EqualFoldBytes(a, b []byte) bool {
 // PrefixFold reports whether b begins with s without regard to case. s is lower-case ASCII.
 func PrefixFold(b []byte, s string) bool { return len(b) >= len(s) && EqualFold(b[:len(s)], s) }
 
-// RequestKind returns the kind of a request field.
-func RequestKind(name []byte) Kind {
-	switch lowerTable[name[0]] {
-	case 'c':
-		switch len(name) {
-		case 6:
-			if EqualFold(name, "cookie") {
-				return KindCookie
-			}
-		case 10:
-			if EqualFold(name, "connection") {
-				return kindConnection
-			}
-		case 14:
-			if EqualFold(name, "content-length") {
-				return KindLength
-			}
-		}
-	case 'e':
-		if EqualFold(name, "expect") {
-			return kindExpect
-		}
-	case 'f':
-		if EqualFold(name, "forwarded") {
-			return kindDrop
-		}
-	case 'h':
-		if EqualFold(name, "host") {
-			return KindHost
-		}
-		if EqualFold(name, "http2-settings") {
-			return kindDrop
-		}
-	case 'k':
-		if EqualFold(name, "keep-alive") {
-			return kindDrop
-		}
-	case 'p':
-		switch len(name) {
-		case 5: // CGI turns it into HTTP_PROXY
-			if EqualFold(name, "proxy") {
-				return kindDrop
-			}
-		case 9: // like script-name below
-			if EqualFold(name, "path-info") {
-				return kindDrop
-			}
-		case 16, 18, 19:
-			if EqualFold(name, "proxy-connection") || EqualFold(name, "proxy-authenticate") || EqualFold(name, "proxy-authorization") {
-				return kindDrop
-			}
-		}
-	case 's': // gunicorn removes its value from the path, so a path could avoid its room
-		if EqualFold(name, "script-name") {
-			return kindDrop
-		}
-	case 't':
-		switch len(name) {
-		case 2:
-			if EqualFold(name, "te") {
-				return kindTE
-			}
-		case 7:
-			if EqualFold(name, "trailer") {
-				return KindTrailer
-			}
-		case 17:
-			if EqualFold(name, "transfer-encoding") {
-				return kindCoding
-			}
-		}
-	case 'u':
-		if EqualFold(name, "upgrade") {
-			return kindUpgrade
-		}
-	case 'x':
-		switch len(name) {
-		case 13, 14: // some frameworks take the path, or its beginning, from these: a way around a room
-			if EqualFold(name, "x-rewrite-url") || EqualFold(name, "x-original-url") || EqualFold(name, "x-script-name") {
-				return kindDrop
-			}
-		}
-		if EqualFold(name, "x-real-ip") || PrefixFold(name, "x-forwarded-") || PrefixFold(name, "x-waiting-room-") {
-			return kindDrop
+// knownFields are the fields that mean something to a proxy, with their kinds in requests and in responses.
+var knownFields = []struct {
+	name              string
+	request, response Kind
+}{
+	{"connection", kindConnection, kindConnection},
+	{"content-length", KindLength, KindLength},
+	{"cookie", KindCookie, KindKeep},
+	{"date", KindKeep, KindDate},
+	{"expect", kindExpect, KindKeep},
+	{"forwarded", kindDrop, KindKeep},
+	{"host", KindHost, KindKeep},
+	{"http2-settings", kindDrop, KindKeep},
+	{"keep-alive", kindDrop, kindDrop},
+	{"path-info", kindDrop, KindKeep}, // like script-name
+	{"proxy", kindDrop, KindKeep},     // CGI turns it into HTTP_PROXY
+	{"proxy-authenticate", kindDrop, kindDrop},
+	{"proxy-authorization", kindDrop, KindKeep},
+	{"proxy-connection", kindDrop, kindDrop},
+	{"script-name", kindDrop, KindKeep}, // gunicorn removes its value from the path, so a path could avoid its room
+	{"te", kindTE, kindDrop},
+	{"trailer", KindTrailer, KindTrailer},
+	{"transfer-encoding", kindCoding, kindCoding},
+	{"upgrade", kindUpgrade, kindUpgrade},
+	{"x-original-url", kindDrop, KindKeep}, // some frameworks take the path, or its beginning, from these: a way around a room
+	{"x-rewrite-url", kindDrop, KindKeep},
+	{"x-script-name", kindDrop, KindKeep},
+	{"x-real-ip", kindDrop, KindKeep},
+}
+
+// kindTable has the kinds of names by the low bits of their first letters, which are the same in both cases.
+type kindTable [32]struct {
+	lengths uint32 // bit n: there may be a name of n bytes; bit 31: of that many or more
+	names   []namedKind
+}
+
+type namedKind struct {
+	name   string
+	kind   Kind
+	prefix bool // all names that begin so are meant
+}
+
+var requestKinds, responseKinds = func() (request, response kindTable) {
+	for _, f := range knownFields {
+		request.add(f.name, f.request, false)
+		response.add(f.name, f.response, false)
+	}
+	request.add("x-forwarded-", kindDrop, true)
+	request.add("x-waiting-room-", kindDrop, true)
+	return
+}()
+
+func (t *kindTable) add(name string, k Kind, prefix bool) {
+	e := &t[name[0]&31]
+	switch {
+	case k == KindKeep:
+		return
+	case prefix:
+		e.lengths |= ^uint32(0) << len(name)
+	default:
+		e.lengths |= 1 << len(name)
+	}
+	e.names = append(e.names, namedKind{name, k, prefix})
+}
+
+// of is small enough to be inlined: most names have no entry of their length.
+func (t *kindTable) of(name []byte) Kind {
+	if t[name[0]&31].lengths>>min(len(name), 31)&1 == 0 {
+		return KindKeep
+	}
+	return t.find(name)
+}
+
+func (t *kindTable) find(name []byte) Kind {
+	for i := range t[name[0]&31].names {
+		f := &t[name[0]&31].names[i]
+		if len(f.name) == len(name) && EqualFold(name, f.name) || f.prefix && PrefixFold(name, f.name) {
+			return f.kind
 		}
 	}
 	return KindKeep
 }
+
+// RequestKind returns the kind of a request field. The name must not be empty.
+func RequestKind(name []byte) Kind { return requestKinds.of(name) }
+
+// ResponseKind returns the kind of a response field. The name must not be empty.
+func ResponseKind(name []byte) Kind { return responseKinds.of(name) }
 
 // dashed returns a name with dashes in the place of everything that is neither letter nor digit, as CGI and its
 // descendants read it. It is cut at 64 bytes, more than the names that matter here have.
@@ -213,59 +213,10 @@ func IsAlias(name []byte, want string) bool {
 	return true
 }
 
-// Imitates reports whether some servers confuse a name with a reserved one.
+// Imitates reports whether some servers confuse a name with one that means something to a proxy.
 func Imitates(name []byte) bool {
 	var buf [64]byte
 	return RequestKind(dashed(&buf, name)) != KindKeep
-}
-
-// ResponseKind returns the kind of a response field.
-func ResponseKind(name []byte) Kind {
-	switch lowerTable[name[0]] {
-	case 'c':
-		switch len(name) {
-		case 10:
-			if EqualFold(name, "connection") {
-				return kindConnection
-			}
-		case 14:
-			if EqualFold(name, "content-length") {
-				return KindLength
-			}
-		}
-	case 'd':
-		if EqualFold(name, "date") {
-			return KindDate
-		}
-	case 'k':
-		if EqualFold(name, "keep-alive") {
-			return kindDrop
-		}
-	case 'p':
-		if EqualFold(name, "proxy-connection") || EqualFold(name, "proxy-authenticate") {
-			return kindDrop
-		}
-	case 't':
-		switch len(name) {
-		case 2:
-			if EqualFold(name, "te") {
-				return kindDrop
-			}
-		case 7:
-			if EqualFold(name, "trailer") {
-				return KindTrailer
-			}
-		case 17:
-			if EqualFold(name, "transfer-encoding") {
-				return kindCoding
-			}
-		}
-	case 'u':
-		if EqualFold(name, "upgrade") {
-			return kindUpgrade
-		}
-	}
-	return KindKeep
 }
 
 // ForbiddenTrailer reports whether a field must not follow a body: fields that frame, route, authenticate or control
@@ -315,13 +266,19 @@ func validValueSlow(b []byte) bool {
 
 // TrimOWS returns b without the blanks and tabs around it.
 func TrimOWS(b []byte) []byte {
-	for len(b) > 0 && (b[0] == ' ' || b[0] == '\t') {
-		b = b[1:]
+	from, to := trimmed(b, 0, len(b))
+	return b[from:to]
+}
+
+// trimmed returns the bounds of b[from:to] without the blanks and tabs around it.
+func trimmed(b []byte, from, to int) (int, int) {
+	for from < to && (b[from] == ' ' || b[from] == '\t') {
+		from++
 	}
-	for len(b) > 0 && (b[len(b)-1] == ' ' || b[len(b)-1] == '\t') {
-		b = b[:len(b)-1]
+	for to > from && (b[to-1] == ' ' || b[to-1] == '\t') {
+		to--
 	}
-	return b
+	return from, to
 }
 
 // nextElement returns the first element of a comma-separated list, and the rest of the list.
@@ -360,16 +317,12 @@ func parseLength(b []byte) (int64, bool) {
 	return n, true
 }
 
-// FramingName reports whether a response field says how its connection carries the message. The gateway writes these
-// itself.
-func FramingName(k []byte) bool {
-	switch k[0] | 0x20 {
-	case 'c':
-		return len(k) == 14 && EqualFold(k, "content-length") || len(k) == 10 && EqualFold(k, "connection")
-	case 't':
-		return len(k) == 17 && EqualFold(k, "transfer-encoding") || len(k) == 7 && EqualFold(k, "trailer")
-	case 'k':
-		return EqualFold(k, "keep-alive")
+// FramingName reports whether a response field describes how its connection carries the message. The gateway writes these
+// fields itself.
+func FramingName(name []byte) bool {
+	switch ResponseKind(name) {
+	case KindLength, kindConnection, kindCoding, KindTrailer:
+		return true
 	}
-	return false
+	return EqualFold(name, "keep-alive")
 }

@@ -13,9 +13,8 @@ import (
 	"github.com/anteroom/anteroom/gateway/http1/http1test"
 )
 
-// FuzzScan holds what we accept to what net/http and fasthttp read in the same bytes: same method,
-// target, host, framing and headers, and the same end of the header. What they read in another way
-// has to be refused.
+// FuzzScan compares an accepted header with what net/http and fasthttp read in the same bytes: method, target, host, framing,
+// fields and the end of the header. A header that they read differently must be refused.
 func FuzzScan(f *testing.F) {
 	for _, tc := range http1test.Refused {
 		f.Add([]byte(tc.Raw))
@@ -92,8 +91,7 @@ func FuzzScan(f *testing.F) {
 	})
 }
 
-// FuzzChunked holds the decoder to net/http's: what we accept it reads alike, however the bytes are
-// cut into packets.
+// FuzzChunked compares the decoder with that of net/http, however the bytes are cut into packets.
 func FuzzChunked(f *testing.F) {
 	for _, s := range []string{"0\r\n\r\n", "5\r\nhello\r\n0\r\n\r\n", "5;a=b\r\nhello\r\n3\r\nabc\r\n0\r\nX: 1\r\n\r\n", "5 \r\nhello\r\n", "0\r\nX : 1\r\n\r\n", "A\r\n0123456789\r\n00\r\n\r\n"} {
 		f.Add([]byte(s), uint8(3))
@@ -140,7 +138,7 @@ func decodeChunks(b []byte, packet int) (body, rest []byte, err error) {
 	}
 }
 
-// FuzzAnswer holds our reading of an origin's header to net/http's.
+// FuzzAnswer compares a scanned response header with what net/http reads.
 func FuzzAnswer(f *testing.F) {
 	for _, s := range []string{"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", "HTTP/1.0 200\r\n\r\n", "HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\nConnection: close, X-A\r\nX-A: 1\r\n\r\n", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X\r\n\r\n", "HTTP/1.1 101 S\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n"} {
 		f.Add([]byte(s))
@@ -177,7 +175,7 @@ func FuzzAnswer(f *testing.F) {
 	})
 }
 
-// FuzzValidValue compares the eight-at-a-time check with the plain one.
+// FuzzValidValue compares the check of eight bytes at a time with the plain check.
 func FuzzValidValue(f *testing.F) {
 	f.Add([]byte("text/html; charset=utf-8"))
 	f.Add([]byte("\t\x7f\x80\xff\x00"))

@@ -62,6 +62,6 @@ var (
 	refuseCoding          = NewRefusal(400, CodeFraming, "Transfer-Encoding is not exactly chunked.")
 	refuseCodingKnown     = NewRefusal(501, CodeCoding, "The only transfer coding served here is chunked.")
 	RefuseChunks          = NewRefusal(400, CodeFraming, "The chunks of the body are malformed.")
-	refuseCoding10        = NewRefusal(400, CodeFraming, "HTTP/1.0 knows no Transfer-Encoding.")
+	refuseCoding10        = NewRefusal(400, CodeFraming, "HTTP/1.0 has no Transfer-Encoding.")
 	refuseExpect          = NewRefusal(417, CodeExpect, "The only expectation served here is 100-continue.")
 )

@@ -133,13 +133,7 @@ func (h *RequestHeader) Scan(b []byte, lim *Limits) (int, *Refusal) {
 		if c == i || b[c] != ':' {
 			return 0, refuseName
 		}
-		v, e := c+1, end-2
-		for v < e && (b[v] == ' ' || b[v] == '\t') {
-			v++
-		}
-		for e > v && (b[e-1] == ' ' || b[e-1] == '\t') {
-			e--
-		}
+		v, e := trimmed(b, c+1, end-2)
 		if !validValue(b[v:e]) {
 			return 0, refuseValue
 		}

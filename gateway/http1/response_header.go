@@ -80,13 +80,7 @@ func (a *ResponseHeader) Scan(b []byte) (int, error) {
 		if c == i || b[c] != ':' {
 			return 0, ResponseError("a header name is not a token, or a line is folded")
 		}
-		v, e := c+1, end-2
-		for v < e && (b[v] == ' ' || b[v] == '\t') {
-			v++
-		}
-		for e > v && (b[e-1] == ' ' || b[e-1] == '\t') {
-			e--
-		}
+		v, e := trimmed(b, c+1, end-2)
 		if !validValue(b[v:e]) {
 			return 0, ResponseError("a header value holds a control character")
 		}

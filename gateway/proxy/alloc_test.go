@@ -81,7 +81,7 @@ func plainSite(t testing.TB, answer string, only func([]byte) bool) (addr string
 	if err != nil {
 		t.Fatal(err)
 	}
-	go s.Serve(wire.Listener(front, wire.Limits{}))
+	go s.Serve(wire.Listener(front, wire.Limits{}, nil))
 	t.Cleanup(func() {
 		s.Shutdown()
 		o.Close()

@@ -585,7 +585,7 @@ func TestFaultInAnUpload(t *testing.T) {
 	}}
 	wire.ServerOptions(s)
 	served := make(chan error, 1)
-	go func() { served <- s.Serve(wire.Listener(trapped{raw}, wire.Limits{})) }()
+	go func() { served <- s.Serve(wire.Listener(trapped{raw}, wire.Limits{}, nil)) }()
 	c := wiretest.Dial(t, raw.Addr().String())
 	c.Send(trapHeader + strings.Repeat("b", enoughBody))
 	if status, _, _ := c.Answer("POST"); status != 500 {

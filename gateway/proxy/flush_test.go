@@ -149,7 +149,7 @@ func TestSlowButSteadyReaderOfOurs(t *testing.T) {
 			wire.ServerOptions(s)
 			served := make(chan error, 1)
 			go func() {
-				served <- s.Serve(wire.Direct(raw, wire.Limits{WriteIdle: limit}, func(r *wire.Request) bool {
+				served <- s.Serve(wire.Listener(raw, wire.Limits{WriteIdle: limit}, func(r *wire.Request) bool {
 					if string(r.Target()) == "/fast" {
 						return false
 					}

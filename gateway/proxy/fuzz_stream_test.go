@@ -45,7 +45,7 @@ func (o once) Addr() net.Addr            { return &net.TCPAddr{} }
 // play is a client's connection that sends b.
 func play(t *testing.T, b []byte, packet uint8) (net.Conn, *tape) {
 	in := &tape{in: http1test.Packets{Bytes: b, Size: int(packet)*8 + 1}}
-	c, err := wire.Listener(once{in}, wire.Limits{}).Accept()
+	c, err := wire.Listener(once{in}, wire.Limits{}, nil).Accept()
 	if err != nil {
 		t.Fatal(err)
 	}

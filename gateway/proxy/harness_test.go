@@ -205,9 +205,9 @@ func newGate(t *testing.T, cfg Config, lim wire.Limits, set func(*gate)) *gate {
 	}
 	g.addr = ln.Addr().String()
 	served := make(chan error, 1)
-	front := wire.Listener(ln, lim)
+	front := wire.Listener(ln, lim, nil)
 	if directly {
-		front = wire.Direct(ln, lim, g.direct)
+		front = wire.Listener(ln, lim, g.direct)
 	}
 	go func() { served <- s.Serve(front) }()
 	t.Cleanup(func() {

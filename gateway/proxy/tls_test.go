@@ -66,7 +66,7 @@ func TestTLS(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			go s.Serve(wire.Listener(tls.NewListener(ln, &tls.Config{Certificates: srv.TLS.Certificates}), wire.Limits{}))
+			go s.Serve(wire.Listener(tls.NewListener(ln, &tls.Config{Certificates: srv.TLS.Certificates}), wire.Limits{}, nil))
 			defer s.Shutdown()
 			conn, err := tls.Dial("tcp", ln.Addr().String(), &tls.Config{InsecureSkipVerify: true})
 			if err != nil {
@@ -142,7 +142,7 @@ func TestSlowHandshake(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	go s.Serve(wire.Listener(tls.NewListener(ln, &tls.Config{}), wire.Limits{HeaderTimeout: 50 * time.Millisecond}))
+	go s.Serve(wire.Listener(tls.NewListener(ln, &tls.Config{}), wire.Limits{HeaderTimeout: 50 * time.Millisecond}, nil))
 	defer s.Shutdown()
 	c, err := net.Dial("tcp", ln.Addr().String())
 	if err != nil {
@@ -190,7 +190,7 @@ func TestShutdownUnderWay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	go s.Serve(wire.Listener(ln, wire.Limits{}))
+	go s.Serve(wire.Listener(ln, wire.Limits{}, nil))
 	g := &gate{t: t, addr: ln.Addr().String()}
 	c := g.dial()
 	c.Send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")

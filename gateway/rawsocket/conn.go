@@ -45,7 +45,7 @@ func (r *Conn) Write(p []byte) (int, error) {
 // that a connection that waits holds no buffer. The caller returns the block unless it is nil.
 func (r *Conn) ReadLent(size int) (block *[]byte, n int, err error) { return r.socket.readLent(size) }
 
-// Turn sends ask and reads the first bytes of what the peer sends in return. If the socket does not take all of ask at
+// Turn sends ask and reads the first bytes of the response. If the socket does not take all of ask at
 // once, rest is what is left and nothing has been read.
 func (r *Conn) Turn(ask, p []byte) (n int, rest []byte, werr, err error) {
 	return r.socket.turn(ask, p)
@@ -72,15 +72,15 @@ const (
 	PeekClosed                   // closed by the peer, or broken
 )
 
-// Peeker looks at what a socket would read, without reading it or waiting for it. It does not allocate once it is bound.
+// Peeker reports whether a socket has bytes to read, without reading them or waiting for them. It does not allocate once bound.
 type Peeker struct {
 	raw    syscall.RawConn
-	look   func(fd uintptr)
+	peek   func(fd uintptr)
 	result PeekResult
 	probe  [1]byte
 }
 
-// Bind makes p look at c.
+// Bind sets the connection that p peeks at.
 func (p *Peeker) Bind(c net.Conn) error {
 	sc, ok := c.(syscall.Conn)
 	if !ok {
@@ -91,7 +91,7 @@ func (p *Peeker) Bind(c net.Conn) error {
 		return err
 	}
 	p.raw = raw
-	p.look = func(fd uintptr) {
+	p.peek = func(fd uintptr) {
 		n, err := peek(fd, p.probe[:])
 		switch {
 		case n > 0:
@@ -105,25 +105,25 @@ func (p *Peeker) Bind(c net.Conn) error {
 	return nil
 }
 
-// Peek looks.
+// Peek returns the state of the connection.
 func (p *Peeker) Peek() PeekResult {
-	if p.raw.Control(p.look) != nil {
+	if p.raw.Control(p.peek) != nil {
 		return PeekClosed
 	}
 	return p.result
 }
 
-// PeerClosed reports whether the peer has closed the connection c. It is false if that cannot be found out.
+// PeerClosed reports whether the peer has closed the connection c. It returns false if that cannot be determined.
 func PeerClosed(c net.Conn) bool {
 	var p Peeker
 	if p.Bind(Socket(c)) != nil {
 		return false
 	}
-	return p.raw.Control(p.look) == nil && p.result == PeekClosed
+	return p.raw.Control(p.peek) == nil && p.result == PeekClosed
 }
 
-// Abort resets a connection: without FIN and without a TLS close, so that the peer can tell that a body that ends with
-// the connection was cut off.
+// Abort resets a connection: without FIN and without a TLS close, so that the peer can distinguish a body that was
+// cut off from a body that ends with the connection.
 func Abort(c net.Conn) {
 	c = Socket(c)
 	if l, ok := c.(interface{ SetLinger(sec int) error }); ok {

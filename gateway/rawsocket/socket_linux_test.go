@@ -9,8 +9,8 @@ import (
 	"github.com/anteroom/anteroom/gateway/wire/wiretest"
 )
 
-// Whoever waits holds no block; whoever has something to read gets it in one.
-func TestReadLent(t *testing.T) {
+// A connection holds no block while it waits, and returns the bytes that it reads in one.
+func TestConn_ReadLentBorrowsOnData(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -8,15 +8,15 @@ import (
 	"unsafe"
 )
 
-// The race detector learns from the calls of package syscall who waits for whom: each write comes before each later read. System calls
-// that go past it report the same here, and which memory the kernel read or wrote.
+// Package syscall reports to the race detector that each write happens before each later read, and which memory the kernel reads
+// or writes. The raw system calls of this package bypass it, so these functions report the same.
 
 // raceReceived reports that the kernel has written p, which it received from fd.
 func raceReceived(fd uintptr, p []byte) {
 	if len(p) > 0 {
 		runtime.RaceWriteRange(unsafe.Pointer(&p[0]), len(p))
 	}
-	// The order is known by a variable of package syscall. A read of nothing takes part in it and leaves the socket alone.
+	// Package syscall holds the order in a variable. A read of 0 bytes takes part in it and leaves the socket alone.
 	_, _ = syscall.Read(int(fd), nil)
 }
 

@@ -4,5 +4,5 @@ package rawsocket
 
 import "net"
 
-// BoundUnsent is for Linux alone: elsewhere the kernel decides what it takes for a peer.
+// BoundUnsent does nothing: only Linux can bound the bytes that the kernel holds for a peer.
 func BoundUnsent(net.Conn) {}

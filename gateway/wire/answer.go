@@ -11,7 +11,7 @@ import (
 
 // Answer writes a response of the handler's own in one piece, for responses that are frequent enough to bypass fasthttp.
 // lines are its field lines, each with its CRLF, except Date and the framing, which are added. now is the value of Date.
-// If Answer returns false nothing was sent, and the handler responds in another way.
+// If Answer returns false, it has not sent a byte, and the handler responds in another way.
 func (r *Request) Answer(now time.Time, status int, lines, body []byte) bool {
 	if r.c.phase < phaseRead || r.c.phase >= phaseAnswered || r.refusal != nil || len(lines)+len(body) > http1.BlockSize-512 {
 		return false

@@ -20,7 +20,7 @@ type Body struct {
 	chunks   http1.ChunkReader
 	err      error
 	ended    bool
-	asked    bool // 100 Continue was sent, or is not expected
+	asked    bool // 100 Continue was sent, or the client does not expect it
 	consumed bool // a byte has been read
 }
 
@@ -127,7 +127,7 @@ func (b *Body) SetPatience(d time.Duration) {
 // Waited reports whether a read has waited for the client.
 func (b *Body) Waited() bool { return !b.c.reader.pace.start.IsZero() }
 
-// SetReplying sets whether a response is being sent: the client may then send as slowly as it likes.
+// SetReplying sets whether a response is being sent; the limits on a slow body are then off.
 func (b *Body) SetReplying(on bool) { b.c.reader.replying.Store(on) }
 
 // Interrupt ends reads that wait, and those to come, with ErrInterrupted.

@@ -16,7 +16,7 @@ const (
 	lingerTime = time.Second
 )
 
-// Close closes the connection. During activityDirect it only leaves a note, and the connection ends after the response.
+// Close closes the connection. During activityDirect it only sets activityClosing, and the connection ends after the response.
 func (c *conn) Close() error {
 	for {
 		switch activity := c.doing.Load(); activity {
@@ -34,7 +34,7 @@ func (c *conn) Close() error {
 	}
 }
 
-// closeIf closes the connection if it is doing what is given.
+// closeIf closes the connection if its activity is the given one.
 func (c *conn) closeIf(activity uint32) {
 	if c.doing.CompareAndSwap(activity, activityClosed) {
 		c.shut() //nolint:errcheck // it is closed either way

@@ -31,10 +31,10 @@ type conn struct {
 	phase  phase
 	last   bool          // no further request may be read
 	doing  atomic.Uint32 // an activity, for Close
-	unread atomic.Bool   // the client may still be sending; Close asks
+	unread atomic.Bool   // the client may still be sending; read by Close
 }
 
-// phase is where a connection is between two headers. Only the goroutine that serves the connection uses it; doc.go has
+// phase is the progress of a connection from one header to the next. Only the goroutine that serves the connection uses it; doc.go has
 // the diagram.
 type phase uint8
 
@@ -50,10 +50,10 @@ const (
 // The activities of a connection, by which Close decides what it may do from another goroutine.
 const (
 	activityBusy    = iota // in fasthttp, or reading a header
-	activityFresh          // waiting for the first header, before fasthttp knows of the connection
+	activityFresh          // waiting for the first header, before fasthttp serves the connection
 	activityIdle           // waiting for a further header
-	activityDirect         // a direct handler is running, or a body is being drained: Close only leaves a note
-	activityClosing        // the same, and the note is there
+	activityDirect         // a direct handler is running, or a body is being drained: Close only sets activityClosing
+	activityClosing        // the same, and Close was called
 	activityClosed
 )
 
@@ -67,7 +67,7 @@ type peer struct {
 
 func newConn(l *listener, c net.Conn) *conn {
 	cc := &conn{listener: l, peer: peer{pending: proxyProtocolOf(c)}}
-	if cc.peer.pending == c { // without TLS nothing else needs the wrapper
+	if cc.peer.pending == c { // without TLS the wrapper is not needed
 		c = cc.peer.pending.Conn
 	}
 	cc.link.Wrap(c)
@@ -96,7 +96,7 @@ func (c *conn) Read(p []byte) (int, error) {
 	}
 }
 
-// Write is fasthttp's way to the client.
+// Write writes a response of fasthttp, unless one was written past it.
 func (c *conn) Write(p []byte) (int, error) {
 	if c.phase >= phaseAnswered {
 		return len(p), nil
@@ -167,7 +167,7 @@ func (c *conn) serveDirectly() bool {
 	return taken
 }
 
-// accept notes that a handler has taken the request.
+// accept records that a handler has taken the request.
 func (c *conn) accept() {
 	if c.phase == phaseRead {
 		c.phase = phaseHandled
@@ -223,7 +223,7 @@ func (c *conn) finish() bool {
 // detach ends what fasthttp may do with the connection.
 func (c *conn) detach() { c.phase, c.last = phaseDetached, true }
 
-// noteBodyEnd notes that the body has ended, so that Close need not wait for the client.
+// noteBodyEnd records that the body has ended, so that Close does not wait for the client.
 func (c *conn) noteBodyEnd() {
 	if c.request.header.Length != 0 && c.body.Ended() {
 		c.unread.Store(false)

@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// An answer that overtakes 100 Continue is not waited behind: the client may never send the body, or send a request in its
-// place, so nothing more is read of it.
-func TestAnswerOvertakesContinue(t *testing.T) {
+// After a response that overtakes 100 Continue no more bytes are read: the client may never send the body, or may send a
+// request in its place.
+func TestRequest_ResponseOvertakesContinue(t *testing.T) {
 	c, s := net.Pipe()
 	defer c.Close()
 	defer s.Close()
@@ -21,6 +21,6 @@ func TestAnswerOvertakesContinue(t *testing.T) {
 		t.Errorf("%d, %v", n, err)
 	}
 	if conn.body.drain() {
-		t.Error("the connection would go on")
+		t.Error("the connection would serve another request")
 	}
 }

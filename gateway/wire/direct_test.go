@@ -16,14 +16,14 @@ import (
 	"github.com/anteroom/anteroom/internal/short"
 )
 
-// directGate is a server whose requests are served directly where handler says so, and else by fasthttp.
+// directGate is a server whose requests are served by handler, and by fasthttp where handler returns false.
 func directGate(t *testing.T, lim Limits, handler func(*Request) bool) (addr string, ln net.Listener, s *fasthttp.Server) {
 	t.Helper()
 	raw, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	ln = Direct(raw, lim, handler)
+	ln = Listener(raw, lim, handler)
 	s = &fasthttp.Server{Logger: wiretest.Quiet{}, MaxIdleWorkerDuration: 50 * time.Millisecond, Handler: func(ctx *fasthttp.RequestCtx) {
 		if r := CheckRequest(ctx); r != nil {
 			ctx.SetStatusCode(r.Status)
@@ -46,8 +46,8 @@ func directGate(t *testing.T, lim Limits, handler func(*Request) bool) (addr str
 	return raw.Addr().String(), ln, s
 }
 
-// say is a direct handler that answers by Send, unless the target is /fast.
-func say(r *Request) bool {
+// respond is a direct handler that responds by Send, unless the target is /fast.
+func respond(r *Request) bool {
 	if strings.HasPrefix(string(r.Target()), "/fast") {
 		return false
 	}
@@ -71,8 +71,8 @@ func say(r *Request) bool {
 	return true
 }
 
-func TestSend(t *testing.T) {
-	addr, _, _ := directGate(t, Limits{}, say)
+func TestRequest_Send(t *testing.T) {
+	addr, _, _ := directGate(t, Limits{}, respond)
 	const date = "Date: Fri, 02 Jan 2026 03:04:05 GMT\r\nX-Ours: 1\r\nX-Ours: 2\r\n"
 	for _, tc := range []struct {
 		name, request, RequestHeader, Body string
@@ -108,9 +108,9 @@ func TestSend(t *testing.T) {
 	}
 }
 
-// What a direct handler does not take, and what it never sees, fasthttp's handler gets whole, in whatever order.
-func TestDirectAndNot(t *testing.T) {
-	addr, _, _ := directGate(t, Limits{}, say)
+// A request that the direct handler does not take or does not receive is passed to fasthttp's handler whole, in any order.
+func TestListener_LeavesRequestsToFasthttp(t *testing.T) {
+	addr, _, _ := directGate(t, Limits{}, respond)
 	c := wiretest.Dial(t, addr)
 	c.Send("GET / HTTP/1.1\r\nHost: a\r\n\r\nPOST /fast HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nab" +
 		"GET / HTTP/1.1\r\nHost: a\r\n\r\nPOST /fast HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\nUpgrade: x\r\n\r\n" +
@@ -131,9 +131,9 @@ func TestDirectAndNot(t *testing.T) {
 	c.Closed()
 }
 
-// A connection that waits for its next request is closed at once when that is asked for, one that is being served after
-// its answer, which says so.
-func TestListenerClosesWhatWaits(t *testing.T) {
+// CloseWaiting closes a connection that waits for its next request at once. A connection that is being served is closed after
+// its response, which has Connection: close.
+func TestListener_CloseWaiting(t *testing.T) {
 	entered, leave := make(chan struct{}), make(chan struct{})
 	var seen atomic.Int32
 	addr, ln, _ := directGate(t, Limits{}, func(r *Request) bool {
@@ -141,7 +141,7 @@ func TestListenerClosesWhatWaits(t *testing.T) {
 			entered <- struct{}{}
 			<-leave
 		}
-		return say(r)
+		return respond(r)
 	})
 	idle, busy := wiretest.Dial(t, addr), wiretest.Dial(t, addr)
 	idle.Send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -159,18 +159,18 @@ func TestListenerClosesWhatWaits(t *testing.T) {
 	}
 	busy.Closed()
 	if n := seen.Load(); n != 2 {
-		t.Errorf("%d requests were seen", n)
+		t.Errorf("%d requests reached the handler", n)
 	}
 }
 
-// Close while a direct handler answers, as fasthttp's shutdown calls it, lets the answer out.
-func TestCloseWaitsForADirectAnswer(t *testing.T) {
+// fasthttp's shutdown calls Close while a direct handler is running: the response is still sent.
+func TestConn_CloseWaitsForDirectResponse(t *testing.T) {
 	conns := make(chan *conn, 1)
 	leave := make(chan struct{})
 	addr, _, _ := directGate(t, Limits{}, func(r *Request) bool {
 		conns <- r.c
 		<-leave
-		return say(r)
+		return respond(r)
 	})
 	c := wiretest.Dial(t, addr)
 	c.Send("GET / HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -184,8 +184,8 @@ func TestCloseWaitsForADirectAnswer(t *testing.T) {
 	c.Closed()
 }
 
-// A direct handler that took a request and answered nothing has it closed, and nobody else is asked.
-func TestDirectHandlerIsCalledOnce(t *testing.T) {
+// The connection is closed if a direct handler takes a request and sends no response; fasthttp's handler is not called.
+func TestListener_CallsDirectHandlerOnce(t *testing.T) {
 	var seen atomic.Int32
 	addr, _, _ := directGate(t, Limits{}, func(r *Request) bool { seen.Add(1); r.CloseAfter(); return true })
 	c := wiretest.Dial(t, addr)
@@ -196,8 +196,8 @@ func TestDirectHandlerIsCalledOnce(t *testing.T) {
 	}
 }
 
-// Whoever took a connection over may cut off a write from elsewhere, as event streams are at the end.
-func TestHijackedWriteIsCutOff(t *testing.T) {
+// A write to a hijacked connection can be cut off from another goroutine, as event streams are at shutdown.
+func TestConn_CutsOffHijackedWrite(t *testing.T) {
 	raw, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -218,7 +218,7 @@ func TestHijackedWriteIsCutOff(t *testing.T) {
 	}}
 	ServerOptions(s)
 	served := make(chan error, 1)
-	go func() { served <- s.Serve(Listener(raw, Limits{})) }()
+	go func() { served <- s.Serve(Listener(raw, Limits{}, nil)) }()
 	c := wiretest.Dial(t, raw.Addr().String())
 	c.Send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	if err := (<-taken).SetWriteDeadline(rawsocket.Past); err != nil {
@@ -232,14 +232,14 @@ func TestHijackedWriteIsCutOff(t *testing.T) {
 	}
 }
 
-// At the end the server closes idle connections one after the other: those that still drop the rest of a body must not
-// make it wait for each of them.
-func TestShutdownIsNotHeldUpByBodies(t *testing.T) {
+// fasthttp's shutdown closes idle connections one after the other. Connections that still drop the rest of a body must not
+// delay it one by one.
+func TestConn_CloseDoesNotWaitForBodies(t *testing.T) {
 	short.Skip(t, "waits for the clock")
-	addr, _, s := directGate(t, Limits{}, say)
+	addr, _, s := directGate(t, Limits{}, respond)
 	for range 2 * int(wiretest.Wait/lingerTime) {
 		c := wiretest.Dial(t, addr)
-		c.Send("GET /fast HTTP/1.1\r\nHost: a\r\n\r\n") // now fasthttp knows of it
+		c.Send("GET /fast HTTP/1.1\r\nHost: a\r\n\r\n") // from now on fasthttp serves the connection
 		c.Answer("GET")
 		c.Send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n")
 		c.Answer("POST")
@@ -252,7 +252,7 @@ func TestShutdownIsNotHeldUpByBodies(t *testing.T) {
 			t.Error(err)
 		}
 	case <-time.After(wiretest.Wait):
-		t.Error("it takes as long as all of them together")
+		t.Error("shutdown took as long as all drains together")
 		<-ended
 	}
 }

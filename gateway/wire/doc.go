@@ -1,18 +1,18 @@
-// Package wire is the visitor's connection: it accepts it, reads a PROXY header, reads one strict request header at a
-// time, reads or drops the body, and writes the response. It knows no origins; package proxy does.
+// Package wire serves visitors' connections: it accepts them, reads a PROXY header, reads one strict request header at a
+// time, reads or drops the body, and writes the response. Origins are in package proxy.
 //
 // A server is set up in three steps, and every handler begins with the fourth:
 //
 //	s := &fasthttp.Server{Handler: handler}
 //	wire.ServerOptions(s)
-//	s.Serve(wire.Listener(ln, wire.Limits{}))
+//	s.Serve(wire.Listener(ln, wire.Limits{}, nil))
 //
 //	func handler(ctx *fasthttp.RequestCtx) {
 //		if r := wire.CheckRequest(ctx); r != nil { … respond with r.Status, then return }
 //		out := origin.Forward(wire.RequestOf(ctx), &proxy.Forward{…})
 //	}
 //
-// With Direct in place of Listener, fasthttp and its handler see only the requests that the direct handler leaves to them.
+// With a direct handler in place of nil, fasthttp and its handler see only the requests that the direct handler leaves to them.
 //
 // # Reading order
 //
@@ -58,11 +58,11 @@
 // A conn counts as TLS for fasthttp where it is not (earlyConn): fasthttp then calls Handshake before it allocates
 // buffers, and Handshake serves requests directly, by the same loop, until one is left to fasthttp.
 //
-// Shutdown closes connections from another goroutine, which may look only at conn.doing, the activity:
+// Shutdown closes connections from another goroutine, which may use only conn.doing, the activity:
 //
 //	activityFresh, activityIdle   waiting for bytes: CloseFresh and CloseWaiting close these
 //	activityBusy                  Close closes at once
-//	activityDirect                a handler or a drain is running: Close only leaves a note,
+//	activityDirect                a handler or a drain is running: Close only sets activityClosing,
 //	activityClosing               and the connection ends after the response
 //	activityClosed                the socket is closed
 package wire

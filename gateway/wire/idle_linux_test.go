@@ -17,9 +17,8 @@ import (
 	"github.com/anteroom/anteroom/internal/short"
 )
 
-// A connection that has been served and waits holds no buffer: not what its last request was read into, nor what its
-// answer was written in.
-func TestIdleConnectionsHoldNoBuffers(t *testing.T) {
+// An idle connection holds neither the buffer of its last request nor that of its last response.
+func TestConn_HoldsNoBufferWhileIdle(t *testing.T) {
 	short.Skip(t, "measures memory")
 	const page = 24 << 10
 	for _, tc := range []struct {
@@ -44,8 +43,8 @@ func TestIdleConnectionsHoldNoBuffers(t *testing.T) {
 	}
 }
 
-// Nor does one that a handler took over hold what its request was read into.
-func TestHijackedConnectionsHoldNoBuffers(t *testing.T) {
+// A hijacked connection does not hold the buffer of its request.
+func TestConn_HoldsNoBufferOnceHijacked(t *testing.T) {
 	short.Skip(t, "measures memory")
 	raw, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -64,7 +63,7 @@ func TestHijackedConnectionsHoldNoBuffers(t *testing.T) {
 	ServerOptions(s)
 	s.KeepHijackedConns = true
 	served := make(chan error, 1)
-	go func() { served <- s.Serve(Direct(raw, Limits{}, say)) }()
+	go func() { served <- s.Serve(Listener(raw, Limits{}, respond)) }()
 	defer func() {
 		if err := errors.Join(s.Shutdown(), <-served); err != nil {
 			t.Error(err)
@@ -78,7 +77,7 @@ func TestHijackedConnectionsHoldNoBuffers(t *testing.T) {
 	}
 }
 
-// holdsLittle makes connections that send a request and read so much of an answer, and looks what each of them costs then.
+// holdsLittle opens connections that send a request and read a part of the response, and checks the memory that each then holds.
 func holdsLittle(t *testing.T, addr, request string, answer int) {
 	t.Helper()
 	const conns = 100

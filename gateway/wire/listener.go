@@ -28,29 +28,27 @@ type Limits struct {
 }
 
 func (l Limits) withDefaults() Limits {
-	orInt := func(v *int, d int) {
-		if *v <= 0 {
-			*v = d
-		}
-	}
-	or := func(v *time.Duration, d time.Duration) {
-		if *v <= 0 {
-			*v = d
-		}
-	}
-	orInt(&l.Header, 16<<10)
-	orInt(&l.Target, 8<<10)
-	orInt(&l.Headers, 100)
-	or(&l.HeaderTimeout, 10*time.Second)
-	or(&l.BodyIdle, 30*time.Second)
-	or(&l.WriteIdle, 30*time.Second)
-	or(&l.Idle, 75*time.Second)
+	setDefault(&l.Header, defaultHeader)
+	setDefault(&l.Target, 8<<10)
+	setDefault(&l.Headers, 100)
+	setDefault(&l.HeaderTimeout, 10*time.Second)
+	setDefault(&l.BodyIdle, 30*time.Second)
+	setDefault(&l.WriteIdle, 30*time.Second)
+	setDefault(&l.Idle, 75*time.Second)
 	return l
+}
+
+const defaultHeader = 16 << 10
+
+func setDefault[T int | time.Duration](v *T, d T) {
+	if *v <= 0 {
+		*v = d
+	}
 }
 
 // together returns how much is read at once where a header may begin. A body that arrives with it is checked before the
 // origin is asked.
-func (l *Limits) together() int { return max(l.Header, 16<<10) }
+func (l *Limits) together() int { return max(l.Header, defaultHeader) }
 
 // ServerOptions sets the fields of s that correctness depends on. Call it before Serve, and serve a Listener, whose Limits
 // replace the server's time-outs. MaxConnsPerIP must stay 0, because it would wrap the connections.
@@ -69,16 +67,13 @@ func ServerOptions(s *fasthttp.Server) {
 	s.HeaderReceived = hideBody
 	s.ExpectHandler = nil
 	s.ContinueHandler = nil
-	d := Limits{}.withDefaults()
-	if s.ReadBufferSize < d.Header {
-		s.ReadBufferSize = d.Header
-	}
+	s.ReadBufferSize = max(s.ReadBufferSize, defaultHeader)
 	s.ReadTimeout, s.WriteTimeout, s.IdleTimeout = 0, 0, 0
 	s.LazyRequestTime = true
 }
 
-// hideBody keeps fasthttp from reading the body, which the connection reads, and from answering an expectation, which is
-// answered when the body is first read.
+// hideBody keeps fasthttp from reading the body, which the connection reads, and from responding to an expectation: 100
+// Continue is sent when the body is first read.
 func hideBody(h *fasthttp.RequestHeader) fasthttp.RequestConfig {
 	if n := h.ContentLength(); n > 0 || n == -1 {
 		h.SetContentLength(-2) // "none"
@@ -92,14 +87,13 @@ func hideBody(h *fasthttp.RequestHeader) fasthttp.RequestConfig {
 // Listener wraps ln for a server set up by ServerOptions. Its connections pass fasthttp one checked request header at a
 // time and keep the bodies. Wrap TLS and the PROXY protocol inside it:
 // Listener(tls.NewListener(ProxyProtocolListener(ln, o), cfg), …).
-func Listener(ln net.Listener, limits Limits) net.Listener { return newListener(ln, limits, nil) }
-
-// Direct is a Listener with a handler that serves most requests without fasthttp: all that are not refused, except those
-// of HTTP/1.0 and those with an upgrade. The handler responds (by a proxy, Request.Answer or Request.Send) and returns
-// true, or returns false before it has done anything; fasthttp and its handler then see the request. This saves a second
-// parse of the header and a response that is written to be discarded.
-func Direct(ln net.Listener, limits Limits, handler func(*Request) bool) net.Listener {
-	return newListener(ln, limits, handler)
+//
+// The direct handler, if it is not nil, serves most requests without fasthttp: all that are not refused, except those of
+// HTTP/1.0 and those with an upgrade. It responds (by a proxy, Request.Answer or Request.Send) and returns true, or returns
+// false before it has done anything; fasthttp and its handler then see the request. This saves a second parse of the header
+// and a response that is written to be discarded.
+func Listener(ln net.Listener, limits Limits, direct func(*Request) bool) net.Listener {
+	return newListener(ln, limits, direct)
 }
 
 type listener struct {
@@ -108,7 +102,7 @@ type listener struct {
 	headers   http1.Limits
 	direct    func(*Request) bool
 	stopping  atomic.Bool // each connection ends with its next response
-	closeIdle atomic.Bool // no connection waits for a further request
+	closeIdle atomic.Bool // connections do not wait for a further request
 
 	mu    sync.Mutex
 	conns map[*conn]struct{}
@@ -126,7 +120,7 @@ func (l *listener) Close() error {
 	return l.Listener.Close()
 }
 
-// CloseWaiting closes the connections of ln, a Listener or Direct, that wait for a further request.
+// CloseWaiting closes the connections of ln, a Listener, that wait for a further request.
 func CloseWaiting(ln net.Listener) {
 	if l, ok := ln.(*listener); ok {
 		l.closeIdle.Store(true)
@@ -134,7 +128,7 @@ func CloseWaiting(ln net.Listener) {
 	}
 }
 
-// CloseFresh closes the connections of ln, a Direct, that have sent nothing yet.
+// CloseFresh closes the connections of ln, a Listener with a direct handler, that have not sent a byte yet.
 func CloseFresh(ln net.Listener) {
 	if l, ok := ln.(*listener); ok {
 		l.closeAll(activityFresh)
@@ -189,7 +183,7 @@ type tlsConn struct {
 	tls handshaker
 }
 
-// Handshake has HeaderTimeout.
+// Handshake reads the PROXY header and makes the TLS handshake, within HeaderTimeout.
 func (c *tlsConn) Handshake() error {
 	if err := c.SetDeadline(time.Now().Add(c.listener.limits.HeaderTimeout)); err != nil {
 		return err
@@ -212,5 +206,5 @@ func (c *tlsConn) Handshake() error {
 const notTLSResponse = "HTTP/1.1 400 Bad Request\r\nConnection: close\r\nCache-Control: no-store\r\n" +
 	"Content-Type: text/plain; charset=utf-8\r\nContent-Length: 25\r\n\r\nThis port speaks HTTPS.\r\n"
 
-// ConnectionState returns TLS's.
+// ConnectionState returns the state of the TLS connection.
 func (c *tlsConn) ConnectionState() tls.ConnectionState { return c.tls.ConnectionState() }

@@ -20,7 +20,7 @@ import (
 	"github.com/anteroom/anteroom/gateway/wire/wiretest"
 )
 
-// v2 is a header of version 2, with a length of its own where one is given.
+// v2 returns a header of version 2, with another length if one is given.
 func v2(command, family byte, payload string, length ...int) string {
 	n := len(payload)
 	if len(length) > 0 {
@@ -29,7 +29,7 @@ func v2(command, family byte, payload string, length ...int) string {
 	return string(proxyproto.SIGV2) + string([]byte{command, family, byte(n >> 8), byte(n)}) + payload
 }
 
-// tlv is an addition to version 2.
+// tlv returns a TLV field of version 2.
 func tlv(kind byte, value string) string {
 	return string([]byte{kind, byte(len(value) >> 8), byte(len(value))}) + value
 }
@@ -46,7 +46,7 @@ var (
 
 const either = ProxyProtocolV1 | ProxyProtocolV2
 
-// prefaces are headers, alone at the beginning of a connection, and what becomes of them.
+// proxyHeaders are PROXY headers, alone at the beginning of a connection, with their results.
 var proxyHeaders = []struct {
 	name   string
 	wanted ProxyProtocol
@@ -100,7 +100,7 @@ var proxyHeaders = []struct {
 	{"TLS", either, "\x16\x03\x01", ProxyHeaderMissing},
 }
 
-// outcomeOf reads a preface from a connection as the listener does.
+// outcomeOf reads a PROXY header from a connection as the listener does.
 func outcomeOf(c net.Conn, wanted ProxyProtocol) (string, []byte) {
 	p := &proxyProtocolConn{Conn: c, wanted: wanted}
 	o, err := p.receive()
@@ -118,7 +118,7 @@ func outcomeOf(c net.Conn, wanted ProxyProtocol) (string, []byte) {
 	return o.addr.String(), p.rest
 }
 
-// drip is a connection that gives so many bytes a read.
+// drip is a connection that returns a fixed number of bytes a read.
 type drip struct {
 	net.Conn
 	r *strings.Reader
@@ -196,7 +196,7 @@ func FuzzProxyHeader(f *testing.F) {
 	})
 }
 
-// porch is a gate whose connections begin with a preface.
+// porch is a gate whose connections begin with a PROXY header.
 type porch struct {
 	addr    string
 	mu      sync.Mutex
@@ -242,7 +242,7 @@ func newPorch(t *testing.T, wanted ProxyProtocol, secure *tls.Config, lim Limits
 		under = tls.NewListener(under, secure)
 	}
 	served := make(chan error, 1)
-	go func() { served <- s.Serve(Listener(under, lim)) }()
+	go func() { served <- s.Serve(Listener(under, lim, nil)) }()
 	t.Cleanup(func() {
 		if err := errors.Join(s.Shutdown(), <-served); err != nil {
 			t.Error(err)
@@ -323,8 +323,8 @@ func TestProxyProtocol_RefusedHeaders(t *testing.T) {
 	}
 }
 
-// From whom no header is wanted, one is what it looks like: a request that nobody understands.
-func TestProxyProtocol_FromStrangersIsABadRequest(t *testing.T) {
+// A PROXY header from a peer that is not trusted is a malformed request.
+func TestProxyProtocol_RefusesUntrustedHeader(t *testing.T) {
 	p := newPorch(t, 0, nil, Limits{})
 	for _, header := range []string{"PROXY TCP4 198.51.100.7 10.0.0.1 4711 443\r\n", v2(0x21, 0x11, from4), "PROXY UNKNOWN\r\n"} {
 		c := p.dial(t)
@@ -336,7 +336,7 @@ func TestProxyProtocol_FromStrangersIsABadRequest(t *testing.T) {
 	}
 }
 
-// A header that does not come holds up nobody else: it is read where its connection is.
+// A header that does not arrive delays no other connection, because it is read in its connection's goroutine.
 func TestProxyProtocol_SlowHeaderDoesNotStallOthers(t *testing.T) {
 	p := newPorch(t, either, nil, Limits{HeaderTimeout: wiretest.Wait})
 	for range 50 {
@@ -389,7 +389,7 @@ func TestProxyProtocol_BeforeTLS(t *testing.T) {
 	wiretest.Eventually(t, "the slow one is told of", func() bool { return p.reasons() == ProxyHeaderSlow })
 }
 
-// flushing sends what is held with the first write.
+// flushing sends the held bytes with the first write.
 type flushing struct{ *wiretest.Bundle }
 
 func (f *flushing) Write(p []byte) (int, error) {

@@ -35,7 +35,7 @@ type reader struct {
 	interrupted atomic.Bool
 }
 
-// pace is how fast a body arrives.
+// pace measures how fast a body arrives.
 type pace struct {
 	start        time.Time     // when the body was first waited for
 	received     int64         // bytes since then

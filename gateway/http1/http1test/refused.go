@@ -2,8 +2,8 @@ package http1test
 
 import "strings"
 
-// Each row is one request, raw, followed on the same connection by a second one. What two parsers
-// could read in two ways gets its refusal, the connection ends, and the origin sees nothing.
+// Refused has malformed requests and their statuses. Tests send a second request behind each on the same connection: the
+// first is refused, the connection ends, and the origin receives neither.
 var Refused = []struct {
 	Name, Raw string
 	Status    int

@@ -1,3 +1,4 @@
+// Package wiretest has what the tests of gateway/wire, gateway/proxy and gateway/rawsocket share: a raw client, and waiting.
 package wiretest
 
 import (
@@ -14,10 +15,10 @@ import (
 	"go.uber.org/goleak"
 )
 
-// wait is how long a test waits for what should come at once.
+// Wait is how long a test waits for an event that should come at once.
 const Wait = time.Minute
 
-// leftOver returns an error if goroutines are still running that the tests have started, after a moment for them to end.
+// LeftOver returns an error if goroutines of the tests are still running after Wait.
 func LeftOver() error {
 	// fasthttp refreshes the Date header for the life of the process
 	date := goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1")
@@ -28,12 +29,12 @@ func LeftOver() error {
 	return err
 }
 
-// quiet is a logger that drops what it is given.
+// Quiet is a logger that drops its input.
 type Quiet struct{}
 
 func (Quiet) Printf(string, ...any) {}
 
-// headerValue is the first value of a header in raw header bytes, "" if absent.
+// HeaderValue returns the first value of a field in a raw header, "" if there is none.
 func HeaderValue(head, name string) string {
 	for _, l := range strings.Split(head, "\r\n")[1:] {
 		if k, v, ok := strings.Cut(l, ":"); ok && strings.EqualFold(k, name) {
@@ -43,7 +44,7 @@ func HeaderValue(head, name string) string {
 	return ""
 }
 
-// client is a raw connection to a gate.
+// Client is a raw connection to a gateway.
 type Client struct {
 	net.Conn
 	T *testing.T
@@ -70,7 +71,7 @@ func (c *Client) Send(s string) {
 	}
 }
 
-// answer reads one answer: status, raw header, body.
+// Answer reads one response: status, raw header, body.
 func (c *Client) Answer(method string) (int, string, string) {
 	c.T.Helper()
 	status, head, body, err := c.TryAnswer(method)
@@ -80,7 +81,7 @@ func (c *Client) Answer(method string) (int, string, string) {
 	return status, head, body
 }
 
-// final reads answers up to the one that is not informational.
+// Final reads responses up to the first that is not informational.
 func (c *Client) Final(method string) (int, string, string) {
 	c.T.Helper()
 	for {
@@ -134,7 +135,7 @@ func readExactly(resp *http.Response, head string, r *bufio.Reader, method strin
 	return io.ReadAll(r)
 }
 
-// closed asserts that the connection ends with nothing more on it.
+// Closed asserts that the connection ends without another byte.
 func (c *Client) Closed() {
 	c.T.Helper()
 	b, err := io.ReadAll(c.R)
@@ -143,7 +144,7 @@ func (c *Client) Closed() {
 	}
 }
 
-// probe asserts that the connection still serves a request.
+// Probe asserts that the connection still serves a request.
 func (c *Client) Probe() {
 	c.T.Helper()
 	c.Send("GET /probe HTTP/1.1\r\nHost: site\r\n\r\n")
@@ -152,7 +153,7 @@ func (c *Client) Probe() {
 	}
 }
 
-// chunked is a plain decoder that stops at the body's last byte and keeps the trailers.
+// chunkedBody is a plain decoder that stops at the body's last byte and keeps the trailers.
 type chunkedBody struct {
 	r        *bufio.Reader
 	left     int
@@ -202,7 +203,7 @@ func (c *chunkedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// eventually polls until ok, which has to come soon.
+// Eventually polls until ok returns true, and fails the test after Wait.
 func Eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)
@@ -220,7 +221,7 @@ func Eventually(t *testing.T, what string, ok func() bool) {
 func Itoa(n int) string { return fmt.Sprint(n) }
 func Hex(n int) string  { return fmt.Sprintf("%x", n) }
 
-// bundle sends what is written to it in one piece, once it is let go.
+// Bundle collects writes in Held while Hold is set.
 type Bundle struct {
 	net.Conn
 	Held []byte
