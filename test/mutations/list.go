@@ -161,7 +161,7 @@ var mutations = []mutation{
 	{
 		fault: "the visitor's own X-Forwarded-For is believed",
 		file:  "gateway/http1/field.go",
-		old:   `EqualFold(name, "x-real-ip") || PrefixFold(name, "x-forwarded-") || `, new: `EqualFold(name, "x-real-ip") || `,
+		old:   `request.add("x-forwarded-", kindDrop, true)`, new: ``,
 		pkg: "./gateway/proxy", tests: "^TestForwardedHeaders$",
 	},
 
