@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestReadMessage(t *testing.T) {
+func TestReadMessage_FindsAmbiguity(t *testing.T) {
 	const ok = "Host: site.test\r\n"
 	for name, tt := range map[string]struct {
 		text, body string
@@ -52,7 +52,7 @@ func TestReadMessage(t *testing.T) {
 	}
 }
 
-func TestJudge(t *testing.T) {
+func TestJudge_FindsBrokenPromises(t *testing.T) {
 	whole := &message{first: "POST / HTTP/1.1", header: "POST / HTTP/1.1\r\n", body: []byte("hello"), complete: true}
 	twofold := &message{first: "POST / HTTP/1.1", complete: true, problems: []string{"two lengths"}}
 	inner := &message{first: "GET /smuggled HTTP/1.1", complete: true}
@@ -81,10 +81,10 @@ func TestJudge(t *testing.T) {
 		{name: "refused, but good", c: abuse{want: serve, send: "X-Case:"}, said: no, why: "0 of 1 requests"},
 		{name: "one of two", c: abuse{want: serve, send: "X-Case: X-Case:"}, got: []*message{whole, whole}, said: ok, why: "1 of 2 answers"},
 		{name: "502", c: abuse{want: bad}, got: []*message{whole}, said: "HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n"},
-		{name: "an answer that is cut", c: abuse{want: bad, body: "hello"}, said: "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhello"},
-		{name: "an answer of one reading", c: abuse{want: bad, body: "ok"}, said: ok},
-		{name: "an answer that says something else", c: abuse{want: bad, body: "hello"}, said: ok, why: "delivered as"},
-		{name: "an answer of two readings", c: abuse{want: bad, body: "ok"}, said: "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 1\r\n\r\nok", why: "ambiguously"},
+		{name: "a response that is cut", c: abuse{want: bad, body: "hello"}, said: "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhello"},
+		{name: "a response of one reading", c: abuse{want: bad, body: "ok"}, said: ok},
+		{name: "a response with another body", c: abuse{want: bad, body: "hello"}, said: ok, why: "delivered as"},
+		{name: "a response of two readings", c: abuse{want: bad, body: "ok"}, said: "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 1\r\n\r\nok", why: "ambiguously"},
 		{name: "what came after it", c: abuse{want: bad, body: "ok"}, said: ok + "POISON", why: "after the end of a response"},
 	} {
 		if why := judge(tt.c, tt.strict, tt.got, tt.said); (why == "") != (tt.why == "") || !strings.Contains(why, tt.why) {

@@ -30,7 +30,7 @@ refuse it has to refuse. The requests carry a pass. It is an error if the gatewa
 	return cmd
 }
 
-// together is how many cases are sent at a time to each server.
+// together is the number of cases that are sent at the same time to each server.
 const together = 16
 
 func run(r *rig.Run, gateway string, verbose bool) {
@@ -77,13 +77,14 @@ func (t *target) fill(send string, i int) string {
 	return strings.NewReplacer("§", fmt.Sprintf("%03d", i), "¶", t.pass).Replace(send)
 }
 
-// How long a client waits: for a response that has to come, and otherwise after the last byte.
+// The timeouts of a client: for a response that it expects, and after the last byte that it received.
 const (
 	patience = 10 * time.Second
 	silence  = time.Second
 )
 
-// converse sends a case and returns what the server sent until it closed, fell silent, or had sent every response.
+// converse sends a case and returns the bytes that the server sent until it closed the connection, was silent for a second, or
+// had sent every response.
 func converse(addr string, c abuse, send string) (string, error) {
 	conn, err := net.DialTimeout("tcp", addr, patience)
 	if err != nil {

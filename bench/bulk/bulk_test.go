@@ -12,7 +12,7 @@ import (
 	"github.com/anteroom/anteroom/bench/rig"
 )
 
-func TestJain(t *testing.T) {
+func TestJainIndex_MeasuresEquality(t *testing.T) {
 	for _, row := range []struct {
 		shares map[string]int
 		n      int
@@ -29,7 +29,7 @@ func TestJain(t *testing.T) {
 	}
 }
 
-func TestPercentile(t *testing.T) {
+func TestPercentile_SelectsByRank(t *testing.T) {
 	var all []time.Duration
 	for i := 100; i > 0; i-- {
 		all = append(all, time.Duration(i)*time.Millisecond)

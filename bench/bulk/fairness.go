@@ -16,7 +16,7 @@ const (
 	fairWorkers  = 50
 )
 
-// share is how a side divided its workers.
+// share measures how equally a side divided its workers among the tenants.
 type share struct {
 	late float64 // when the last small tenant ended, divided by when it would have ended with equal shares
 	jain float64 // of the jobs that each tenant had started when the first small one had started all

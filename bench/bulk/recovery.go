@@ -19,7 +19,7 @@ const (
 	recoveryLease = 2 * time.Second
 )
 
-// recovery is how long jobs of a killed process waited until they started again.
+// recovery holds the time until the jobs of a killed process started again.
 type recovery struct {
 	asynq, ours time.Duration
 	err         error

@@ -25,7 +25,7 @@ func newAsynq(r *rig.Redis) *asynqSide {
 	return a
 }
 
-// fillers is how many goroutines enqueue tasks.
+// fillers is the number of goroutines that enqueue tasks.
 const fillers = 64
 
 func (a *asynqSide) options(connections int) asynq.RedisClientOpt {

@@ -60,12 +60,12 @@ func (g *guest) note(began time.Time, gateway int, a visitor.Response, err error
 
 // thief is a client with a copy of a token and another nonce.
 type thief struct {
-	run     sync.WaitGroup
-	started bool
-	cred    visitor.Credentials // with the pass if it claimed first; valid after run
-	at      int64
-	sid     string
-	unheard bool // a claim had no response: it may have made a session that no client has
+	run        sync.WaitGroup
+	started    bool
+	cred       visitor.Credentials // with the pass if it claimed first; valid after run
+	at         int64
+	sid        string
+	unanswered bool // a claim had no response: it may have made a session that no client has
 }
 
 func micros() int64 { return time.Now().UnixMicro() }
@@ -132,7 +132,7 @@ func (g *guest) join(ctx context.Context) bool {
 		g.crowd.fault("a join was answered %d %s", a.HTTP, a.Status.Code)
 		return false
 	}
-	return g.hear(ctx, a, now)
+	return g.receive(ctx, a, now)
 }
 
 func (g *guest) poll(ctx context.Context) bool {
@@ -142,11 +142,11 @@ func (g *guest) poll(ctx context.Context) bool {
 		return false
 	}
 	g.crowd.tally(&g.crowd.counts.Polls)
-	return g.hear(ctx, a, time.Now())
+	return g.receive(ctx, a, time.Now())
 }
 
-// hear records a response. It returns false if the visit is over.
-func (g *guest) hear(ctx context.Context, a visitor.Response, now time.Time) bool {
+// receive records a response. It returns false if the visit is over.
+func (g *guest) receive(ctx context.Context, a visitor.Response, now time.Time) bool {
 	if a.HTTP != http.StatusOK && a.HTTP != http.StatusCreated {
 		g.crowd.fault("a status was answered %d %s", a.HTTP, a.Status.Code)
 		return false
@@ -164,7 +164,7 @@ func (g *guest) hear(ctx context.Context, a visitor.Response, now time.Time) boo
 	if g.cred.Token != "" && !g.keep(now) {
 		return false
 	}
-	g.absent = g.presence.Hear(now) || g.absent
+	g.absent = g.presence.Received(now) || g.absent
 	g.presence.Advise(&a)
 	if g.cred.Pass != "" {
 		return g.admitted(&a)
@@ -208,7 +208,7 @@ func (g *guest) admitted(a *visitor.Response) bool {
 		return false
 	}
 	g.at, g.sid = at, sid
-	g.crowd.tally(&g.crowd.counts.In)
+	g.crowd.tally(&g.crowd.counts.Admitted)
 	g.thief.run.Wait()
 	if g.thief.at != 0 {
 		g.crowd.double("ticket %s made sessions for two clients", g.ticket)
@@ -225,12 +225,12 @@ func session(r *visitor.Response, pass string) (at int64, sid string, err error)
 	return at, p.Session, err
 }
 
-// robbed is for a ticket that the copy has spent: the thief must have the session.
+// robbed handles a ticket that the copy has spent. The thief must have the session.
 func (g *guest) robbed() bool {
 	g.thief.run.Wait()
 	switch {
 	case g.thief.at != 0:
-	case g.thief.unheard:
+	case g.thief.unanswered:
 		g.crowd.note("the claim of a copy had no response or 503, and its ticket is spent")
 		return false
 	default:
@@ -251,10 +251,10 @@ func (g *guest) steal(ctx context.Context, token string, rng *rand.Rand) {
 		a, err := c.Claim(&cred)
 		switch {
 		case err != nil:
-			g.thief.unheard = g.thief.unheard || !errors.Is(err, syscall.ECONNREFUSED)
+			g.thief.unanswered = g.thief.unanswered || !errors.Is(err, syscall.ECONNREFUSED)
 			continue
 		case a.HTTP == http.StatusServiceUnavailable:
-			g.thief.unheard = true // a store that timed out may have made the session
+			g.thief.unanswered = true // a store that timed out may have made the session
 			continue
 		case a.HTTP == http.StatusConflict:
 			continue

@@ -10,21 +10,22 @@ import (
 	"github.com/anteroom/anteroom/bench/verdict"
 )
 
-// judgement is how the room kept its promises to the guests.
+// judgement counts the promises to the guests that the room broke.
 type judgement struct {
-	Rate       verdict.Rate  `json:"rate"`  // in room time
-	Order      verdict.Order `json:"order"` // of guests whose join the store confirmed
-	Late       int           `json:"confirmed_late"`
-	LateOver   int           `json:"confirmed_late_overtaken"`
-	Examples   []string      `json:"examples,omitempty"`
-	Untold     int           `json:"order_never_told"` // admitted without a response that confirmed the place
-	MostActive int           `json:"most_admitted_and_active"`
-	Early      int           `json:"admitted_within_the_hold"`
-	Unheard    int           `json:"admitted_and_never_heard"`
-	Excused    int           `json:"of_these_may_be"` // tickets that left the queue, and joins whose response was lost
+	Rate        verdict.Rate  `json:"rate"`  // in room time
+	Order       verdict.Order `json:"order"` // of guests whose join the store confirmed
+	Late        int           `json:"confirmed_late"`
+	LateOver    int           `json:"confirmed_late_overtaken"`
+	Examples    []string      `json:"examples,omitempty"`
+	Unconfirmed int           `json:"order_never_told"` // admitted without a response that confirmed the place
+	MostActive  int           `json:"most_admitted_and_active"`
+	Early       int           `json:"admitted_within_the_hold"`
+	Undelivered int           `json:"admitted_and_never_heard"`
+	Excused     int           `json:"of_these_may_be"` // tickets that left the queue, and joins whose response was lost
 }
 
-// judge judges the guests' records, given when Redis was stopped and how many admissions the room has counted.
+// judge returns the judgement of the guests' records, given the times when Redis was stopped and the number of admissions that the
+// room has counted.
 func judge(o options, guests []*record, frozen []span, counted int) judgement {
 	var j judgement
 	slices.SortFunc(frozen, func(a, b span) int { return cmp.Compare(a.from, b.from) })
@@ -53,7 +54,7 @@ func judge(o options, guests []*record, frozen []span, counted int) judgement {
 			late = append(late, g)
 		default:
 			// Admitted before a confirmation: the order in its token is a gateway's estimate.
-			j.Untold++
+			j.Unconfirmed++
 			continue
 		}
 		all = append(all, verdict.Admission{At: g.at, Order: g.order, Ordered: g.waited, Absent: g.absent || g.waited && g.confirmed != g.answered, Sent: g.sent, Answered: g.answered})
@@ -68,15 +69,15 @@ func judge(o options, guests []*record, frozen []span, counted int) judgement {
 			}
 		}
 	}
-	j.Unheard = max(0, counted-len(at))
+	j.Undelivered = max(0, counted-len(at))
 	room := make([]int64, len(at))
 	for i := range at {
 		room[i] = roomTime(at[i], frozen)
 	}
 	j.Rate = verdict.JudgeRate(room, rate, burst)
 	j.Order = verdict.JudgeOrder(all)
-	// Guests that still wait or were confirmed late are compared pair by pair: overtaken is one if a later order was admitted
-	// first, at a time when the store certainly held the place.
+	// Guests that still wait or were confirmed late are compared pair by pair. Such a guest was overtaken if a later order was
+	// admitted first, after the store had confirmed the guest's place.
 	j.Late = len(late)
 	for _, x := range queue {
 		xAt := x.at
@@ -104,8 +105,8 @@ func judge(o options, guests []*record, frozen []span, counted int) judgement {
 // grain is the largest delay of a signal, in µs.
 const grain = 1000
 
-// roomTime maps a time of Redis's clock to room time: a silence over gap counts as one second. The room observes a slightly
-// longer silence than the one between the two signals, so its time is never ahead of this.
+// roomTime converts a time of Redis's clock to room time, in which a silence over gap counts as one second. The room observes a
+// slightly longer silence than the time between the two signals, so its own time is never ahead of the result.
 func roomTime(at int64, frozen []span) int64 {
 	t := at
 	for _, s := range frozen {
@@ -154,10 +155,10 @@ func (j judgement) broken(o options) []string {
 		out = append(out, "over max_active")
 	}
 	if j.Early > 0 {
-		out = append(out, "admitted while Redis stood still, or before those in front could be heard")
+		out = append(out, "admitted while Redis was stopped, or in the presence hold after")
 	}
-	if j.Unheard > j.Excused {
-		out = append(out, "admitted and never told")
+	if j.Undelivered > j.Excused {
+		out = append(out, "admitted without a response")
 	}
 	return out
 }

@@ -59,7 +59,7 @@ func command() *cobra.Command {
 	return cmd
 }
 
-// report is the result of a run.
+// report is the result of a run; --json prints it.
 type report struct {
 	Seed       uint64         `json:"seed"`
 	Gateways   int            `json:"gateways"`
@@ -69,7 +69,7 @@ type report struct {
 	Long       int            `json:"redis_stopped_over_5s"`
 	Frozen     float64        `json:"redis_stopped_seconds"`
 	Visitors   int            `json:"visitors"`
-	In         int64          `json:"let_in"`
+	Admitted   int64          `json:"let_in"`
 	Left       int            `json:"gave_up"`
 	Waiting    int            `json:"still_waiting"`
 	Polls      int64          `json:"polls"`
@@ -166,19 +166,19 @@ func (r report) print(out io.Writer, asJSON bool) error {
 	row("seed", "%d", r.Seed)
 	row("faults", "%d gateways: %d killed (kill -9), %d stopped; Redis stopped %d times up to 2 s, %d times over 5 s, %.1f s in all",
 		r.Gateways, r.Kills, r.Pauses, r.Short, r.Long, r.Frozen)
-	row("visitors", "%d: %d admitted, %d left the queue, %d still waiting", r.Visitors, r.In+r.Robbed, r.Left, r.Waiting)
+	row("visitors", "%d: %d admitted, %d left the queue, %d still waiting", r.Visitors, r.Admitted+r.Robbed, r.Left, r.Waiting)
 	row("requests", "%d polls, %d with a pass, %d repeated claims; %d without a response; p50 %.1f ms, p99 %.0f ms",
 		r.Polls, r.Passes, r.Repeated, r.Unanswered, r.P50, r.P99)
 	j := r.Judgement
 	row("over-admissions", "%.3f in any interval of room time; fullest second %d of %d", j.Rate.Excess, j.Rate.MaxInSecond, j.Rate.Allowed)
 	row("admitted + active", "%d at most", j.MostActive)
 	row("order", "%d compared (%d admitted immediately): %d inversions, %d queue jumps; %d joined without the store, %d of these and of the waiting were overtaken; %d never received their order",
-		j.Order.Compared, j.Order.AtOnce, j.Order.Inversions, j.Order.Queuejumps, j.Late, j.LateOver, j.Untold)
+		j.Order.Compared, j.Order.AtOnce, j.Order.Inversions, j.Order.Queuejumps, j.Late, j.LateOver, j.Unconfirmed)
 	for _, e := range j.Examples {
 		row("  ", "%s", e)
 	}
 	row("while Redis was stopped, or in the presence hold after", "%d admissions", j.Early)
-	row("admissions that no visitor received", "%d (%d are possible: left the queue, or a join without a key lost its response)", j.Unheard, j.Excused)
+	row("admissions that no visitor received", "%d (%d are possible: left the queue, or a join without a key lost its response)", j.Undelivered, j.Excused)
 	row("copied tokens", "%d sessions went to the copy, %v twice", r.Robbed, sum(r.Doubles))
 	row("lost places", "%d", sum(r.Lost))
 	for _, m := range []map[string]int{r.Lost, r.Doubles, r.Wrong, r.Odd} {

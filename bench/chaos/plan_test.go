@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestSchedule(t *testing.T) {
+func TestSchedule_LeavesHalfOfGatewaysRunning(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		seed, gateways := rapid.Uint64().Draw(t, "seed"), rapid.IntRange(2, 12).Draw(t, "gateways")
 		plan := schedule(seed, gateways, time.Minute)

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestParseWrk(t *testing.T) {
+func TestParseWrk_RefusesFailedRuns(t *testing.T) {
 	const ok = "Running 3s test\n  2 threads\n\nRESULT {\"requests\":3000,\"micros\":3000000,\"p50\":100,\"p99\":2500,\"broken\":0,\"refused\":0}\n"
 	if r, err := parseWrk([]byte(ok)); err != nil || r.Requests != 3000 || r.P99 != 2500 {
 		t.Errorf("%+v, %v", r, err)
@@ -23,7 +23,7 @@ func TestParseWrk(t *testing.T) {
 	}
 }
 
-func TestFlags(t *testing.T) {
+func TestFlags_RefuseWrongValues(t *testing.T) {
 	for args, want := range map[string]string{
 		"--only pass,polls": `--only "polls": want some of pass, poll, join, mix, slow`,
 		"--slow 0":          "--slow 0",

@@ -24,8 +24,8 @@ import (
 const (
 	// shortQueue is the length of the queue with which the cost of a poll is compared.
 	shortQueue = 1_000
-	// wrkTokens is how many tokens one run of wrk uses: each of its threads keeps a request for each, and no token is
-	// repeated within the time that the gateway remembers it.
+	// wrkTokens is the number of tokens of one run of wrk. Each of its threads keeps a request for each token, and no token is
+	// repeated while the gateway still remembers its last poll.
 	wrkTokens = 250_000
 	// steadyRate and steadyTime are the load while the store's work for polls is counted.
 	steadyRate = 20_000
@@ -89,7 +89,7 @@ func (l *longQueue) fill() []table.Row {
 		{What: fmt.Sprintf("fill with %s tickets: each joins and polls", table.Figure(float64(l.million))), Unit: "s", Ours: r.FillSeconds},
 		{What: "… of which the generator needs", Unit: "bytes a ticket", Ours: float64(r.Memory) / float64(l.million)},
 		{What: "Redis memory a waiting visitor", Unit: "bytes", Ours: float64(after.Memory-before.Memory) / float64(r.Waiting), Bars: []table.Bar{{Limit: 260, AtMost: true}}},
-		{What: "position's error, of the line", Unit: "%", Ours: 100 * rank, Counted: true, Bars: []table.Bar{{Limit: 0.5, AtMost: true}}},
+		{What: "position's error, of the queue", Unit: "%", Ours: 100 * rank, Counted: true, Bars: []table.Bar{{Limit: 0.5, AtMost: true}}},
 	}
 	if memErr == nil && memErr2 == nil {
 		rows = append(rows, table.Row{What: "gateway, resident, before the fill", Unit: "MB", Ours: float64(empty) / 1e6},
@@ -164,7 +164,7 @@ func (l *longQueue) polls() []table.Row {
 		{What: what, Unit: "CPU µs", Peers: []float64{peer.CPU}, Ours: long.CPU},
 		{What: what, Unit: "p99 ms", Peers: []float64{peer.P99}, Ours: long.P99},
 		{What: fmt.Sprintf("… %s waiting", table.Figure(shortQueue)), Unit: "CPU µs", Ours: few.CPU},
-		{What: "… long ÷ short line, CPU", Unit: "×", Ours: ratio(long.CPU, few.CPU), Bars: []table.Bar{{Limit: 1.2, AtMost: true}}},
+		{What: "… long ÷ short queue, CPU", Unit: "×", Ours: ratio(long.CPU, few.CPU), Bars: []table.Bar{{Limit: 1.2, AtMost: true}}},
 	}
 }
 
@@ -226,15 +226,15 @@ func (l *longQueue) joins() []table.Row {
 	var calls []float64
 	for r := range l.rounds {
 		before := rig.Must(l.redis.Stats(l))
-		s := l.fire(fmt.Sprintf("join in a long line, round %d of %d", r+1, l.rounds), contest{l.gateway.Child, l.gateway.Addr},
+		s := l.fire(fmt.Sprintf("join in a long queue, round %d of %d", r+1, l.rounds), contest{l.gateway.Child, l.gateway.Addr},
 			request{Credentials: none, Method: "POST", Path: "/.waiting-room/long/tickets", Body: "{}"})
 		after := rig.Must(l.redis.Stats(l))
 		shots, calls = append(shots, s), append(calls, float64(after.Calls-before.Calls)/s.Requests)
 	}
 	m := median(shots)
 	return []table.Row{
-		{What: "join in a long line", Unit: "/s", Ours: m.Rate, Bars: []table.Bar{{Limit: 80_000}}},
-		{What: "join in a long line", Unit: "CPU µs", Ours: m.CPU},
+		{What: "join in a long queue", Unit: "/s", Ours: m.Rate, Bars: []table.Bar{{Limit: 80_000}}},
+		{What: "join in a long queue", Unit: "CPU µs", Ours: m.CPU},
 		{What: "… store calls, ticks included", Unit: "a join", Ours: table.Median(calls), Counted: true, Bars: []table.Bar{{Limit: 0.01, AtMost: true}}},
 	}
 }

@@ -14,12 +14,12 @@ import (
 	"github.com/anteroom/anteroom/bench/table"
 )
 
-// mixRounds is how often the mix is measured, slowRounds how often with and without slow clients: more and shorter rounds
-// make other load on the machine matter less.
+// mixRounds is the number of measurements of the mix, slowRounds the number of those with and without slow clients. With more and
+// shorter rounds, other load on the machine has less effect.
 const (
 	mixRounds  = 3
 	slowRounds = 5
-	// mixRooms is how many runs of the mix there can be: each needs passes, of which a room has its burst.
+	// mixRooms is the largest number of runs of the mix. Each run has a room of its own, since a room admits its burst only once.
 	mixRooms = mixRounds + 2*slowRounds
 )
 

@@ -51,8 +51,8 @@ func (b *bench) requests() (rows []table.Row) {
 			table.Row{What: "status poll", Unit: "p99 ms", Peers: []float64{r[0].P99, 0}, Ours: r[1].P99})
 	}
 	if b.wants("join") {
-		r := b.turns("join in a long line", min(b.rounds, 3), request{Method: "POST", Path: "/.waiting-room/line/tickets", Body: "{}", Credentials: b.File("none", "\n")}, ours)
-		rows = append(rows, table.Row{What: "join in a long line", Unit: "/s", Ours: r[0].Rate, Bars: []table.Bar{{Limit: 80_000}}})
+		r := b.turns("join in a long queue", min(b.rounds, 3), request{Method: "POST", Path: "/.waiting-room/line/tickets", Body: "{}", Credentials: b.File("none", "\n")}, ours)
+		rows = append(rows, table.Row{What: "join in a long queue", Unit: "/s", Ours: r[0].Rate, Bars: []table.Bar{{Limit: 80_000}}})
 	}
 	return rows
 }

@@ -20,7 +20,7 @@ import (
 // patience is how long a response may take.
 const patience = 10 * time.Second
 
-// lanes is how many connections send at a time, so that the gateway can batch.
+// lanes is the number of connections that send at the same time, so that the gateway can batch.
 const lanes = 8
 
 // asker sends requests to one gateway.

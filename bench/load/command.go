@@ -114,7 +114,7 @@ the rate was exceeded; 2: the run itself failed.`,
 	return cmd
 }
 
-// limit returns the limit to judge by; without a rate, -1.
+// limit returns the limit that the report compares with; without a rate, -1.
 func limit(hasRate bool, rate float64, hasBurst bool, burst float64) (r, b verdict.Milli, err error) {
 	if !hasRate {
 		if hasBurst {
@@ -361,7 +361,8 @@ func printJSON(w io.Writer, v any) error {
 	return e.Encode(v)
 }
 
-// progress prints line() on stderr until stop is called: every second on a terminal, over the line before, else every five.
+// progress prints line() on stderr until stop is called. On a terminal it replaces the line each second; otherwise it prints a new
+// line every five seconds.
 func progress(line func() string) (stop func()) {
 	terminal := term.IsTerminal(int(os.Stderr.Fd()))
 	every, format := 5*time.Second, "%s\n"

@@ -166,7 +166,7 @@ func (c *crowd) join(p *person) (time.Duration, bool) {
 
 // follow records a response and the place that its token describes.
 func (c *crowd) follow(p *person, now time.Time) {
-	if p.Hear(now) && p.phase == waiting {
+	if p.Received(now) && p.phase == waiting {
 		p.absent = true
 	}
 	if p.cred.Token == "" {

@@ -37,13 +37,13 @@ func TestCrowd_FindsBrokenPromises(t *testing.T) {
 		{fault: "none, half of them leave", opt: crowdOptions{Abandon: 0.5}, kept: true, order: true, rate: true, healthy: true,
 			check: func(t *testing.T, r *room, got CrowdReport) {
 				if got.Abandoned == 0 || int(got.Abandoned) != len(r.left) || got.Admitted+got.Abandoned != visitors {
-					t.Errorf("%d abandoned, room saw %d, %d let in", got.Abandoned, len(r.left), got.Admitted)
+					t.Errorf("%d abandoned, room counted %d, %d admitted", got.Abandoned, len(r.left), got.Admitted)
 				}
 			}},
-		{fault: "none, a third goes without a word", opt: crowdOptions{Silent: 0.34}, kept: true, order: true, rate: true, healthy: true,
+		{fault: "none, a third stops polling", opt: crowdOptions{Silent: 0.34}, kept: true, order: true, rate: true, healthy: true,
 			check: func(t *testing.T, r *room, got CrowdReport) {
 				if got.Gone == 0 || len(r.left) != 0 || got.Admitted+got.Gone != visitors {
-					t.Errorf("%d gone, %d left with a word, %d let in", got.Gone, len(r.left), got.Admitted)
+					t.Errorf("%d gone, %d left the queue, %d admitted", got.Gone, len(r.left), got.Admitted)
 				}
 			}},
 		{fault: "connections break", kept: true, order: true, rate: true},
@@ -72,7 +72,7 @@ func TestCrowd_FindsBrokenPromises(t *testing.T) {
 			c.run(ctx)
 			got := c.report(verdict.Milli(time.Second/roomEvery)*1000, roomBurst*1000)
 			if !got.allIn() {
-				t.Errorf("not everybody is in: %+v", got)
+				t.Errorf("not every visitor was admitted: %+v", got)
 			}
 			if got.Kept != tt.kept || got.Order.Kept() != tt.order || got.Rate.Kept() != tt.rate {
 				t.Errorf("kept %v, order %+v, rate %+v", got.Kept, got.Order, got.Rate)
@@ -109,7 +109,7 @@ func TestCrowd_ReportsWhenInterrupted(t *testing.T) {
 	}
 }
 
-func TestCommandLine(t *testing.T) {
+func TestCommand_PrintsReports(t *testing.T) {
 	_, url := newRoom(t, "none")
 	_, fast := newRoom(t, "too fast")
 	tests := []struct {

@@ -9,7 +9,7 @@ import (
 	"github.com/anteroom/anteroom/bench/visitor"
 )
 
-// shortestWait is the shortest wait whose estimate is judged, in seconds: a percentage of less is not significant.
+// shortestWait is the shortest wait whose estimate is judged, in seconds. A percentage of a shorter wait is not significant.
 const shortestWait = 5.0
 
 // shownEstimate is an estimate that was shown to a visitor.

@@ -52,8 +52,8 @@ const (
 	lost
 )
 
-// settleTime is after how long every gateway knows every ticket that has joined at another gateway. A position that was
-// shown earlier may miss some of them.
+// settleTime is the time until the snapshots of every gateway hold all tickets that have joined at another one. A position that
+// was shown earlier may miss some of them.
 const settleTime = 2 * time.Second
 
 // fill fills a room and keeps it filled. schedule.mu guards everything but the tickets, which belong to the worker with the job.
@@ -233,7 +233,7 @@ func (f *fill) response(i int, joins bool, cr *visitor.Credentials, r *visitor.R
 		return "join: neither a token nor a pass"
 	}
 	before := t.Presence
-	if t.Hear(now) {
+	if t.Received(now) {
 		f.report.Returned++
 	}
 	t.failures = 0
@@ -315,7 +315,7 @@ func (f *fill) admit(t *ticket, r *visitor.Response) {
 		f.in = append(f.in, verdict.Admission{At: at, Order: t.Order, Ordered: t.token != "", Sent: t.sent.Microseconds(), Answered: t.joined.Microseconds()})
 	}
 	t.state = admitted
-	f.report.LetIn++
+	f.report.Admitted++
 	f.report.Waiting--
 }
 
@@ -324,7 +324,7 @@ func (f *fill) enrol(t *ticket) {
 	if t.state == enrolled {
 		return
 	}
-	if f.report.Settled++; f.report.Settled == int64(f.o.Tickets) {
+	if f.report.Stored++; f.report.Stored == int64(f.o.Tickets) {
 		f.enrolledAt = time.Since(f.start)
 	}
 }
@@ -347,7 +347,7 @@ func (f *fill) line() func() string {
 		speed := float64(polls-lastPolls) / max(now.Sub(last).Seconds(), 0.001)
 		last, lastPolls = now, polls
 		return fmt.Sprintf("joined %d · in the store %d · admitted %d · lost %d · %.0f polls/s · positions that grew %d · %d wait in the room",
-			r.Joined, r.Settled, r.LetIn, r.Joined-r.LetIn-r.Waiting, speed, r.Grew.Polls, f.progress.waiting)
+			r.Joined, r.Stored, r.Admitted, r.Joined-r.Admitted-r.Waiting, speed, r.Grew.Polls, f.progress.waiting)
 	}
 }
 

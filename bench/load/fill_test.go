@@ -52,7 +52,7 @@ func TestFill_FindsBrokenPromises(t *testing.T) {
 				t.Error("nothing grew")
 			}
 		}},
-		{fault: "positions are told backwards", check: func(t *testing.T, r FillReport) {
+		{fault: "positions are reversed", check: func(t *testing.T, r FillReport) {
 			if k := r.Ranks[0]; k.Kept || k.Swapped == 0 || k.Max < 0.5 {
 				t.Errorf("%+v", k)
 			}
@@ -143,8 +143,8 @@ func TestJudgeRanks_FindsTheError(t *testing.T) {
 		if r.Sampled > 0 && (!r.Compared || r.Max > float64(worst)/float64(n)+1e-9 || e == 0 && (r.Swapped > 0 || !r.Kept)) {
 			t.Fatalf("%+v, the worst is off by %d of %d", r, worst, n)
 		}
-		if stranger := judgeRanks(sample, orders, int64(2*n)+20); stranger.Compared {
-			t.Fatalf("compared with ranks, though others wait too: %+v", stranger)
+		if others := judgeRanks(sample, orders, int64(2*n)+20); others.Compared {
+			t.Fatalf("compared with ranks, though others wait too: %+v", others)
 		}
 	})
 }

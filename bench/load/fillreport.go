@@ -15,9 +15,9 @@ import (
 type FillReport struct {
 	Tickets       int              `json:"tickets"`
 	Joined        int64            `json:"joined"`
-	Settled       int64            `json:"settled"` // in the store, admitted or lost
+	Stored        int64            `json:"settled"` // in the store, admitted or lost
 	Waiting       int64            `json:"waiting"` // neither admitted nor lost
-	LetIn         int64            `json:"let_in"`
+	Admitted      int64            `json:"let_in"`
 	JoinSeconds   float64          `json:"join_seconds"` // until the last had joined; 0: not all joined
 	FillSeconds   float64          `json:"fill_seconds"` // until the store held all
 	Seconds       float64          `json:"seconds"`
@@ -82,12 +82,12 @@ func peakMemory() int64 {
 }
 
 func (r FillReport) text(w io.Writer) {
-	fmt.Fprintf(w, "tickets    %d: %d joined, %d waiting, %d admitted, in %.1f s\n", r.Tickets, r.Joined, r.Waiting, r.LetIn, r.Seconds)
+	fmt.Fprintf(w, "tickets    %d: %d joined, %d waiting, %d admitted, in %.1f s\n", r.Tickets, r.Joined, r.Waiting, r.Admitted, r.Seconds)
 	if r.FillSeconds > 0 {
 		fmt.Fprintf(w, "filled     joined in %.1f s (%.0f/s), all in the store after %.1f s (%.0f/s)\n",
 			r.JoinSeconds, float64(r.Tickets)/max(r.JoinSeconds, 0.001), r.FillSeconds, float64(r.Tickets)/max(r.FillSeconds, 0.001))
 	} else {
-		fmt.Fprintf(w, "filled     NOT: %d have not joined, or are not in the store yet\n", int64(r.Tickets)-r.Settled)
+		fmt.Fprintf(w, "filled     NOT: %d have not joined, or are not in the store yet\n", int64(r.Tickets)-r.Stored)
 	}
 	if r.Unconfirmed > 0 {
 		fmt.Fprintf(w, "           %d first polls were answered without the store, which was too slow, and repeated\n", r.Unconfirmed)

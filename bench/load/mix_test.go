@@ -15,7 +15,7 @@ import (
 	"github.com/anteroom/anteroom/bench/visitor"
 )
 
-func TestPacing(t *testing.T) {
+func TestPacing_RampsThenHolds(t *testing.T) {
 	s := pacing{Rate: 1000, Ramp: 2 * time.Second, Duration: 3 * time.Second}
 	if s.total() != 4000 {
 		t.Errorf("%d in all, want 1000 in the ramp and 3000 after it", s.total())
@@ -95,7 +95,7 @@ func TestMix_CountsErrorsByKind(t *testing.T) {
 	}
 }
 
-func TestTokensFile(t *testing.T) {
+func TestTokens_AreSavedAndLoaded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tokens")
 	all := []string{token("a", 1), token("b", 2)}
 	if err := saveTokens(path, all); err != nil {

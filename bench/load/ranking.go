@@ -12,7 +12,7 @@ import (
 	"github.com/anteroom/anteroom/bench/visitor"
 )
 
-// tolerance is how much a position behind the front may differ from the rank, as a share of the queue.
+// tolerance is the largest allowed difference of a position behind the front from the rank, as a share of the queue.
 const tolerance = 0.005
 
 // Ranking compares the positions of a sample of tickets with the orders of all.

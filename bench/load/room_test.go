@@ -164,7 +164,7 @@ func (r *room) status(w http.ResponseWriter, q *http.Request) {
 	switch {
 	case r.fault == "a position grows" && r.polls%50 == 49:
 		position += 7
-	case r.fault == "positions are told backwards":
+	case r.fault == "positions are reversed":
 		position = waiting + 1 - position
 	case r.fault == "positions are off by a tenth":
 		position = position*9/10 + 1

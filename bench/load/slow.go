@@ -33,7 +33,8 @@ type SlowReport struct {
 	Failed   map[string]int `json:"failed"`    // connections that could not be made
 }
 
-// unreadTime is after how long a client abandons its unread response: a server that gives up cannot tell the client.
+// unreadTime is the time after which a client abandons its unread response. The client cannot notice that the server has
+// closed the connection, since it does not read.
 const unreadTime = 40 * time.Second
 
 // slowClients keeps its clients connected while run runs.

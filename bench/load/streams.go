@@ -25,7 +25,7 @@ import (
 type StreamsReport struct {
 	Streams     int            `json:"streams"`
 	Open        int64          `json:"open"` // at the same time
-	Untold      int            `json:"told_nothing"`
+	Silent      int            `json:"told_nothing"`
 	First       Quantiles      `json:"first_event"`
 	Turns       Quantiles      `json:"turn_told_after"` // from the admission to the event
 	Events      int64          `json:"events"`
@@ -60,11 +60,11 @@ type listener struct {
 	cr       visitor.Credentials
 	retry    time.Duration // the delay before the stream is opened again
 	position int64
-	told     atomic.Bool // an event has arrived
+	received atomic.Bool // an event has arrived
 	over     atomic.Bool
 }
 
-// perAddress is how many connections use one local address: it has no more ports.
+// perAddress is the number of connections from one local address, which is limited by its ports.
 const perAddress = 20_000
 
 func newListeners(client *visitor.Client, room string, addrs []*net.TCPAddr, workers, n int) *listeners {
@@ -113,11 +113,11 @@ func (l *listeners) run(ctx context.Context, rate float64, hold, opening time.Du
 	r := &l.report
 	r.Open, r.First, r.Turns = open, l.first.quantiles(), l.turns.quantiles()
 	for i := range l.all {
-		if me := &l.all[i]; !me.told.Load() && !me.over.Load() {
-			r.Untold++
+		if me := &l.all[i]; !me.received.Load() && !me.over.Load() {
+			r.Silent++
 		}
 	}
-	r.Kept = r.Untold == 0 && r.Missed == 0 && r.NotClaimed == 0 && len(r.Lost) == 0
+	r.Kept = r.Silent == 0 && r.Missed == 0 && r.NotClaimed == 0 && len(r.Lost) == 0
 	return *r, nil
 }
 
@@ -236,7 +236,7 @@ func (l *listeners) stream(ctx context.Context, i int, opened func()) error {
 			event = v
 		case "data":
 			l.add(&l.report.Events, 1)
-			if !me.told.Swap(true) {
+			if !me.received.Swap(true) {
 				l.first.record(time.Since(began))
 			}
 			opened()

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// streamRoom is a room in memory whose streams end once, go on and tell of the turn: but for "silent" ones, which tell nothing,
-// and "lost" ones, which tell that the place is.
+// streamRoom is a room in memory. Each stream ends after its first event; opened again, it sends the event admitted. With the fault
+// "silent" a stream sends no event, with "lost" it sends that the ticket has expired.
 func streamRoom(t *testing.T, fault string) string {
 	var serial atomic.Int64
 	var opened sync.Map // token → true
@@ -62,7 +62,7 @@ func streamRoom(t *testing.T, fault string) string {
 	return s.URL
 }
 
-func TestStreams(t *testing.T) {
+func TestStreams_FindBrokenPromises(t *testing.T) {
 	for _, row := range []struct {
 		fault string
 		code  string // of the error; empty: the promises were kept
@@ -72,7 +72,7 @@ func TestStreams(t *testing.T) {
 			return r.Admitted == 6 && r.Ended == 6 && r.MovedBehind == 6 && r.First.Count == 6 && r.Turns.Count == 6
 		}},
 		{"lost", ErrBroken.Error(), func(r *StreamsReport) bool { return r.Lost["expired late"] == 6 && r.Admitted == 0 }},
-		{"silent", ErrBroken.Error(), func(r *StreamsReport) bool { return r.Untold == 6 }},
+		{"silent", ErrBroken.Error(), func(r *StreamsReport) bool { return r.Silent == 6 }},
 	} {
 		t.Run("fault "+row.fault, func(t *testing.T) {
 			var out strings.Builder

@@ -49,7 +49,7 @@ func (r *Run) OpenRedis(addr string) *Redis {
 // Empty deletes all data. Scripts stay loaded.
 func (s *Redis) Empty(ctx context.Context) error { return s.Client.FlushAll(ctx).Err() }
 
-// Stats is what a server has done so far, and its memory.
+// Stats counts the work of a server so far, and its memory.
 type Stats struct {
 	Memory   int64         // used_memory, bytes
 	Clients  int64         // the part of it that connections take
@@ -104,7 +104,7 @@ func parseInfo(info string) (Stats, error) {
 	return st, nil
 }
 
-// logged is how many calls are kept while scripts are timed.
+// logged is the number of calls that the slow log keeps while scripts are timed.
 const logged = 50_000
 
 // Time returns the durations, ascending, of the calls of each script whose first key contains a word while f runs. It

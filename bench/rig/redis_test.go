@@ -11,7 +11,7 @@ import (
 	"github.com/anteroom/anteroom/lua"
 )
 
-func TestParseInfo(t *testing.T) {
+func TestParseInfo_ReadsEverySection(t *testing.T) {
 	st, err := parseInfo("# Memory\r\nused_memory:1000\r\nused_memory_human:1K\r\nused_cpu_sys:0.500000\r\nused_cpu_user:1.250000\r\nused_cpu_sys_children:9\r\n" +
 		"mem_clients_normal:5\r\ntotal_net_input_bytes:7\r\ntotal_net_output_bytes:8\r\ncmdstat_evalsha:calls=3,usec=9,usec_per_call=3.00\r\ncmdstat_evalsha_ro:calls=1,usec=9\r\ncmdstat_zadd:calls=40,usec=9\r\n")
 	want := Stats{Memory: 1000, Clients: 5, At: st.At, CPU: 1750 * time.Millisecond, Calls: 4, Commands: 44, In: 7, Out: 8}

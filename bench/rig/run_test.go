@@ -29,7 +29,7 @@ func TestDo_StopsInReverseOrder(t *testing.T) {
 	}
 }
 
-func TestSumOf(t *testing.T) {
+func TestSumOf_SelectsByLabels(t *testing.T) {
 	const page = "# HELP x y\nanteroom_requests_total{outcome=\"proxied\",room=\"open\"} 5\nanteroom_requests_total{outcome=\"proxied\",room=\"line\"} 7\nanteroom_requests_total{outcome=\"let_in\",room=\"open\"} 1e+06\ngo_goroutines 42\n"
 	for _, tt := range []struct {
 		name   string

@@ -13,7 +13,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func TestSite(t *testing.T) {
+func TestSite_ServesEachKindOfRequest(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(Site))
 	defer s.Close()
 	defer http.DefaultClient.CloseIdleConnections()

@@ -76,7 +76,7 @@ func tables(out io.Writer, c *Calibration, o options) error {
 	fmt.Fprintf(out, "The queue is stable: as many join as are admitted, each within %s; absence %s, poll budget %d/s, visits of %s with %v requests/s;\ngateways of %v cores %s.\n\n",
 		o.within, o.room.Absence, o.room.Budget, o.room.Visit, o.room.Requests, o.room.Cores, connections)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "waiting\tlet in/s\tpolls/s\tchecks/s\tscripts/s\tcommands/s\tRedis CPU\tRedis MB\tto/from Redis Mbit/s\tgateways\ttheir CPU\tMB each\tvisitors Mbit/s in/out\t")
+	fmt.Fprintln(w, "waiting\tadmitted/s\tpolls/s\tchecks/s\tscripts/s\tcommands/s\tRedis CPU\tRedis MB\tto/from Redis Mbit/s\tgateways\ttheir CPU\tMB each\tvisitors Mbit/s in/out\t")
 	for _, n := range o.lengths {
 		r := o.scenario(n)
 		u := r.Outcome(c)

@@ -24,7 +24,7 @@ type Room struct {
 	Direct   bool    // visitors connect to the gateways and not to a balancer
 }
 
-// Outcome is what a room takes. Rates are a second, of all gateways together.
+// Outcome is the resources that a room needs. Rates are a second, of all gateways together.
 type Outcome struct {
 	Tail      float64 // s that the last visitor of the queue waits
 	Polls     float64 // of waiting visitors, without the first poll of each
@@ -83,7 +83,7 @@ func (r Room) Outcome(c *Calibration) Outcome {
 // crowd is the polls of the waiting visitors, a second.
 type crowd struct{ tail, polls, front, renewals float64 }
 
-// slices is how many parts of the queue are calculated; each is longer than the one before by the same factor.
+// slices is the number of parts of the queue that are calculated. Each part is longer than the previous one by the same factor.
 const slices = 400
 
 // crowd adds up the parts of the queue. The position determines the wait, and the wait the polling interval. A poll at the

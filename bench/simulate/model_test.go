@@ -34,7 +34,7 @@ func sale(waiting, rate float64) Room {
 	return Room{Waiting: waiting, Rate: rate, Arrivals: rate, Absence: 10 * time.Minute, Claim: 5 * time.Minute, Budget: 20_000, Visit: 5 * time.Minute, TTL: 5 * time.Minute, Cores: 2}
 }
 
-func TestCrowd_Polls(t *testing.T) {
+func TestCrowd_CountsPolls(t *testing.T) {
 	for _, tt := range []struct {
 		name                         string
 		room                         Room
@@ -46,7 +46,7 @@ func TestCrowd_Polls(t *testing.T) {
 		// Over the budget the far end polls less often, at most every quarter of absence.
 		{"the budget is reached", sale(2_000_000, 200), [2]float64{10_000, 10_000}, [2]float64{18_000, 22_000}, [2]float64{900, 1100}, [2]float64{5_500, 6_700}},
 		{"all are at the front", sale(800, 4), [2]float64{200, 200}, [2]float64{100, 140}, [2]float64{100, 140}, [2]float64{0, 0.001}},
-		{"nobody is let in", sale(1000, 0), [2]float64{}, [2]float64{}, [2]float64{}, [2]float64{}},
+		{"nobody is admitted", sale(1000, 0), [2]float64{}, [2]float64{}, [2]float64{}, [2]float64{}},
 		{"nobody waits", sale(0, 10), [2]float64{}, [2]float64{}, [2]float64{}, [2]float64{}},
 	} {
 		c := tt.room.crowd()
@@ -90,8 +90,8 @@ func TestRenewals_AgreeWithPlayedVisitors(t *testing.T) {
 	})
 }
 
-// A million who wait for two hours are checked some 5,500 times a second: the front with each poll, each of the others every 206 s. That is the same with two gateways and eight, since a token says what the store last confirmed.
-func TestRenewals_OfAMillion(t *testing.T) {
+// A million who wait for two hours are checked some 5,500 times a second: the front with each poll, each of the others every 206 s. That is the same with two gateways and eight, since each token carries its own presence hold.
+func TestRenewals_KeepRateForMillion(t *testing.T) {
 	for _, gateways := range []int{2, 8} {
 		r := sale(1_000_000, 1_000_000/7200.)
 		r.Gateways = gateways
@@ -102,7 +102,7 @@ func TestRenewals_OfAMillion(t *testing.T) {
 	}
 }
 
-func TestBatches(t *testing.T) {
+func TestBatches_WaitForOthers(t *testing.T) {
 	for _, tt := range []struct{ requests, wait, want float64 }{
 		{0, nearWait, 0},
 		{10, nearWait, 9.9},
@@ -117,7 +117,7 @@ func TestBatches(t *testing.T) {
 }
 
 // However many gateways race, a tick is done once, at least every 250 ms and not sooner than its gap allows.
-func TestTicks(t *testing.T) {
+func TestTicks_SkipGap(t *testing.T) {
 	if ticks(1) != 4 || ticks(2) != 4 || math.Abs(ticks(8)-1/0.1875) > 1e-9 {
 		t.Errorf("%v, %v, %v ticks a second", ticks(1), ticks(2), ticks(8))
 	}
@@ -217,7 +217,7 @@ func TestCalibration_Interpolates(t *testing.T) {
 	}
 }
 
-func TestCalibrationFile(t *testing.T) {
+func TestLoadCalibration_ReadsFile(t *testing.T) {
 	if got, err := loadCalibration(save(t, flat())); err != nil || !reflect.DeepEqual(got, flat()) {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -242,7 +242,7 @@ func save(t *testing.T, c *Calibration) string {
 	return path
 }
 
-func TestCommand(t *testing.T) {
+func TestCommand_PrintsTables(t *testing.T) {
 	path := save(t, flat())
 	for _, tt := range []struct {
 		args string

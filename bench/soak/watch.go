@@ -21,7 +21,7 @@ const (
 	figures
 )
 
-// sample is what the gateway uses at one moment.
+// sample is the resources that the gateway uses at one moment.
 type sample [figures]float64
 
 // bounds are how much larger the last quarter's median may be than the first's: a factor, and a constant for small numbers.

@@ -41,7 +41,7 @@ func (f *faults) print(w io.Writer) (sum int64) {
 	return sum
 }
 
-// work is what visitors do beside the mix.
+// work is the requests of visitors beside the mix.
 type work struct {
 	addr, pass string
 	faults     *faults

@@ -8,7 +8,7 @@ import (
 	"github.com/anteroom/anteroom/bench/load"
 )
 
-func TestJudge(t *testing.T) {
+func TestJudge_FindsBrokenPromises(t *testing.T) {
 	changed := time.UnixMicro(1_000_000_000)
 	o := options{raised: 10, overtaken: 1, longest: 1.3}
 	report := func(change func(*load.CrowdReport)) load.CrowdReport {

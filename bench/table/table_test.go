@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestMedian(t *testing.T) {
+func TestMedian_TakesSmallerMiddle(t *testing.T) {
 	for _, tt := range []struct {
 		in   []float64
 		want float64
@@ -16,7 +16,7 @@ func TestMedian(t *testing.T) {
 	}
 }
 
-func TestTable(t *testing.T) {
+func TestPrint_ComparesWithBars(t *testing.T) {
 	var out strings.Builder
 	err := Print(&out, []string{"nginx", "HAProxy"}, "gateway", []Row{
 		{What: "proxying", Unit: "/s", Peers: []float64{80_000, 72_345.6}, Ours: 60_000, Bars: []Bar{{Limit: 30_000}, {Limit: 0.8, Ratio: true}}},

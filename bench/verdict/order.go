@@ -6,7 +6,8 @@ import (
 	"slices"
 )
 
-// Admission is one admitted visitor. Times are microseconds of the room's clock, or of this machine's where it says client.
+// Admission is one admitted visitor. Times are microseconds of the room's clock; those marked client are of this
+// machine's.
 type Admission struct {
 	At       int64 // admitted_at
 	Order    int64 // of the waiting token
@@ -16,11 +17,11 @@ type Admission struct {
 	Answered int64 // client: when it was answered
 }
 
-// Order is how a room kept its order.
+// Order counts the visitors of a room who were overtaken.
 type Order struct {
 	Compared   int   `json:"compared"`   // visitors with an order
 	AtOnce     int   `json:"at_once"`    // admitted immediately, without a token: judged by when they joined
-	Equal      int   `json:"equal"`      // neighbours with the same order: either may go first
+	Equal      int   `json:"equal"`      // neighbours with the same order, of whom either may be admitted first
 	Together   int   `json:"together"`   // neighbours in the order with the same time of admission
 	Absent     int   `json:"absent"`     // absent for so long that others may be admitted first
 	Inversions int64 `json:"inversions"` // pairs in which the later order was admitted first, though the earlier was present

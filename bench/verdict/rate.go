@@ -9,19 +9,19 @@ import (
 // Second is the width of the sliding window, in the unit of all times here: microseconds.
 const Second = 1_000_000
 
-// Milli is a rate or a burst in thousandths, so that a decimal with three places is exact.
+// Milli is a rate or a burst in thousandths, so that a number with three decimals is exact.
 type Milli int64
 
-// ToMilli returns an error for a number with more than three places or out of range.
+// ToMilli returns a number in thousandths, or an error if it has more than three decimals or is out of range.
 func ToMilli(x float64) (Milli, error) {
 	m := math.Round(x * 1000)
 	if !(x >= 0 && x <= 1e7) || math.Abs(m-x*1000) > 1e-6 {
-		return 0, fmt.Errorf("%v: want a decimal from 0 to 10000000 with at most three places", x)
+		return 0, fmt.Errorf("%v: want a number from 0 to 10000000 with at most three decimals", x)
 	}
 	return Milli(m), nil
 }
 
-// Rate is how a room kept its rate.
+// Rate compares the admissions of a room with its rate.
 type Rate struct {
 	Admissions  int   `json:"admissions"`
 	MaxInSecond int   `json:"max_in_a_sliding_second"`
@@ -32,11 +32,11 @@ type Rate struct {
 	Excess float64 `json:"excess_in_any_interval"`
 }
 
-// Kept reports whether no interval has more admissions than the limit, or there is no limit to judge by.
+// Kept reports whether no interval has more admissions than the limit. Without a limit it returns true.
 func (r Rate) Kept() bool { return !r.Judged || r.MaxInSecond <= r.Allowed && r.Excess == 0 }
 
-// JudgeRate judges admission times in microseconds, in any order. If the rate is negative, it is not known: the fullest second
-// is counted and nothing is judged. Intervals are closed at both ends.
+// JudgeRate compares admission times, in microseconds and in any order, with a limit. A negative rate is an unknown limit: then
+// only the fullest second is counted. Intervals are closed at both ends.
 func JudgeRate(at []int64, rate, burst Milli) Rate {
 	at = slices.Sorted(slices.Values(at))
 	r := Rate{Admissions: len(at)}

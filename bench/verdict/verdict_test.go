@@ -6,7 +6,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestRate(t *testing.T) {
+func TestJudgeRate_ComparesEveryInterval(t *testing.T) {
 	const ms = 1000
 	spread := func(n int, step int64) (at []int64) {
 		for i := range n {
@@ -31,7 +31,7 @@ func TestRate(t *testing.T) {
 		{name: "exactly the rate for long", at: spread(100, 200*ms), rate: 5000, burst: 1000, most: 6, kept: true},
 		{name: "a fifth too fast for long", at: spread(100, 180*ms), rate: 5000, burst: 5000, most: 6, excess: 100 - 99*0.18*5 - 5},
 		{name: "out of order input", at: []int64{3_000_000, 1_000_000, 2_000_000}, rate: 1000, burst: 1000, most: 2, kept: true},
-		{name: "three places", at: spread(3, 2000*ms), rate: 500, burst: 1000, most: 1, kept: true},
+		{name: "three decimals", at: spread(3, 2000*ms), rate: 500, burst: 1000, most: 1, kept: true},
 		{name: "rate 0", at: spread(1, 0), rate: 0, burst: 0, most: 1, excess: 1},
 		{name: "no rate known", at: spread(500, 0), rate: -1, most: 500, kept: true},
 		{name: "both ends of the second count", at: []int64{0, Second}, rate: -1, most: 2, kept: true},
@@ -49,7 +49,7 @@ func TestRate(t *testing.T) {
 
 func abs(x float64) float64 { return max(x, -x) }
 
-func TestToMilli(t *testing.T) {
+func TestToMilli_RefusesMoreThanThreeDecimals(t *testing.T) {
 	for _, tt := range []struct {
 		in   float64
 		want Milli
@@ -64,7 +64,7 @@ func TestToMilli(t *testing.T) {
 	}
 }
 
-func TestOrder(t *testing.T) {
+func TestJudgeOrder_ComparesEveryPair(t *testing.T) {
 	in := func(order, at int64) Admission {
 		return Admission{Ordered: true, Order: order, At: at, Answered: order}
 	}
@@ -90,7 +90,7 @@ func TestOrder(t *testing.T) {
 		{name: "equal orders overtaken by a later one", all: []Admission{in(1, 11), in(1, 12), in(2, 10)}, inversions: 2, overtaken: 2, equal: 1},
 		{name: "an absent one is passed over", all: []Admission{gone(in(1, 12)), in(2, 10), in(3, 11)}},
 		{name: "an absent one may not pass others", all: []Admission{in(1, 12), gone(in(2, 10))}, inversions: 1, overtaken: 1},
-		{name: "at once before there was a line", all: []Admission{atOnce(1, 1), in(5, 9)}},
+		{name: "at once before there was a queue", all: []Admission{atOnce(1, 1), in(5, 9)}},
 		{name: "at once past a waiting one", all: []Admission{in(5, 9), atOnce(7, 8)}, jumps: 1},
 		{name: "at once with the one who waited", all: []Admission{in(5, 8), atOnce(7, 8)}},
 		{name: "at once while the other's join was under way", all: []Admission{in(5, 9), atOnce(5, 8)}},
@@ -135,7 +135,7 @@ func TestJudgeOrder_CountsLongOvertaking(t *testing.T) {
 }
 
 // The definitions compare every pair and every interval.
-func TestAgreesWithTheDefinition(t *testing.T) {
+func TestJudge_AgreesWithDefinition(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		all := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) Admission {
 			small := rapid.Int64Range(0, 12)

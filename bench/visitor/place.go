@@ -78,18 +78,18 @@ func (p *Place) Update(token string) (lost string, err error) {
 // Presence records whether a waiting visitor polls often enough to count as present.
 type Presence struct {
 	Interval time.Duration // the advised polling interval
-	heard    time.Time     // the last response
+	last     time.Time     // of the last response
 }
 
-// Hear records a response. It returns whether the visitor was absent since the one before.
-func (p *Presence) Hear(now time.Time) (absent bool) {
-	absent = !p.heard.IsZero() && now.Sub(p.heard) > max(30*time.Second, 2*p.Interval+10*time.Second)
-	p.heard = now
+// Received records a response. It returns whether the visitor was absent since the previous response.
+func (p *Presence) Received(now time.Time) (absent bool) {
+	absent = !p.last.IsZero() && now.Sub(p.last) > max(30*time.Second, 2*p.Interval+10*time.Second)
+	p.last = now
 	return absent
 }
 
 // After reports whether the last response came after t.
-func (p *Presence) After(t time.Time) bool { return p.heard.After(t) }
+func (p *Presence) After(t time.Time) bool { return p.last.After(t) }
 
 // Advise stores the polling interval that a response advises, or 2 s if it advises none, and returns it.
 func (p *Presence) Advise(r *Response) time.Duration {
@@ -103,7 +103,7 @@ func (p *Presence) Advise(r *Response) time.Duration {
 	return p.Interval
 }
 
-// AdmittedAt returns when the store admitted the visitor, in microseconds since 1970, or 0 if the response does not say.
+// AdmittedAt returns when the store admitted the visitor, in microseconds since 1970, or 0 if the response has no such time.
 func (r *Response) AdmittedAt() int64 {
 	t, err := time.Parse(time.RFC3339Nano, r.Status.AdmittedAt)
 	if err != nil {

@@ -11,7 +11,7 @@ func jwt(payload string) string {
 	return "e30." + base64.RawURLEncoding.EncodeToString([]byte(payload)) + ".c2ln"
 }
 
-func TestDecode(t *testing.T) {
+func TestDecode_RefusesMalformedTokens(t *testing.T) {
 	tests := []struct {
 		name, token string
 		id          string
@@ -86,7 +86,7 @@ func TestPlace_UpdateReportsLosses(t *testing.T) {
 	}
 }
 
-func TestPresence_Hear(t *testing.T) {
+func TestPresence_FindsAbsence(t *testing.T) {
 	now := time.Unix(1000, 0)
 	p := Presence{Interval: 30 * time.Second}
 	for i, tt := range []struct {
@@ -94,7 +94,7 @@ func TestPresence_Hear(t *testing.T) {
 		absent bool
 	}{{0, false}, {70 * time.Second, false}, {71 * time.Second, true}, {time.Second, false}} {
 		now = now.Add(tt.after)
-		if got := p.Hear(now); got != tt.absent {
+		if got := p.Received(now); got != tt.absent {
 			t.Errorf("response %d: absent %v", i, got)
 		}
 	}
