@@ -20,8 +20,8 @@ const (
 	smallPost   = "POST /shop/buy HTTP/1.1\r\nHost: shop.example\r\nContent-Type: application/json\r\nContent-Length: 16\r\n\r\n{\"ticket\": 4711}"
 )
 
-// plainSite is an origin of a fixed answer and a gate in front of it, none of which allocates by
-// itself; it returns the gate's address.
+// plainSite starts an origin with a fixed response and a gateway in front of it, neither of which allocates by itself, and
+// returns the gateway's address.
 func plainSite(t testing.TB, answer string, only func([]byte) bool) (addr string) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -130,8 +130,8 @@ func kilobyte() string {
 		string(bytes.Repeat([]byte("x"), 1021)) + "END"
 }
 
-// The plain path allocates nothing, nor does a small POST.
-func TestAllocations(t *testing.T) {
+// Neither the plain path nor a small POST allocates.
+func TestForward_DoesNotAllocate(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector drops pooled values at random")
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/anteroom/anteroom/gateway/wire"
 )
 
-func TestAnswer(t *testing.T) {
+func TestRequest_Answer(t *testing.T) {
 	o := newRecorder(t, answering(okAnswer))
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	g := newGate(t, to(o), wire.Limits{}, func(g *gate) {
@@ -62,8 +62,8 @@ func TestAnswer(t *testing.T) {
 	}
 }
 
-// Of two answers to one request only the first is sent, and one that is too long for it is left to ctx.Response.
-func TestAnswerOnce(t *testing.T) {
+// Only the first of two responses to one request is sent. A response that is too long for Answer is left to ctx.Response.
+func TestRequest_AnswersOnce(t *testing.T) {
 	o := newRecorder(t, answering(okAnswer))
 	g := newGate(t, to(o), wire.Limits{}, func(g *gate) {
 		g.early = func(ctx *fasthttp.RequestCtx) bool {

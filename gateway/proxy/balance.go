@@ -11,7 +11,7 @@ import (
 	"github.com/anteroom/anteroom/gateway/rawsocket"
 )
 
-// Passive health: what requests show of a server.
+// Passive health, from the responses to visitors.
 const (
 	strikesOut = 5                // faults in a row that take a server out
 	failedBase = time.Second      // for this long, and twice as long each time
@@ -19,11 +19,11 @@ const (
 	slowStart  = 10 * time.Second // a server that is back gets its full share after this long
 )
 
-// verdict is what an exchange shows of its server.
+// verdict is the result of an exchange for the health of its server.
 type verdict uint8
 
 const (
-	unknown verdict = iota // nothing: the client failed, or it cannot be known
+	unknown verdict = iota // no result: the client failed, or the cause is not clear
 	sound
 	faulty
 )
@@ -193,7 +193,7 @@ func (s *server) bringBack(now time.Time) *Change {
 
 // failed records that a server could not be connected to, in an attempt that started at begun: it is taken out for a
 // while, longer each time. An attempt that the request's own deadline cut short, or that failed for lack of local
-// resources, shows nothing.
+// resources, has no effect.
 func (o *Origin) failed(s *server, err error, begun time.Time) {
 	now := time.Now()
 	enough := o.cfg.ConnectTimeout

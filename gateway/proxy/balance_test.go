@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// serversOf gives an origin of n servers, none of which is ever asked.
+// serversOf returns an origin of n servers, to none of which a request is sent.
 func serversOf(t testing.TB, n int) *Origin {
 	t.Helper()
 	var urls []string
@@ -29,7 +29,7 @@ func serversOf(t testing.TB, n int) *Origin {
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// one carries one exchange.
+// one runs one exchange.
 func (o *Origin) one(now time.Time, v verdict) *server {
 	s, _, _ := o.pick(now, 0, nil)
 	o.enter(nil, 0, nil)
@@ -37,8 +37,8 @@ func (o *Origin) one(now time.Time, v verdict) *server {
 	return s
 }
 
-// Servers that are equally loaded take turns, also where one of them is out.
-func TestTurnsAreFair(t *testing.T) {
+// Equally loaded servers take turns, also while one of them is out.
+func TestServers_TakeTurns(t *testing.T) {
 	o := serversOf(t, 4)
 	o.servers.all[1].inUse++
 	o.failed(o.servers.all[1], errTimeout, noon)
@@ -53,7 +53,7 @@ func TestTurnsAreFair(t *testing.T) {
 	}
 }
 
-func TestPassiveHealth(t *testing.T) {
+func TestServers_PassiveHealth(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
 		servers  int
@@ -90,8 +90,8 @@ func TestPassiveHealth(t *testing.T) {
 	}
 }
 
-// What ails all servers takes out half of them at most; where all are out, all are tried.
-func TestTheLastServersStay(t *testing.T) {
+// A fault that all servers share takes out at most half of them. If all are out, all are tried.
+func TestServers_KeepHalf(t *testing.T) {
 	o := serversOf(t, 5)
 	for range 1000 {
 		o.one(noon, faulty)
@@ -122,8 +122,8 @@ func TestTheLastServersStay(t *testing.T) {
 	}
 }
 
-// Descriptors, memory or ports that this machine lacks are no server's fault.
-func TestOwnFaultsAreNoServers(t *testing.T) {
+// A lack of descriptors, memory or ports on this machine does not count against a server.
+func TestServers_IgnoreLocalFaults(t *testing.T) {
 	for _, tc := range []struct {
 		err error
 		out bool
@@ -143,8 +143,8 @@ func TestOwnFaultsAreNoServers(t *testing.T) {
 	}
 }
 
-// A request that has used up its time in the queue says nothing of the server that it then had none left for.
-func TestNoTimeToAnswerIsNoFault(t *testing.T) {
+// A request that spent its time in the queue does not count against the server that had no time left to respond.
+func TestServers_IgnoreTimeoutAfterQueue(t *testing.T) {
 	for _, tc := range []struct {
 		firstByte, timeout, given time.Duration
 		want                      verdict
@@ -165,9 +165,9 @@ func TestNoTimeToAnswerIsNoFault(t *testing.T) {
 	}
 }
 
-// A server is passed over for longer each time, gets about one request at a time afterwards, and is out again at its
-// first fault; in good health for a while it is forgiven.
-func TestPassedOver(t *testing.T) {
+// A server is out for longer each time. Afterwards it receives about one request at a time, and is out again at its first
+// fault. After a while in good health the count starts again.
+func TestServers_StayOutLongerEachTime(t *testing.T) {
 	o := serversOf(t, 2)
 	bad, now := o.servers.all[0], noon
 	fault := func() {
@@ -215,8 +215,8 @@ func TestPassedOver(t *testing.T) {
 	}
 }
 
-// A server that is back is given its share bit by bit.
-func TestSlowStart(t *testing.T) {
+// The share of a server that is back grows gradually.
+func TestServers_SlowStart(t *testing.T) {
 	for _, tc := range []struct {
 		after    time.Duration
 		min, max int // of the next requests, until all carry as much as the others
@@ -244,8 +244,8 @@ func TestSlowStart(t *testing.T) {
 	}
 }
 
-// Whatever happens: a server that was not tried is found, none is tried twice, and nothing is counted wrongly.
-func TestBalanceInvariants(t *testing.T) {
+// In any order of events: an untried server is found, no server is tried twice, and all counts are right.
+func TestServers_FollowModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 6).Draw(t, "servers")
 		var urls []string

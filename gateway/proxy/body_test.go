@@ -17,7 +17,7 @@ import (
 	"github.com/anteroom/anteroom/gateway/wire/wiretest"
 )
 
-// bodies serves requests with bodies and reports each body, or what was wrong with it.
+// bodies serves requests with bodies and reports each body, or its fault.
 func bodies(got chan<- string) func(*session) {
 	return func(s *session) {
 		for {
@@ -36,9 +36,9 @@ func bodies(got chan<- string) func(*session) {
 	}
 }
 
-// A fault inside a body that is being forwarded: the origin never has a whole request, the client
-// gets 400 and an end, and what follows does not run.
-func TestBrokenChunks(t *testing.T) {
+// After a fault inside a body that is being forwarded the origin has no whole request, the client receives 400 and the end of
+// the connection, and the bytes behind it are not run as a request.
+func TestBody_BrokenChunks(t *testing.T) {
 	const next = "GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n"
 	for _, tc := range []struct{ name, Body string }{
 		{"0x5", "0x5\r\nhello\r\n0\r\n\r\n"},
@@ -106,8 +106,8 @@ func TestBrokenChunks(t *testing.T) {
 	}
 }
 
-// The client stops in the middle: the origin's connection is cut as well.
-func TestClientStops(t *testing.T) {
+// If the client stops inside its body, the origin's connection is cut too.
+func TestBody_ClientStops(t *testing.T) {
 	for _, tc := range []struct{ name, raw string }{
 		{"Content-Length", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhello"},
 		{"chunk", "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\na\r\nhello"},
@@ -137,8 +137,8 @@ func TestClientStops(t *testing.T) {
 	}
 }
 
-// A body that drips for ever holds nothing for ever; once the origin has answered it may.
-func TestBodyThatDrips(t *testing.T) {
+// A body that arrives too slowly is given up, unless the origin's response has begun.
+func TestBody_HasMinimumRate(t *testing.T) {
 	const limit = 100 * time.Millisecond
 	drip := func(t *testing.T, c *wiretest.Client, over <-chan struct{}) {
 		tick := time.NewTicker(limit / 5)
@@ -200,7 +200,7 @@ func TestBodyThatDrips(t *testing.T) {
 	})
 }
 
-func TestBodyIdle(t *testing.T) {
+func TestBody_Idle(t *testing.T) {
 	got := make(chan string, 4)
 	o := newRecorder(t, bodies(got))
 	g := newGate(t, to(o), wire.Limits{BodyIdle: 50 * time.Millisecond}, nil)
@@ -215,7 +215,7 @@ func TestBodyIdle(t *testing.T) {
 	}
 }
 
-func TestHeaderTimeout(t *testing.T) {
+func TestRequest_HeaderTimeout(t *testing.T) {
 	o := newRecorder(t, answering(okAnswer))
 	g := newGate(t, to(o), wire.Limits{HeaderTimeout: 50 * time.Millisecond}, nil)
 	c := g.dial()
@@ -226,7 +226,7 @@ func TestHeaderTimeout(t *testing.T) {
 	c.Closed()
 }
 
-func TestBodyLimit(t *testing.T) {
+func TestBody_Limit(t *testing.T) {
 	got := make(chan string, 4)
 	o := newRecorder(t, bodies(got))
 	cfg := to(o)
@@ -264,9 +264,9 @@ func TestBodyLimit(t *testing.T) {
 	}
 }
 
-// An answer of our own to a request whose body holds another request: it never runs, and the
-// connection either goes on behind the body or ends.
-func TestEarlyAnswer(t *testing.T) {
+// The gateway responds itself to a request whose body contains another request: that request never runs, and the connection
+// either goes on behind the body or ends.
+func TestBody_DroppedAfterEarlyResponse(t *testing.T) {
 	hidden := "GET /hidden HTTP/1.1\r\nHost: a\r\n\r\n"
 	pad := strings.Repeat("x", 8<<10)
 	cl := func(n int, rest string) string {
@@ -322,7 +322,7 @@ func TestEarlyAnswer(t *testing.T) {
 	}
 }
 
-func TestExpectContinue(t *testing.T) {
+func TestBody_ExpectContinue(t *testing.T) {
 	got := make(chan string, 10)
 	o := newRecorder(t, bodies(got))
 	g := newGate(t, to(o), wire.Limits{}, nil)
@@ -361,8 +361,8 @@ func TestExpectContinue(t *testing.T) {
 	}
 }
 
-// ReadBody is for bodies that our own endpoints take.
-func TestReadBody(t *testing.T) {
+// ReadBody reads the bodies of the gateway's own endpoints.
+func TestRequest_ReadBody(t *testing.T) {
 	o := newRecorder(t, answering(okAnswer))
 	g := newGate(t, to(o), wire.Limits{}, func(g *gate) {
 		g.early = func(ctx *fasthttp.RequestCtx) bool {
@@ -398,9 +398,9 @@ func TestReadBody(t *testing.T) {
 	c.Closed()
 }
 
-// The origin answers, and ends its answer, while the client is still sending. One that keeps its connection gets the
-// rest, and the client's connection goes on; one that does not is let go.
-func TestOriginAnswersEarly(t *testing.T) {
+// The origin's response ends while the client is still sending. An origin that keeps its connection receives the rest, and
+// the client's connection goes on. Otherwise both are closed.
+func TestForward_OriginRespondsEarly(t *testing.T) {
 	const big = 50 << 20
 	got := make(chan int64, 1)
 	o := newRecorder(t, func(s *session) {
@@ -475,8 +475,8 @@ func TestOriginAnswersEarly(t *testing.T) {
 	}
 }
 
-// An answer that is over does not free the client of what an upload owes: it may neither break off nor drip.
-func TestUploadBeyondItsAnswer(t *testing.T) {
+// After the response has ended the limits on an upload apply again: it may neither break off nor arrive too slowly.
+func TestForward_UploadAfterResponse(t *testing.T) {
 	for _, tc := range []struct {
 		name, Kind string
 		then       func(*wiretest.Client)
@@ -528,8 +528,8 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
-// Both directions at once: the origin echoes while it reads, and neither waits for the other's end.
-func TestFullDuplex(t *testing.T) {
+// Both directions run at once: the origin echoes while it reads, and neither waits for the end of the other.
+func TestForward_FullDuplex(t *testing.T) {
 	o := newRecorder(t, func(s *session) {
 		h := s.head()
 		if h == "" {
@@ -572,7 +572,7 @@ func TestFullDuplex(t *testing.T) {
 	}
 }
 
-func TestRequestTrailers(t *testing.T) {
+func TestForward_RequestTrailers(t *testing.T) {
 	got := make(chan string, 1)
 	o := newRecorder(t, func(s *session) {
 		h := s.head()
@@ -595,8 +595,8 @@ func TestRequestTrailers(t *testing.T) {
 	}
 }
 
-// What is dropped from the header does not come after the body, whether that was read ahead or not.
-func TestADroppedFieldIsNoTrailer(t *testing.T) {
+// A field that is dropped from the header is dropped from the trailers too, whether the body was read ahead or not.
+func TestForward_DropsTrailersOfDroppedFields(t *testing.T) {
 	heads, got := make(chan string, 1), make(chan string, 1)
 	o := newRecorder(t, func(s *session) {
 		h := s.head()
@@ -638,8 +638,8 @@ func TestADroppedFieldIsNoTrailer(t *testing.T) {
 	}
 }
 
-// 64 MB each way through buffers of a fixed size.
-func TestStreamsFlat(t *testing.T) {
+// 64 MB in each direction pass through buffers of a fixed size.
+func TestForward_StreamsInFixedMemory(t *testing.T) {
 	const size = 64 << 20
 	o := newRecorder(t, func(s *session) {
 		h := s.head()
@@ -674,8 +674,8 @@ func TestStreamsFlat(t *testing.T) {
 	}
 }
 
-// A client that takes nothing is given up, and the origin is let go.
-func TestSlowReader(t *testing.T) {
+// The response to a client that reads no bytes is given up, and the origin's connection is closed.
+func TestForward_ClientDoesNotRead(t *testing.T) {
 	ended := make(chan struct{})
 	o := newRecorder(t, func(s *session) {
 		if s.head() == "" {
@@ -698,8 +698,8 @@ func TestSlowReader(t *testing.T) {
 	}
 }
 
-// An origin that does not look for the body of a GET would take it for the next request, so its connection ends with it.
-func TestBodyOfAGetEndsTheConnection(t *testing.T) {
+// An origin that ignores the body of a GET would read it as the next request, so its connection is not reused.
+func TestForward_DoesNotReuseConnectionAfterGetBody(t *testing.T) {
 	for _, method := range []string{"GET", "HEAD", "POST"} {
 		t.Run(method, func(t *testing.T) {
 			o := newRecorder(t, answering(okAnswer))

@@ -19,7 +19,7 @@ func names(n int) string {
 	return b.String()[2:]
 }
 
-// Each row is the most of something that a request may carry, and the least beyond it with its refusal.
+// Each row is the largest number of elements that a request may have, and one more with its refusal.
 var costs = []struct {
 	name       string
 	most, over string
@@ -49,7 +49,7 @@ func chunksOf(chunks string) string {
 	return "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks + "0\r\n\r\n"
 }
 
-// What a request may carry many times has a limit, so that no two of them multiply.
+// Elements that a request may repeat have limits, so that no two of them multiply.
 func TestRequestLists_AreCapped(t *testing.T) {
 	o := newRecorder(t, answering(okAnswer))
 	g := newGate(t, to(o), wire.Limits{}, nil)
@@ -73,7 +73,7 @@ func TestRequestLists_AreCapped(t *testing.T) {
 	}
 }
 
-// An origin may list what it likes: each name is read once, and is found whatever their number.
+// An origin may list any number of names: each is read once, and found whatever their number.
 func TestOriginLists_AreReadOnce(t *testing.T) {
 	many := names(3000)
 	raw := []byte("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: " + many + "\r\nConnection: y, " + names(200) + "\r\nX-7: a\r\nY: b\r\nZ: c\r\n\r\n")
@@ -94,7 +94,7 @@ func TestOriginLists_AreReadOnce(t *testing.T) {
 	}
 	x := &response{a: a}
 	if out := string(x.appendUnchanged(nil, frameChunked)); strings.Contains(out, "X-7:") || strings.Contains(out, "Y: b") || !strings.Contains(out, "Z: c") {
-		t.Errorf("of what Connection names nothing is passed on: %.200s", out)
+		t.Errorf("fields that Connection names were passed on: %.200s", out)
 	}
 	if again := a.Announced.Emptied(); cap(again.Hashes) > 0 {
 		t.Error("the memory of a long list is kept")

@@ -1,5 +1,5 @@
-// Package proxy carries one request to an origin and its response back, streaming both. It has the origins' side: their
-// servers, connections, limits and health. Package wire has the visitor's side, package http1 the grammar of both.
+// Package proxy forwards a request to an origin and its response back, streaming both. It has the origins' side: their
+// servers, connections, limits and health. Package wire has the visitors' side, package http1 the grammar of both.
 //
 //	o, err := proxy.New(proxy.Config{…})
 //	o.Start()
@@ -11,8 +11,8 @@
 // # Reading order
 //
 // origin.go (configuration, start and end), exchange.go (Forward: slot, server, request, response header), outgoing.go
-// (the request header that the origin gets), upload.go (the request's body), relay.go (the response's body), response.go
-// (the response header that the client gets), tunnel.go (upgraded connections).
+// (the request header that the origin receives), upload.go (the request's body), relay.go (the response's body), response.go
+// (the response header that the client receives), tunnel.go (upgraded connections).
 //
 // Below: pool.go and shares.go (slots, the queue for them, each client's share), balance.go and health.go (which server,
 // and which are out), resolve.go, dial.go and origin_conn.go (names, connections).

@@ -14,7 +14,7 @@ import (
 	"github.com/anteroom/anteroom/gateway/wire"
 )
 
-// Forward is how a request is forwarded. Its byte slices are read until Origin.Forward returns.
+// Forward has the settings of one forwarded request. Its byte slices are read until Origin.Forward returns.
 type Forward struct {
 	ClientIP     netip.Addr // of the visitor, after trusted proxies; invalid: the peer's
 	ClientHeader string     // a further field with ClientIP, beside X-Real-IP; "": none. DropField has to remove the visitor's.

@@ -18,9 +18,9 @@ import (
 	"github.com/anteroom/anteroom/gateway/wire/wiretest"
 )
 
-// A kept connection that the origin closes without a byte of an answer: the request is sent once
-// more if that cannot do anything twice, on a new connection, and only once.
-func TestRetry(t *testing.T) {
+// The origin closes a kept connection without a byte of a response: an idempotent request is sent again, once, on a new
+// connection.
+func TestForward_RetriesIdempotentRequest(t *testing.T) {
 	const get = "GET /x HTTP/1.1\r\nHost: a\r\n\r\n"
 	for _, tc := range []struct {
 		name, request string
@@ -87,8 +87,8 @@ func TestRetry(t *testing.T) {
 	}
 }
 
-// A new connection that closes without an answer is not tried again, and neither is a second one.
-func TestNoSecondRetry(t *testing.T) {
+// A request is not sent again after a new connection was closed without a response.
+func TestForward_RetriesOnce(t *testing.T) {
 	var conns atomic.Int32
 	o := newRecorder(t, func(s *session) {
 		first := conns.Add(1) == 1
@@ -109,8 +109,8 @@ func TestNoSecondRetry(t *testing.T) {
 	}
 }
 
-// A server whose kept connection ends may be dying: the request is sent again to another one, as long as that is as good.
-func TestRetryGoesToAnotherServer(t *testing.T) {
+// A server whose kept connection ends may be failing: the request is sent again to an equal server, if there is one.
+func TestForward_RetriesOnAnotherServer(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		out    bool // the other server is known to be out
@@ -146,8 +146,8 @@ func TestRetryGoesToAnotherServer(t *testing.T) {
 	}
 }
 
-// The time in which a server could not be connected to is not that of the one which then answers.
-func TestTimeOfAnotherServerDoesNotCount(t *testing.T) {
+// The time of failed attempts to connect to one server does not count for the server that responds.
+func TestForward_MeasuresRespondingServer(t *testing.T) {
 	mute, o := newRecorder(t, silent), newRecorder(t, answering(okAnswer))
 	unhurried(t, 500*time.Millisecond, func(limit time.Duration) error {
 		cfg := to(o)
@@ -170,8 +170,8 @@ func TestTimeOfAnotherServerDoesNotCount(t *testing.T) {
 	})
 }
 
-// A connection is not kept beyond its life, however short it has been idle.
-func TestNoConnectionIsTakenBeyondItsLife(t *testing.T) {
+// A connection is not reused after connLife, however short it has been idle.
+func TestPool_EndsConnectionLife(t *testing.T) {
 	var conns atomic.Int32
 	o := newRecorder(t, func(s *session) {
 		conns.Add(1)
@@ -195,8 +195,8 @@ func TestNoConnectionIsTakenBeyondItsLife(t *testing.T) {
 	}
 }
 
-// Bytes that nobody asked for, or an end, on an idle connection: it is not used again.
-func TestIdleConnections(t *testing.T) {
+// An idle connection that has ended, or on which bytes arrived without a request, is not reused.
+func TestPool_ChecksIdleConnections(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		then func(*session)
@@ -248,7 +248,7 @@ func silent(s *session) {
 	}
 }
 
-// dripping answers a line of its header now and then, without end.
+// dripping sends a header line now and then, without end.
 func dripping(s *session) {
 	s.body(s.head())
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -259,7 +259,7 @@ func dripping(s *session) {
 	}
 }
 
-func TestTimeouts(t *testing.T) {
+func TestForward_Timeouts(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		set     func(*Config, time.Duration)
@@ -299,8 +299,8 @@ func TestTimeouts(t *testing.T) {
 	}
 }
 
-// A body that falls silent is cut after IdleTimeout.
-func TestIdleBody(t *testing.T) {
+// A response's body is cut after IdleTimeout without a byte.
+func TestForward_IdleResponseBody(t *testing.T) {
 	o := newRecorder(t, func(s *session) {
 		if s.head() == "" {
 			return
@@ -334,7 +334,7 @@ func refusing(t *testing.T) string {
 	return "http://" + ln.Addr().String()
 }
 
-func TestConnectFailures(t *testing.T) {
+func TestForward_ConnectFailures(t *testing.T) {
 	plain := newRecorder(t, func(s *session) { s.write("HTTP/1.1 400 Bad\r\n\r\n") })
 	for _, tc := range []struct {
 		name, server string
@@ -357,9 +357,9 @@ func TestConnectFailures(t *testing.T) {
 	}
 }
 
-// One of several servers cannot be reached: the others serve, also what may not be repeated, and it
-// is left alone for a while.
-func TestSeveralServers(t *testing.T) {
+// One of several servers cannot be reached: the others serve all requests, idempotent or not, and that server is out for a
+// while.
+func TestForward_SkipsUnreachableServer(t *testing.T) {
 	a := newRecorder(t, answering("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na"))
 	b := newRecorder(t, answering("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nb"))
 	g := newGate(t, Config{Servers: []string{a.url(), refusing(t), b.url()}}, wire.Limits{}, nil)
@@ -382,8 +382,8 @@ func TestSeveralServers(t *testing.T) {
 	}
 }
 
-// A server that cannot be reached is no failure of a request that another one answered, on a kept connection as well.
-func TestFailureOfOneServerIsForgotten(t *testing.T) {
+// The outcome of a request has no error of an unreachable server if another one responded, also on a kept connection.
+func TestForward_ForgetsErrorOfOtherServer(t *testing.T) {
 	o := newRecorder(t, answering(okAnswer))
 	cfg := to(o)
 	cfg.Servers = []string{refusing(t), o.url()}
@@ -397,7 +397,7 @@ func TestFailureOfOneServerIsForgotten(t *testing.T) {
 	}
 }
 
-func TestLeastConnections(t *testing.T) {
+func TestServers_LeastConnections(t *testing.T) {
 	release := make(chan struct{})
 	held := newRecorder(t, func(s *session) {
 		for s.head() != "" {
@@ -429,7 +429,7 @@ func TestLeastConnections(t *testing.T) {
 	wg.Wait()
 }
 
-func TestQueue(t *testing.T) {
+func TestQueue_LimitsAndOrder(t *testing.T) {
 	release := make(chan struct{})
 	o := newRecorder(t, func(s *session) {
 		for s.head() != "" {
@@ -454,7 +454,7 @@ func TestQueue(t *testing.T) {
 	wiretest.Eventually(t, "the third waits", func() bool {
 		g.origin.mu.Lock()
 		defer g.origin.mu.Unlock()
-		return g.origin.slots.waiting.n == 1
+		return g.origin.slots.waiting.Len() == 1
 	})
 	close(release)
 	for _, x := range []*wiretest.Client{a, b, c} {
@@ -464,9 +464,8 @@ func TestQueue(t *testing.T) {
 	}
 }
 
-// A callback that panics leaves nothing behind: the slot, the connection and the goroutine are given
-// back, and the handler's recover can answer.
-func TestCallbackPanics(t *testing.T) {
+// After a panic in a callback the slot, the connection and the goroutine are released, and the handler's recover can respond.
+func TestForward_CallbackPanics(t *testing.T) {
 	o := newRecorder(t, answering(okAnswer))
 	g := newGate(t, to(o), wire.Limits{}, func(g *gate) {
 		g.early = func(ctx *fasthttp.RequestCtx) (answered bool) {
@@ -495,8 +494,8 @@ func TestCallbackPanics(t *testing.T) {
 	c.Probe()
 }
 
-// A request whose body the handler has read itself cannot be forwarded any more.
-func TestBodyReadBefore(t *testing.T) {
+// A request whose body the handler has read cannot be forwarded.
+func TestForward_RefusesReadBody(t *testing.T) {
 	o := newRecorder(t, answering(okAnswer))
 	g := newGate(t, to(o), wire.Limits{}, func(g *gate) {
 		g.forward = func(ctx *fasthttp.RequestCtx, _ *Forward) { ReadBody(ctx, nil, 100) }
@@ -509,7 +508,7 @@ func TestBodyReadBefore(t *testing.T) {
 	c.Probe()
 }
 
-func TestUnprotectedListener(t *testing.T) {
+func TestForward_RefusesUnprotectedListener(t *testing.T) {
 	o, err := New(Config{Servers: []string{"http://127.0.0.1:1"}})
 	if err != nil {
 		t.Fatal(err)
@@ -524,7 +523,7 @@ func TestUnprotectedListener(t *testing.T) {
 	}
 }
 
-func TestNewRefusesConfig(t *testing.T) {
+func TestNew_RefusesConfig(t *testing.T) {
 	for _, servers := range [][]string{nil, {"shop:9000"}, {"ftp://a"}, {"http://u@a"}, {"http://a/path"}, {"http://a?q"}, {"http://"}, {"http://a b"}, make([]string, 65)} {
 		if _, err := New(Config{ID: "shop", Servers: servers}); err == nil || !strings.Contains(err.Error(), `"shop"`) {
 			t.Errorf("%q: %v", servers, err)
@@ -535,10 +534,10 @@ func TestNewRefusesConfig(t *testing.T) {
 	}
 }
 
-// trapHeader has a body of which the last bytes are read on their way to the origin.
+// trapHeader is a request whose body ends with the bytes at which trap panics.
 var trapHeader = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: " + wiretest.Itoa(enoughBody+5) + "\r\n\r\n"
 
-// trap is a connection on which it is a fault of the program to read those bytes.
+// trap is a connection that panics when those bytes are read.
 type trap struct {
 	net.Conn
 	got atomic.Int64
@@ -563,8 +562,8 @@ func (l trapped) Accept() (net.Conn, error) {
 	return &trap{Conn: c}, nil
 }
 
-// A fault in an upload, which has a goroutine of its own, ends the request and is no fault of the client's.
-func TestFaultInAnUpload(t *testing.T) {
+// A panic in the goroutine of an upload ends the request as an internal error.
+func TestForward_UploadPanics(t *testing.T) {
 	o := newRecorder(t, func(s *session) { s.body(s.head()) })
 	origin, err := New(to(o))
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/anteroom/anteroom/internal/short"
 )
 
-// What has arrived of a body goes on, wherever in its framing the origin pauses.
-func TestNothingWaitsForWhatHasNotCome(t *testing.T) {
+// The bytes of a body that have arrived are sent on, wherever in its framing the origin pauses.
+func TestForward_FlushesWhatHasArrived(t *testing.T) {
 	const stream = "5;x=1\r\nhello\r\n6\r\n world\r\n0\r\nX-Sum: 1\r\n\r\n"
 	const text = "hello world"
 	decoded := func(n int) string {
@@ -72,8 +72,8 @@ func TestNothingWaitsForWhatHasNotCome(t *testing.T) {
 	}
 }
 
-// A long poll: the origin is silent for many of the slices into which a wait is cut, then answers.
-func TestLongPoll(t *testing.T) {
+// A long poll: the origin is silent for many wait slices, then responds.
+func TestForward_LongPoll(t *testing.T) {
 	answer := make(chan struct{})
 	o := newRecorder(t, func(s *session) {
 		for s.head() != "" {
@@ -97,8 +97,8 @@ func TestLongPoll(t *testing.T) {
 	}
 }
 
-// Who reads slowly, but reads, is no client that takes nothing, however much the kernel would hold for it.
-func TestSlowButSteadyReader(t *testing.T) {
+// A client that reads slowly but steadily is not cut off, however many bytes the kernel would hold for it.
+func TestForward_SlowSteadyReader(t *testing.T) {
 	short.Skip(t, "waits for the clock")
 	t.Parallel()
 	const limit = 4 * time.Second
@@ -114,7 +114,7 @@ func TestSlowButSteadyReader(t *testing.T) {
 	readSteadily(t, c, 2*limit)
 }
 
-// readSteadily takes 160 KiB a second for so long, also on a machine that comes to it late.
+// readSteadily reads 160 KiB a second for a time, and catches up on a busy machine.
 func readSteadily(t *testing.T, c *wiretest.Client, lasts time.Duration) {
 	t.Helper()
 	const every, part = 50 * time.Millisecond, 8 << 10
@@ -130,8 +130,8 @@ func readSteadily(t *testing.T, c *wiretest.Client, lasts time.Duration) {
 	}
 }
 
-// So it is with an answer of the handler's own, which is one write.
-func TestSlowButSteadyReaderOfOurs(t *testing.T) {
+// The same holds for a response of the handler's own, which is one write.
+func TestRequest_SendToSlowSteadyReader(t *testing.T) {
 	short.Skip(t, "waits for the clock")
 	t.Parallel()
 	const limit, size = 4 * time.Second, 16 << 20

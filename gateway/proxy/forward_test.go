@@ -12,8 +12,8 @@ import (
 	"github.com/anteroom/anteroom/gateway/wire/wiretest"
 )
 
-// What the origin sees of a request's headers. %H stands for the gateway's own lines.
-func TestForwardedHeaders(t *testing.T) {
+// The header that the origin receives. %H stands for the gateway's own lines.
+func TestForward_RequestHeaders(t *testing.T) {
 	const own = "X-Forwarded-For: 127.0.0.1\r\nX-Real-IP: 127.0.0.1\r\nX-Forwarded-Proto: http\r\nX-Forwarded-Host: a\r\n"
 	for _, tc := range []struct {
 		name, lines, sent string
@@ -34,7 +34,7 @@ func TestForwardedHeaders(t *testing.T) {
 		{"forged sessions", "X-Waiting-Room-Session: evil\r\nx-waiting-room-pass: p\r\nX-Waiting-Room-Anything: 1\r\n", "%H", nil},
 		{"one cookie line", "Cookie: a=1; b=2\r\n", "Cookie: a=1; b=2\r\n%H", nil},
 		{"two cookie lines", "Cookie: a=1\r\nX-A: 1\r\ncookie: b=2;c=3\r\n", "Cookie: a=1; b=2;c=3\r\nX-A: 1\r\n%H", nil},
-		{"a cookie line with nothing of ours", "X-A: 1\r\ncookie:a=1;b=2 ;\r\nX-B: 1\r\n", "X-A: 1\r\ncookie:a=1;b=2 ;\r\nX-B: 1\r\n%H", dropOurs},
+		{"a cookie line without cookies of the gateway", "X-A: 1\r\ncookie:a=1;b=2 ;\r\nX-B: 1\r\n", "X-A: 1\r\ncookie:a=1;b=2 ;\r\nX-B: 1\r\n%H", dropOurs},
 		{"an empty cookie line", "Cookie:\r\nX-A: 1\r\n", "Cookie:\r\nX-A: 1\r\n%H", dropOurs},
 		{"cookie lines, one of ours", "X-A: 1\r\ncookie: wr_x=1\r\nX-B: 1\r\nCookie: a=\xe9;wr_y=2; b\r\nCookie:c=1 \r\n", "X-A: 1\r\ncookie: a=\xe9; b; c=1\r\nX-B: 1\r\n%H", dropOurs},
 		{"case, order, blanks, empty values, bytes that are no text", "x-lower: a\r\nX-UPPER:b\r\nX-Blank: \t c \r\nX-Empty:\r\nX-Empty: \r\nX-Obs: \xe9\xff\x80\r\n", "x-lower: a\r\nX-UPPER:b\r\nX-Blank: \t c \r\nX-Empty:\r\nX-Empty: \r\nX-Obs: \xe9\xff\x80\r\n%H", nil},
@@ -73,8 +73,8 @@ func dropOurs(f *Forward) {
 	f.DropCookie = func(name []byte) bool { return bytes.HasPrefix(name, []byte("wr_")) }
 }
 
-// Host stays where it stood, and says what it has to.
-func TestHost(t *testing.T) {
+// Host keeps its place among the lines and has the configured value.
+func TestForward_Host(t *testing.T) {
 	for _, tc := range []struct {
 		name, request string
 		preserve      bool

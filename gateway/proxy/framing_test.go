@@ -12,7 +12,7 @@ import (
 	"github.com/anteroom/anteroom/gateway/wire/wiretest"
 )
 
-func TestRefusals(t *testing.T) {
+func TestListener_RefusesMalformedRequests(t *testing.T) {
 	o := newRecorder(t, answering(okAnswer))
 	g := newGate(t, to(o), wire.Limits{}, nil)
 	for _, tc := range http1test.Refused {
@@ -33,8 +33,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// What fasthttp or a byte-wise delivery could trip over, and is fine.
-func TestAccepted(t *testing.T) {
+// Valid requests that fasthttp or a delivery byte by byte could misread.
+func TestListener_AcceptsUnusualRequests(t *testing.T) {
 	for _, tc := range []struct{ name, raw, sent string }{
 		{"absolute target", "GET http://A.example/x?y HTTP/1.1\r\nHost: a.example\r\n\r\n", "GET /x?y HTTP/1.1\r\nHost: a.example\r\n"},
 		{"absolute target without a path", "GET http://a HTTP/1.1\r\nHost: a\r\n\r\n", "GET / HTTP/1.1\r\nHost: a\r\n"},
@@ -70,8 +70,8 @@ func TestAccepted(t *testing.T) {
 	}
 }
 
-// However a request is cut into packets, it is served once and the next one too.
-func TestDripped(t *testing.T) {
+// However two requests are cut into packets, each is served once.
+func TestListener_ReadsAnyPackets(t *testing.T) {
 	o := newRecorder(t, answering(okAnswer))
 	g := newGate(t, to(o), wire.Limits{}, nil)
 	raw := "POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nX-A: 1\r\n\r\n5;a=b\r\nhello\r\n3\r\nyou\r\n0\r\nX-T: 1\r\n\r\n"
@@ -95,7 +95,7 @@ func TestDripped(t *testing.T) {
 	}
 }
 
-func TestPipelined(t *testing.T) {
+func TestListener_ServesPipelinedRequests(t *testing.T) {
 	o := newRecorder(t, answering(okAnswer))
 	g := newGate(t, to(o), wire.Limits{}, func(g *gate) {
 		g.early = func(ctx *fasthttp.RequestCtx) bool {

@@ -19,7 +19,7 @@ import (
 	"github.com/anteroom/anteroom/gateway/wire/wiretest"
 )
 
-// tape is a connection that gives what was recorded, in packets, and keeps what is written.
+// tape is a connection that returns recorded bytes, in packets, and keeps the bytes written to it.
 type tape struct {
 	net.Conn // none: a call that is not one of these is a fault of the test
 	in       http1test.Packets
@@ -42,7 +42,7 @@ func (o once) Accept() (net.Conn, error) { return o.c, nil }
 func (o once) Close() error              { return nil }
 func (o once) Addr() net.Addr            { return &net.TCPAddr{} }
 
-// play is a client's connection that sends b.
+// play returns a client's connection that sends b.
 func play(t *testing.T, b []byte, packet uint8) (net.Conn, *tape) {
 	in := &tape{in: http1test.Packets{Bytes: b, Size: int(packet)*8 + 1}}
 	c, err := wire.Listener(once{in}, wire.Limits{}, nil).Accept()
@@ -52,7 +52,7 @@ func play(t *testing.T, b []byte, packet uint8) (net.Conn, *tape) {
 	return c, in
 }
 
-// next reads the next request of a connection; nil is its end, or a refusal.
+// next reads the next request of a connection. nil: the connection ended, or the request was refused.
 func next(c net.Conn, buf []byte) *wire.Request {
 	if n, _ := c.Read(buf); n == 0 {
 		return nil
@@ -65,12 +65,12 @@ func next(c net.Conn, buf []byte) *wire.Request {
 	return wire.RequestOf(&ctx)
 }
 
-// ours are the lines that the gateway adds, and nobody else.
+// ours are the fields that only the gateway adds.
 var ours = map[string]bool{"X-Forwarded-For": true, "X-Real-Ip": true, "X-Forwarded-Proto": true, "X-Forwarded-Host": true, "X-Waiting-Room-Session": true}
 
-// FuzzStream reads a client's bytes as a connection does, request after request. What we let in net/http reads as the
-// same requests; and what the origin gets of each, it and fasthttp read as that one request, with nothing added, nothing
-// behind it, and no field that is not the client's or ours. What is broken off is broken off for the origin.
+// FuzzStream reads a client's bytes as a connection does, request after request. net/http must read the accepted bytes as the
+// same requests. net/http and fasthttp must read the bytes for the origin as that one request, without further bytes behind it
+// and with only the client's and the gateway's fields. A request that breaks off must break off for the origin too.
 func FuzzStream(f *testing.F) {
 	for _, tc := range http1test.Refused {
 		f.Add([]byte(tc.Raw), uint8(200))
@@ -149,7 +149,7 @@ func FuzzStream(f *testing.F) {
 	})
 }
 
-// sameRequest asserts that net/http reads one request in sent, that which came.
+// sameRequest asserts that net/http reads exactly one request in sent, equal to the received one.
 func sameRequest(t *testing.T, sent []byte, method, target, host string, body []byte, came *http.Request) {
 	t.Helper()
 	r := bufio.NewReader(bytes.NewReader(sent))
@@ -206,7 +206,7 @@ func sameRequest(t *testing.T, sent []byte, method, target, host string, body []
 	}
 }
 
-// sameToFasthttp asserts the same of fasthttp.
+// sameToFasthttp asserts the same for fasthttp.
 func sameToFasthttp(t *testing.T, sent []byte, method, target, host string, body []byte) {
 	t.Helper()
 	if bytes.Contains(bytes.ToLower(sent), []byte("multipart/")) {
@@ -222,9 +222,9 @@ func sameToFasthttp(t *testing.T, sent []byte, method, target, host string, body
 	}
 }
 
-// FuzzAnswerStream reads an origin's bytes as an exchange does. What the client gets net/http reads as the answer that it
-// reads in the origin's; an answer that is broken off is so for the client; and a connection that is kept for the next
-// request is at the answer's last byte.
+// FuzzAnswerStream reads an origin's bytes as an exchange does. net/http must read the same response in the origin's bytes and
+// in the client's. A response that breaks off must break off for the client too. A connection that is kept for the next request
+// must be at the last byte of the response.
 func FuzzAnswerStream(f *testing.F) {
 	for _, s := range []string{
 		okAnswer, "HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" + okAnswer, "HTTP/1.0 200\r\n\r\nok", "HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\nConnection: close, X-A\r\nX-A: 1\r\n\r\n",
@@ -312,7 +312,7 @@ func FuzzAnswerStream(f *testing.F) {
 	})
 }
 
-// finalAnswer reads past informational answers.
+// finalAnswer reads the first response that is not informational.
 func finalAnswer(r *bufio.Reader, method string) (*http.Response, error) {
 	for {
 		resp, err := http.ReadResponse(r, &http.Request{Method: method})

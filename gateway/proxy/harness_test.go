@@ -31,10 +31,10 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// directly makes gates serve what they can without fasthttp.
+// directly makes gateways serve requests without fasthttp where they can.
 var directly bool
 
-// twice runs the tests through fasthttp and then past it.
+// twice runs the tests with fasthttp and then without it.
 type twice struct{ *testing.M }
 
 func (m twice) Run() int {
@@ -47,8 +47,7 @@ func (m twice) Run() int {
 	return m.M.Run()
 }
 
-// recorder is an origin on a raw socket that keeps the bytes it was sent. Each connection is served
-// by serve, which reads through it.
+// recorder is an origin on a raw socket that keeps the bytes that it receives. serve serves each connection.
 type recorder struct {
 	t     *testing.T
 	ln    net.Listener
@@ -140,7 +139,7 @@ func (s *session) head() string {
 	return b.String()
 }
 
-// body reads the body that head announces.
+// body reads the body that head describes.
 func (s *session) body(head string) ([]byte, error) {
 	req, err := http.ReadRequest(bufio.NewReader(io.MultiReader(strings.NewReader(head), s.r)))
 	if err != nil {
@@ -151,7 +150,7 @@ func (s *session) body(head string) ([]byte, error) {
 
 func (s *session) write(p string) { io.WriteString(s.Conn, p) }
 
-// answering serves every request of a connection with one raw answer.
+// answering responds to every request of a connection with the same raw response.
 func answering(answer string) func(*session) {
 	return func(s *session) {
 		for {
@@ -173,13 +172,13 @@ func answering(answer string) func(*session) {
 
 const okAnswer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
-// gate is a real fasthttp server in front of an origin.
+// gate is a fasthttp server in front of an origin.
 type gate struct {
 	t       *testing.T
 	addr    string
 	origin  *Origin
 	forward func(ctx *fasthttp.RequestCtx, f *Forward)
-	early   func(ctx *fasthttp.RequestCtx) bool // answers itself and tells so
+	early   func(ctx *fasthttp.RequestCtx) bool // responds itself and returns true
 
 	mu       sync.Mutex
 	outcomes []Outcome
@@ -227,7 +226,7 @@ func newGate(t *testing.T, cfg Config, lim wire.Limits, set func(*gate)) *gate {
 	return g
 }
 
-// lookOut gives connections whose clients have left a moment to end: Shutdown looks every 100 ms only, which adds up.
+// lookOut waits a moment for connections whose clients have left, because Shutdown checks only every 100 ms.
 func lookOut(s *fasthttp.Server) {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
@@ -290,7 +289,7 @@ func (g *gate) dial() *wiretest.Client {
 	return wiretest.Dial(g.t, g.addr)
 }
 
-// none is an OnlyWith that lets every answer go on as it came.
+// none is an OnlyWith with which every response is forwarded unchanged.
 func none([]byte) bool { return false }
 
 // outcome waits for the n-th outcome, from 0.
@@ -316,8 +315,8 @@ func to(o *recorder) Config {
 	return Config{ID: "site", Servers: []string{o.url()}, PreserveHost: true, IdleTimeout: wiretest.Wait, FirstByteTimeout: wiretest.Wait, ConnectTimeout: wiretest.Wait}
 }
 
-// unhurried runs a case whose limit a busy machine may exceed by itself, and then with longer ones: what is wrong is wrong with
-// each of them.
+// unhurried runs a case with a time limit that a busy machine may exceed, and repeats it with longer limits if it fails. A real
+// fault fails with each of them.
 func unhurried(t *testing.T, limit time.Duration, run func(limit time.Duration) error) {
 	t.Helper()
 	for times := 1; ; times++ {
@@ -332,7 +331,7 @@ func unhurried(t *testing.T, limit time.Duration, run func(limit time.Duration) 
 	}
 }
 
-// growth is how many bytes are allocated while f runs.
+// growth returns the number of bytes that are allocated while f runs.
 func growth(f func()) uint64 {
 	var a, b runtime.MemStats
 	runtime.ReadMemStats(&a)
@@ -341,14 +340,14 @@ func growth(f func()) uint64 {
 	return b.TotalAlloc - a.TotalAlloc
 }
 
-// What most tests' handlers say for RequestOf(ctx) and its methods.
+// Shorthands for RequestOf(ctx) and its methods.
 
 // Serve forwards the request of ctx.
 func (o *Origin) Serve(ctx *fasthttp.RequestCtx, f *Forward) Outcome {
 	return o.Forward(wire.RequestOf(ctx), f)
 }
 
-// Target is the target of ctx's request.
+// Target returns the target of ctx's request.
 func Target(ctx *fasthttp.RequestCtx) []byte { return wire.RequestOf(ctx).Target() }
 
 // ReadBody reads the body of ctx's request.
@@ -356,14 +355,14 @@ func ReadBody(ctx *fasthttp.RequestCtx, dst []byte, limit int) ([]byte, error) {
 	return wire.RequestOf(ctx).ReadBody(dst, limit)
 }
 
-// Drain prepares an answer that fasthttp sends.
+// Drain prepares a response that fasthttp sends.
 func Drain(ctx *fasthttp.RequestCtx) {
 	if wire.RequestOf(ctx).Drain() {
 		ctx.SetConnectionClose()
 	}
 }
 
-// Answer sends an answer in one piece.
+// Answer sends a response in one piece.
 func Answer(ctx *fasthttp.RequestCtx, now time.Time, status int, lines, body []byte) bool {
 	return wire.RequestOf(ctx).Answer(now, status, lines, body)
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/anteroom/anteroom/internal/short"
 )
 
-// site is an origin whose health check and other answers can be set apart; an answer "" closes the connection, "hang"
-// stays silent.
+// site is an origin whose responses to health checks and to other requests are set separately. "" closes the connection,
+// "hang" stays silent.
 type site struct {
 	*recorder
 	check, other atomic.Value
@@ -43,7 +43,7 @@ func newSite(t *testing.T) *site {
 	return s
 }
 
-// asked is how often it was asked for something, the header of the last time included.
+// asked returns the number of requests for a path, and the header of the last one.
 func (s *site) asked(path string) (n int, last string) {
 	for _, h := range s.requests() {
 		if strings.HasPrefix(h, "GET "+path+" ") {
@@ -66,7 +66,7 @@ func checking(sites ...*site) Config {
 
 func (g *gate) up(i int) bool { return g.origin.Stats().Servers[i].Up }
 
-func TestChecks(t *testing.T) {
+func TestHealth_Checks(t *testing.T) {
 	short.Skip(t, "waits for the clock")
 	for _, tc := range []struct {
 		name, ResponseHeader string
@@ -112,8 +112,8 @@ func TestChecks(t *testing.T) {
 	}
 }
 
-// One failed check is none, and so is one good one.
-func TestChecksNeedTwo(t *testing.T) {
+// A single failed check has no effect, and neither has a single good one.
+func TestHealth_NeedsTwoChecks(t *testing.T) {
 	o := serversOf(t, 2)
 	s := o.servers.all[0]
 	for i, step := range []struct {
@@ -130,7 +130,7 @@ func TestChecksNeedTwo(t *testing.T) {
 	}
 }
 
-func TestCheckRequest(t *testing.T) {
+func TestHealth_CheckRequest(t *testing.T) {
 	a := newSite(t)
 	g := newGate(t, checking(a), wire.Limits{}, nil)
 	g.origin.Start()
@@ -153,8 +153,8 @@ func TestCheckRequest(t *testing.T) {
 	}
 }
 
-// A check that gets no answer does not hold up Close.
-func TestCloseDuringACheck(t *testing.T) {
+// Close does not wait for the response to a check.
+func TestHealth_CloseDuringCheck(t *testing.T) {
 	a := newSite(t)
 	a.check.Store("hang")
 	cfg := checking(a)
@@ -174,8 +174,8 @@ func TestCloseDuringACheck(t *testing.T) {
 	}
 }
 
-// Where all servers are out they are tried all the same, and a failure says that it came of it.
-func TestNoServerHealthy(t *testing.T) {
+// If all servers are out they are tried nevertheless, and an error includes that no server was healthy.
+func TestForward_NoServerHealthy(t *testing.T) {
 	const bad = "HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n"
 	a, b := newSite(t), newSite(t)
 	a.check.Store(bad)
@@ -207,8 +207,8 @@ func TestNoServerHealthy(t *testing.T) {
 	}
 }
 
-// A server whose answers are faults is left alone, though it accepts connections, for a while that a good answer ends.
-func TestBadAnswersTakeAServerOut(t *testing.T) {
+// A server with faulty responses is out for a while although it accepts connections, until a good response.
+func TestServers_BadResponsesTakeOut(t *testing.T) {
 	short.Skip(t, "waits for the clock")
 	for _, tc := range []struct {
 		name, ResponseHeader string
@@ -262,8 +262,8 @@ func TestBadAnswersTakeAServerOut(t *testing.T) {
 	}
 }
 
-// Answers that break off count as faults as well.
-func TestCutAnswersTakeAServerOut(t *testing.T) {
+// Responses that break off are faults too.
+func TestServers_CutResponsesTakeOut(t *testing.T) {
 	a := newRecorder(t, func(s *session) {
 		s.head()
 		s.write("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nok")
@@ -284,8 +284,8 @@ func TestCutAnswersTakeAServerOut(t *testing.T) {
 	}
 }
 
-// What is known of a server outlives a change of the configuration.
-func TestAdopt(t *testing.T) {
+// The health of a server survives a change of the configuration.
+func TestOrigin_AdoptsHealth(t *testing.T) {
 	old := serversOf(t, 3)
 	old.servers.all[1].inUse++
 	old.failed(old.servers.all[1], fmt.Errorf("refused"), time.Now())

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -36,13 +37,13 @@ type Config struct {
 	Health       HealthConfig
 }
 
-// TLSConfig is how https servers are verified.
+// TLSConfig configures the verification of https servers.
 type TLSConfig struct {
 	CAFile     string // PEM; empty: the system's roots
 	ServerName string // empty: the server's host
 }
 
-// HealthConfig is how the health of servers is checked. Without a path only requests show it.
+// HealthConfig configures health checks. Without a path there are none, and health follows from the responses to visitors.
 type HealthConfig struct {
 	Path     string        // requested with GET; 2xx and 3xx are healthy
 	Interval time.Duration // 0: 5 s
@@ -93,7 +94,7 @@ type Origin struct {
 	reaper  *time.Timer
 }
 
-// background is what runs until Close: lookups and health checks.
+// background runs the lookups and health checks until Close.
 type background struct {
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -122,7 +123,7 @@ func (b *background) refuse() {
 	b.mu.Unlock()
 }
 
-// New checks cfg and returns an origin. It starts nothing and connects nowhere.
+// New checks cfg and returns an origin. It starts no goroutine and opens no connection.
 func New(cfg Config) (*Origin, error) {
 	if len(cfg.Servers) == 0 {
 		return nil, fmt.Errorf("origin %q: servers is empty; name at least one, as http://127.0.0.1:9000", cfg.ID)
@@ -175,13 +176,9 @@ func newServer(o *Origin, raw string) (*server, error) {
 	s := &server{url: raw, authority: u.Host}
 	switch u.Scheme {
 	case "http":
-		if port == "" {
-			port = "80"
-		}
+		port = cmp.Or(port, "80")
 	case "https":
-		if port == "" {
-			port = "443"
-		}
+		port = cmp.Or(port, "443")
 		if s.tls, err = o.cfg.TLS.client(u.Hostname(), o.ca); err != nil {
 			return nil, err
 		}
@@ -215,7 +212,7 @@ func (t *TLSConfig) client(host string, ca []byte) (*tls.Config, error) {
 	return c, nil
 }
 
-// ID returns the configured one.
+// ID returns the configured id.
 func (o *Origin) ID() string { return o.cfg.ID }
 
 // SameFiles reports whether the files of the configuration have the content that they had when the origin was made.
@@ -245,7 +242,7 @@ type ServerStats struct {
 func (o *Origin) Stats() Stats {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	st := Stats{InUse: o.slots.inUse, MaxConns: o.slots.max, Waiting: o.slots.waiting.n, MaxWaiting: o.slots.maxWaiting}
+	st := Stats{InUse: o.slots.inUse, MaxConns: o.slots.max, Waiting: o.slots.waiting.Len(), MaxWaiting: o.slots.maxWaiting}
 	for _, s := range o.servers.all {
 		st.Servers = append(st.Servers, ServerStats{Server: s.url, Up: s.up(), InUse: s.inUse, Idle: len(s.idle)})
 	}

@@ -26,7 +26,7 @@ type originConn struct {
 	probe     [1]byte // of usable
 }
 
-// originWait is how long Read waits.
+// originWait bounds the wait of Read.
 type originWait struct {
 	patience time.Duration // 0: as long as onSlice allows
 	slice    time.Duration // how often onSlice is called meanwhile
@@ -41,7 +41,7 @@ type pendingAsk struct {
 	err     error         // of sending it
 }
 
-// waitSlice is how long Read waits before it checks whether the client is still connected.
+// waitSlice is the interval at which a waiting Read checks whether the client is still connected.
 const waitSlice = 5 * time.Second
 
 // Close closes the connection.

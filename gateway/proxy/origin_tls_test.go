@@ -66,7 +66,7 @@ func (a *authority) site(name string, until time.Time) tls.Certificate {
 		DNSNames: []string{name}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
 }
 
-// secured is an origin with TLS, and what it saw of its handshakes.
+// secured is an origin with TLS that records its handshakes.
 type secured struct {
 	*recorder
 	mu      sync.Mutex
@@ -98,7 +98,7 @@ func newSecured(t *testing.T, c *tls.Config) *secured {
 
 func (s *secured) at() string { return strings.Replace(s.url(), "http:", "https:", 1) }
 
-func TestOriginTLS(t *testing.T) {
+func TestOriginTLS_VerifiesServer(t *testing.T) {
 	ours, other := newAuthority(t), newAuthority(t)
 	later := time.Now().Add(time.Hour)
 	for _, tc := range []struct {
@@ -137,7 +137,7 @@ func TestOriginTLS(t *testing.T) {
 	}
 }
 
-func TestOriginTLSSessionsAreResumed(t *testing.T) {
+func TestOriginTLS_ResumesSessions(t *testing.T) {
 	ours := newAuthority(t)
 	s := newSecured(t, &tls.Config{Certificates: []tls.Certificate{ours.site("shop.test", time.Now().Add(time.Hour))}})
 	g := newGate(t, Config{Servers: []string{s.at()}, TLS: TLSConfig{ours.file, "shop.test"}, ConnectTimeout: wiretest.Wait, FirstByteTimeout: wiretest.Wait, IdleTimeout: wiretest.Wait}, wire.Limits{}, nil)
@@ -152,7 +152,7 @@ func TestOriginTLSSessionsAreResumed(t *testing.T) {
 	}
 }
 
-func TestCAFileChanges(t *testing.T) {
+func TestOrigin_SameFiles(t *testing.T) {
 	ours := newAuthority(t)
 	for _, tc := range []struct {
 		name   string

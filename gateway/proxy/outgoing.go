@@ -145,7 +145,7 @@ func cookieName(pair []byte) []byte {
 	return pair
 }
 
-// appendOwn appends the fields that the gateway vouches for, and the framing.
+// appendOwn appends the gateway's own fields, and the framing.
 func (x *outgoing) appendOwn(dst, host []byte) []byte {
 	h, f := x.h, x.f
 	peer := x.r.Peer()

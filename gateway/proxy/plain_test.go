@@ -12,7 +12,7 @@ import (
 	"github.com/anteroom/anteroom/gateway/wire/wiretest"
 )
 
-func TestPlainRequest(t *testing.T) {
+func TestForward_PlainRequest(t *testing.T) {
 	o := newRecorder(t, answering("HTTP/1.1 200 Fine\r\nServer: shop\r\nDate: Thu, 01 Jan 1970 00:00:00 GMT\r\nX-A: 1\r\nX-B: 2\r\nX-A: 3\r\nSet-Cookie: a=1; Path=/\r\nSet-Cookie: a=2; Path=/x\r\nContent-Type: text/html\r\nContent-Length: 5\r\n\r\nhello"))
 	g := newGate(t, to(o), wire.Limits{}, func(g *gate) {
 		g.forward = func(_ *fasthttp.RequestCtx, f *Forward) {
@@ -47,9 +47,9 @@ func TestPlainRequest(t *testing.T) {
 	}
 }
 
-// An answer travels as it came: order, case, blanks, repeated and empty lines, bytes that are no text. Where a header is
-// looked for, in any case, OnHeader is asked, and what it leaves alone still travels so.
-func TestAnswerAsItCame(t *testing.T) {
+// A response is forwarded byte for byte: order, case, blanks, repeated and empty lines, bytes that are not text. OnHeader is
+// called if OnlyWith matches a name, in any case, and lines that it does not change are still forwarded byte for byte.
+func TestForward_ResponseBytesUnchanged(t *testing.T) {
 	const date = "Date: Thu, 01 Jan 1970 00:00:00 GMT\r\n"
 	const lines = "X-B:2\r\nx-a:  1 \r\n" + date + "X-B: 3\r\nset-cookie: a=1\r\nX-Empty:\r\nSet-Cookie: b=\"\xe9\xff\"; Path=/\r\nSET-COOKIE: a=1\r\n" +
 		"Content-type: text/html\r\nserver: one\r\nX-b: 2\r\nserver: two\r\nContent-Encoding:\r\nX-Obs: \xc3\xa9\x80\r\n"
@@ -92,7 +92,7 @@ func TestAnswerAsItCame(t *testing.T) {
 	}
 }
 
-func TestPostBuffered(t *testing.T) {
+func TestForward_SendsBufferedPostAtOnce(t *testing.T) {
 	got := make(chan string, 10)
 	o := newRecorder(t, func(s *session) {
 		for {

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"container/list"
 	"errors"
 	"math/rand/v2"
 	"slices"
@@ -23,46 +24,8 @@ var (
 
 // waiter is a request in the queue for a slot.
 type waiter struct {
-	granted    chan struct{}
-	prev, next *waiter
-	queued     bool
-}
-
-// queue is the requests that wait, first come first served.
-type queue struct {
-	first, last *waiter
-	n           int
-}
-
-func (q *queue) push(w *waiter) {
-	w.prev, w.next, w.queued = q.last, nil, true
-	if q.last == nil {
-		q.first = w
-	} else {
-		q.last.next = w
-	}
-	q.last = w
-	q.n++
-}
-
-// remove removes w and reports whether it was still there.
-func (q *queue) remove(w *waiter) bool {
-	if !w.queued {
-		return false
-	}
-	if w.prev == nil {
-		q.first = w.next
-	} else {
-		w.prev.next = w.next
-	}
-	if w.next == nil {
-		q.last = w.prev
-	} else {
-		w.next.prev = w.prev
-	}
-	w.prev, w.next, w.queued = nil, nil, false
-	q.n--
-	return true
+	granted chan struct{}
+	element *list.Element // in slots.waiting; nil once it has left the queue
 }
 
 // slots are the MaxConns connections of an origin that may be in use at once, with the queue for them. Origin.mu guards
@@ -70,8 +33,8 @@ func (q *queue) remove(w *waiter) bool {
 type slots struct {
 	max        int // 0: no limit
 	maxWaiting int
-	inUse      int // connections in use or being made
-	waiting    queue
+	inUse      int       // connections in use or being made
+	waiting    list.List // of *waiter, first come first served
 	claims     claims
 }
 
@@ -89,7 +52,7 @@ func (o *Origin) enter(c *claim, wait time.Duration, gone func() error) (bool, e
 		o.mu.Unlock()
 		return false, nil
 	}
-	if wait <= 0 || o.slots.waiting.n >= o.slots.maxWaiting {
+	if wait <= 0 || o.slots.waiting.Len() >= o.slots.maxWaiting {
 		defer o.mu.Unlock()
 		o.slots.release(c)
 		if wait <= 0 {
@@ -98,7 +61,7 @@ func (o *Origin) enter(c *claim, wait time.Duration, gone func() error) (bool, e
 		return false, o.slots.markCrowded(errQueueLong)
 	}
 	w := &waiter{granted: make(chan struct{}, 1)}
-	o.slots.waiting.push(w)
+	w.element = o.slots.waiting.PushBack(w)
 	o.mu.Unlock()
 	err := w.wait(wait, gone)
 	if err == nil {
@@ -109,7 +72,8 @@ func (o *Origin) enter(c *claim, wait time.Duration, gone func() error) (bool, e
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.slots.waiting.remove(w) {
+	if w.element != nil {
+		o.slots.waiting.Remove(w.element)
 		o.slots.release(c)
 		return true, o.slots.markCrowded(err)
 	}
@@ -157,8 +121,9 @@ func (w *waiter) wait(d time.Duration, gone func() error) error {
 
 // leave passes the slot to the request that has waited longest, or frees it.
 func (s *slots) leave() {
-	if w := s.waiting.first; w != nil {
-		s.waiting.remove(w)
+	if first := s.waiting.Front(); first != nil {
+		w := s.waiting.Remove(first).(*waiter)
+		w.element = nil
 		w.granted <- struct{}{}
 		return
 	}

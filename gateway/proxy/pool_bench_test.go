@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// What it costs to take a connection and give it back, by number of servers.
+// BenchmarkPool measures taking a connection and returning it, by number of servers.
 func BenchmarkPool(b *testing.B) {
 	for _, n := range []int{1, 2, 8} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {

@@ -12,9 +12,9 @@ import (
 
 func still() error { return nil }
 
-// Who waits is served in the order of coming; a place that is given up, for want of time or of a client, moves those
+// Requests are served in order of arrival. A request that leaves the queue, by time-out or without its client, moves those
 // behind it up.
-func TestQueueIsFair(t *testing.T) {
+func TestQueue_IsFair(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, err := New(Config{Servers: []string{"http://192.0.2.1"}, MaxConns: 1})
 		if err != nil {
@@ -61,8 +61,8 @@ func TestQueueIsFair(t *testing.T) {
 	})
 }
 
-// A slot that is given to somebody who has left meanwhile goes on to the next.
-func TestSlotOfOneWhoHasLeft(t *testing.T) {
+// A slot granted to a request whose client has left is passed on to the next request.
+func TestQueue_PassesOnSlotOfLeftClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, err := New(Config{Servers: []string{"http://192.0.2.1"}, MaxConns: 1})
 		if err != nil {
@@ -85,7 +85,7 @@ func TestSlotOfOneWhoHasLeft(t *testing.T) {
 	})
 }
 
-func TestQueueIsBounded(t *testing.T) {
+func TestQueue_IsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, err := New(Config{Servers: []string{"http://192.0.2.1"}, MaxConns: 1})
 		if err != nil {
@@ -116,8 +116,8 @@ func TestQueueIsBounded(t *testing.T) {
 	})
 }
 
-// No time in the queue exceeds that of the whole.
-func TestQueueWithinTimeout(t *testing.T) {
+// The wait in the queue is bounded by the origin's timeout.
+func TestQueue_WithinTimeout(t *testing.T) {
 	o := newRecorder(t, silent)
 	cfg := to(o)
 	cfg.MaxConns, cfg.QueueTimeout, cfg.Timeout = 1, time.Hour, 300*time.Millisecond
@@ -131,8 +131,8 @@ func TestQueueWithinTimeout(t *testing.T) {
 	g.origin.leave(nil)
 }
 
-// A client that leaves the queue is not sent to the origin any more.
-func TestQueuedClientLeaves(t *testing.T) {
+// The request of a client that leaves the queue is not sent to the origin.
+func TestQueue_ClientLeaves(t *testing.T) {
 	release := make(chan struct{})
 	o := newRecorder(t, func(s *session) {
 		for s.head() != "" {

@@ -196,7 +196,7 @@ func (x *exchange) relayFailed(err error, frame framing) {
 		x.fail(0, KindClientGone, err)
 		x.r.Response().Fail()
 		if rawsocket.IsTimeout(err) {
-			x.r.Response().Abort() // the client reads nothing: this also frees what the kernel holds for it
+			x.r.Response().Abort() // the client does not read: this also frees the bytes that the kernel holds for it
 		}
 		return
 	case x.up.clientErr != nil:

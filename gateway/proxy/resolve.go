@@ -61,8 +61,8 @@ func (n *name) addresses(ctx context.Context) ([]netip.Addr, error) {
 	f := n.flight
 	if f == nil {
 		f = &flight{began: now, done: make(chan struct{})}
-		if !n.o.background.run(func() { n.look(n.o.background.ctx, f) }) {
-			return n.lookAlone(ctx, now)
+		if !n.o.background.run(func() { n.lookUp(n.o.background.ctx, f) }) {
+			return n.lookUpAlone(ctx, now)
 		}
 		n.flight = f
 	}
@@ -84,7 +84,7 @@ func (n *name) addresses(ctx context.Context) ([]netip.Addr, error) {
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("proxy: looking up %s: %w", n.host, ctx.Err())
 	case n.o.background.ctx.Err() != nil: // which cancelled the lookup
-		return n.lookAlone(ctx, now)
+		return n.lookUpAlone(ctx, now)
 	}
 	return n.order(now)
 }
@@ -96,16 +96,16 @@ func (n *name) adopt(old *name) {
 	n.addrs = old.addrs
 }
 
-// lookAlone looks up for requests that are still running after Close. It is called with mu held.
-func (n *name) lookAlone(ctx context.Context, now time.Time) ([]netip.Addr, error) {
+// lookUpAlone looks up for requests that are still running after Close. It is called with mu held.
+func (n *name) lookUpAlone(ctx context.Context, now time.Time) ([]netip.Addr, error) {
 	n.mu.Unlock()
-	n.look(ctx, &flight{done: make(chan struct{})})
+	n.lookUp(ctx, &flight{done: make(chan struct{})})
 	n.mu.Lock()
 	return n.order(now)
 }
 
-// look calls the resolver once.
-func (n *name) look(ctx context.Context, f *flight) {
+// lookUp calls the resolver once.
+func (n *name) lookUp(ctx context.Context, f *flight) {
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
 	found, err := n.o.resolver.LookupNetIP(ctx, "ip", n.host)

@@ -110,14 +110,14 @@ func (z *zone) set(f func()) {
 	f()
 }
 
-// named gives a gate to an origin that is known by its name alone.
+// named returns a gateway in front of an origin with a host name.
 func (z *zone) named(t *testing.T, port string) *gate {
 	t.Helper()
 	return newGate(t, Config{ID: "site", Servers: []string{"http://shop.example:" + port}, PreserveHost: true,
 		ConnectTimeout: wiretest.Wait, FirstByteTimeout: wiretest.Wait, IdleTimeout: wiretest.Wait}, wire.Limits{}, func(g *gate) { g.origin.resolver = z })
 }
 
-// expire makes what is known of the server's name old, and keeps no connection.
+// expire makes the addresses of the server's name outdated, and closes idle connections.
 func (g *gate) expire() {
 	n := g.origin.servers.all[0].name
 	n.mu.Lock()
@@ -126,7 +126,7 @@ func (g *gate) expire() {
 	g.forget()
 }
 
-// refreshed asks until what was found has been looked up anew, for which a request does not wait long.
+// refreshed sends requests until the name has been looked up again, for which a request does not wait long.
 func (g *gate) refreshed() {
 	g.t.Helper()
 	n := g.origin.servers.all[0].name
@@ -151,7 +151,7 @@ func (g *gate) forget() {
 	s.idle = nil
 }
 
-// ask gives status and body of an answer, on a client connection of its own, when its exchange has ended.
+// ask sends a request on a new connection and returns the status and body once the exchange has ended.
 func (g *gate) ask() string {
 	g.t.Helper()
 	c := g.dial()
@@ -161,7 +161,7 @@ func (g *gate) ask() string {
 	return fmt.Sprintf("%d %s", status, body)
 }
 
-// twins are origins at 127.0.0.2 and 127.0.0.3 that answer with their address, at one port.
+// twins are origins at 127.0.0.2 and 127.0.0.3, at one port, that respond with their address.
 func twins(t *testing.T) (port string) {
 	t.Helper()
 	serve := func(ln net.Listener) {
@@ -188,7 +188,7 @@ func twins(t *testing.T) (port string) {
 	return ""
 }
 
-func TestNameOfSeveralAddresses(t *testing.T) {
+func TestName_SeveralAddresses(t *testing.T) {
 	port := twins(t)
 	z := newZone(t, "127.0.0.2", "127.0.0.3")
 	g := z.named(t, port)
@@ -226,8 +226,8 @@ func TestNameOfSeveralAddresses(t *testing.T) {
 	}
 }
 
-// The target of a name changes: new connections go there when the last answer is lookupLife old.
-func TestNameThatMoves(t *testing.T) {
+// If the address of a name changes, new connections use the new one lookupLife after the last lookup.
+func TestName_Moves(t *testing.T) {
 	port := twins(t)
 	z := newZone(t, "127.0.0.2")
 	g := z.named(t, port)
@@ -249,8 +249,8 @@ func TestNameThatMoves(t *testing.T) {
 	}
 }
 
-// A connection that has lived long enough is not kept.
-func TestConnectionsEnd(t *testing.T) {
+// A connection is not kept after connLife.
+func TestPool_ConnectionsEnd(t *testing.T) {
 	o := newRecorder(t, answering(okAnswer))
 	g := newGate(t, to(o), wire.Limits{}, nil)
 	c := g.dial()
@@ -272,8 +272,8 @@ func TestConnectionsEnd(t *testing.T) {
 	})
 }
 
-// While the resolver fails or does not answer, the last answer serves.
-func TestResolverAway(t *testing.T) {
+// While the resolver fails or does not respond, the last addresses are used.
+func TestName_ResolverFails(t *testing.T) {
 	port := twins(t)
 	z := newZone(t, "127.0.0.2")
 	g := z.named(t, port)
@@ -312,8 +312,8 @@ func TestResolverAway(t *testing.T) {
 	}
 }
 
-// Nor does a change of the configuration take away which addresses a name had.
-func TestResolverAwayAtReload(t *testing.T) {
+// The last addresses are used after a change of the configuration too.
+func TestName_ResolverFailsAtReload(t *testing.T) {
 	port := twins(t)
 	z := newZone(t, "127.0.0.2")
 	before := z.named(t, port)
@@ -333,7 +333,7 @@ func TestResolverAwayAtReload(t *testing.T) {
 	})
 }
 
-func TestNameThatIsUnknown(t *testing.T) {
+func TestName_Unknown(t *testing.T) {
 	z := newZone(t)
 	z.code = dnsmessage.RCodeNameError
 	g := z.named(t, "80")
@@ -345,7 +345,7 @@ func TestNameThatIsUnknown(t *testing.T) {
 	}
 }
 
-// counted is a resolver that counts how often it is asked.
+// counted is a resolver that counts its lookups.
 type counted struct {
 	*zone
 	n atomic.Int32
@@ -356,8 +356,8 @@ func (c *counted) LookupNetIP(ctx context.Context, network, host string) ([]neti
 	return c.zone.LookupNetIP(ctx, network, host)
 }
 
-// Many who need an address at once ask once; those whose time is over first do not wait for it.
-func TestLookupsAreShared(t *testing.T) {
+// Requests that need an address at the same time share one lookup. A request whose time ends first does not wait for it.
+func TestName_SharesLookups(t *testing.T) {
 	z := newZone(t, "127.0.0.2")
 	z.hold = make(chan struct{})
 	o, err := New(Config{Servers: []string{"http://shop.example"}})
@@ -388,8 +388,8 @@ func TestLookupsAreShared(t *testing.T) {
 	}
 }
 
-// An origin that a reload has replaced goes on for the requests that it still has.
-func TestLookupAfterClose(t *testing.T) {
+// An origin that a reload has replaced still looks up names for its last requests.
+func TestName_LookupAfterClose(t *testing.T) {
 	port := twins(t)
 	z := newZone(t, "127.0.0.2")
 	g := z.named(t, port)
@@ -403,7 +403,7 @@ func TestLookupAfterClose(t *testing.T) {
 	h := held.named(t, port)
 	c := h.dial()
 	c.Send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-	wiretest.Eventually(t, "it looks up the name", func() bool {
+	wiretest.Eventually(t, "a lookup of the name", func() bool {
 		n := h.origin.servers.all[0].name
 		n.mu.Lock()
 		defer n.mu.Unlock()

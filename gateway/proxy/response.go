@@ -32,7 +32,7 @@ func fill(h *fasthttp.ResponseHeader, a *http1.ResponseHeader) {
 	}
 }
 
-// framing is how the body is sent to the client.
+// framing is the framing of the body that is sent to the client.
 type framing uint8
 
 const (
@@ -67,16 +67,11 @@ type field struct {
 // it, byte for byte, and then the new ones.
 func (x *response) appendEdited(dst []byte, f framing) []byte {
 	a, h := &x.a, x.edited
-	dst = append(dst, "HTTP/1.1 "...)
-	status := h.StatusCode()
-	dst = strconv.AppendInt(dst, int64(status), 10)
-	dst = append(dst, ' ')
-	if status == a.Status {
-		dst = append(dst, a.Reason...)
+	if status := h.StatusCode(); status == a.Status {
+		dst = appendStatus(dst, status, a.Reason)
 	} else {
-		dst = append(dst, fasthttp.StatusMessage(status)...)
+		dst = appendStatus(dst, status, []byte(fasthttp.StatusMessage(status)))
 	}
-	dst = append(dst, "\r\n"...)
 	x.fields = x.fields[:0]
 	for k, v := range h.All() {
 		if !http1.FramingName(k) {
@@ -98,6 +93,11 @@ func (x *response) appendEdited(dst []byte, f framing) []byte {
 		}
 	}
 	return x.appendFraming(dst, f)
+}
+
+func appendStatus(dst []byte, status int, reason []byte) []byte {
+	dst = strconv.AppendInt(append(dst, "HTTP/1.1 "...), int64(status), 10)
+	return append(append(append(dst, ' '), reason...), "\r\n"...)
 }
 
 // remains reports whether a line of the origin is still among the fields, and marks the field as sent. If fasthttp
@@ -130,11 +130,7 @@ func (x *response) remains(l *http1.Line) bool {
 // appendUnchanged appends the header as the origin sent it; consecutive lines are copied in one piece.
 func (x *response) appendUnchanged(dst []byte, f framing) []byte {
 	a := &x.a
-	dst = append(dst, "HTTP/1.1 "...)
-	dst = strconv.AppendInt(dst, int64(a.Status), 10)
-	dst = append(dst, ' ')
-	dst = append(dst, a.Reason...)
-	dst = append(dst, "\r\n"...)
+	dst = appendStatus(dst, a.Status, a.Reason)
 	run := -1
 	for i := range a.Lines {
 		l := &a.Lines[i]
@@ -210,11 +206,7 @@ func (x *response) appendAnnounced(dst []byte) []byte {
 // appendInterim appends an informational response for the client, without the fields by which origins command the
 // gateway.
 func appendInterim(dst []byte, a *http1.ResponseHeader) []byte {
-	dst = append(dst, "HTTP/1.1 "...)
-	dst = strconv.AppendInt(dst, int64(a.Status), 10)
-	dst = append(dst, ' ')
-	dst = append(dst, a.Reason...)
-	dst = append(dst, "\r\n"...)
+	dst = appendStatus(dst, a.Status, a.Reason)
 	for i := range a.Lines {
 		l := &a.Lines[i]
 		name := a.Name(l)

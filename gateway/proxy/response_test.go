@@ -15,7 +15,7 @@ import (
 	"github.com/anteroom/anteroom/gateway/wire/wiretest"
 )
 
-// scripted writes the answer to the first request of each connection, then what follows, and closes.
+// scripted writes the response to the first request of each connection, then further bytes, and closes.
 func scripted(answer string) func(*session) {
 	return func(s *session) {
 		if s.head() != "" {
@@ -24,8 +24,8 @@ func scripted(answer string) func(*session) {
 	}
 }
 
-// Answers that are not HTTP become an honest 502.
-func TestBadResponses(t *testing.T) {
+// A response that is not valid HTTP becomes 502.
+func TestForward_BadResponses(t *testing.T) {
 	for _, tc := range []struct{ name, ResponseHeader string }{
 		{"two CL", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nok!"},
 		{"two equal CL", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\nok"},
@@ -65,7 +65,7 @@ func TestBadResponses(t *testing.T) {
 	}
 }
 
-// undated takes the Date off that an origin left out and the gateway put in.
+// undated removes the Date that the gateway adds if the origin sent none.
 func undated(t *testing.T, head string) string {
 	t.Helper()
 	before, rest, ok := strings.Cut(head, "\r\nDate: ")
@@ -77,8 +77,8 @@ func undated(t *testing.T, head string) string {
 	return before + "\r\n" + after
 }
 
-// What may go on and what has to end with the body's end.
-func TestResponseFraming(t *testing.T) {
+// After each response the connections either go on or end.
+func TestForward_ResponseFraming(t *testing.T) {
 	for _, tc := range []struct {
 		name, request, ResponseHeader string
 		RequestHeader, Body           string // the client's
@@ -146,9 +146,9 @@ func TestResponseFraming(t *testing.T) {
 	}
 }
 
-// Informational answers go on in their order, all but a 100 where the gateway has answered the expectation itself, and
-// none to a client that would take one for the answer.
-func TestInterimAnswers(t *testing.T) {
+// Informational responses are forwarded in order, except a 100 after the gateway has sent its own, and except to HTTP/1.0
+// clients, which would take one for the response.
+func TestForward_InterimResponses(t *testing.T) {
 	const from = "HTTP/1.1 100 Continue\r\nX-Free: 1\r\n\r\nHTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\nX-Waiting-Room-Command: revoke\r\nConnection: x-hop\r\nX-Hop: 1\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: </b.css>\r\n\r\nHTTP/1.1 199 \r\n\r\n"
 	const others = "HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: </b.css>\r\n\r\nHTTP/1.1 199 \r\n\r\n"
 	const final = "HTTP/1.1 200 OK\r\nX-Ours: 1\r\nContent-Length: 2\r\n"
@@ -191,8 +191,8 @@ func TestInterimAnswers(t *testing.T) {
 	}
 }
 
-// A body that the origin cuts is cut for the client: no clean end, nothing appended.
-func TestCutBodies(t *testing.T) {
+// A body that the origin cuts is cut for the client: without a clean end or further bytes.
+func TestForward_CutBodies(t *testing.T) {
 	for _, tc := range []struct{ name, request, ResponseHeader string }{
 		{"length", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello"},
 		{"chunk", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\na\r\nhello"},
@@ -245,7 +245,7 @@ func TestCutBodies(t *testing.T) {
 	}
 }
 
-func TestResponseTrailers(t *testing.T) {
+func TestForward_ResponseTrailers(t *testing.T) {
 	o := newRecorder(t, answering("HTTP/1.1 200 OK\r\nTrailer: X-Sum, Content-Length\r\nTrailer: Set-Cookie, x-more\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX-Sum: 1\r\nContent-Length: 7\r\nSet-Cookie: a=1\r\nX-Else: 1\r\nX-More: 2\r\n\r\n"))
 	g := newGate(t, to(o), wire.Limits{}, nil)
 	c := g.dial()
@@ -264,8 +264,8 @@ func TestResponseTrailers(t *testing.T) {
 	}
 }
 
-// Events arrive as they are sent, for as long as they come, and end when the streams are closed.
-func TestEventStream(t *testing.T) {
+// Events arrive as they are sent, and end when the streams are closed.
+func TestForward_EventStream(t *testing.T) {
 	unhurried(t, 200*time.Millisecond, func(limit time.Duration) error { // in which the header has to come
 		next := make(chan string)
 		defer close(next)
@@ -309,8 +309,8 @@ func TestEventStream(t *testing.T) {
 	})
 }
 
-// A client that leaves a silent stream is noticed, so the origin's connection is let go.
-func TestClientLeavesSilentStream(t *testing.T) {
+// When a client leaves a silent stream, the origin's connection is closed.
+func TestForward_ClientLeavesSilentStream(t *testing.T) {
 	ended := make(chan struct{})
 	o := newRecorder(t, func(s *session) {
 		if s.head() == "" {

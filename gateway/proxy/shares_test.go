@@ -13,15 +13,15 @@ import (
 	"github.com/anteroom/anteroom/gateway/wire/wiretest"
 )
 
-// slow is the number of connections that requests hold whose bodies have not come.
+// slow returns the number of connections held by requests whose bodies have not arrived.
 func (o *Origin) slow() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.slots.claims.slow
 }
 
-// Clients that announce a body and do not send it hold no connection at first, and a quarter of them later. Others are
-// served meanwhile, with a body or without one.
+// Requests whose bodies do not arrive hold no connection at first, and at most a quarter of them later. Other requests are
+// served meanwhile, with or without a body.
 func TestBody_HoldsNoConnectionBeforeItArrives(t *testing.T) {
 	const most, held = 16, 64
 	for _, row := range []struct {
@@ -54,7 +54,7 @@ func TestBody_HoldsNoConnectionBeforeItArrives(t *testing.T) {
 					t.Errorf("%s: %d connections are held, want %d", row.name, n, row.want)
 				}
 			}
-			for _, c := range clients { // whoever was only slow is served in the end
+			for _, c := range clients { // a client that was only slow is served in the end
 				c.Send(map[byte]string{'C': "x", 'T': "x\r\n0\r\n\r\n"}[framing[0]])
 			}
 			for _, c := range clients {
@@ -69,8 +69,8 @@ func TestBody_HoldsNoConnectionBeforeItArrives(t *testing.T) {
 	}
 }
 
-// A body of which enough has come is no longer slow, though it is still under way.
-func TestBody_IsSlowUntilEnoughOfItIsHere(t *testing.T) {
+// A claim is no longer slow once enoughBody has arrived.
+func TestBody_IsSlowUntilEnoughArrived(t *testing.T) {
 	o := newRecorder(t, func(s *session) { s.body(s.head()); s.write(okAnswer) })
 	cfg := to(o)
 	cfg.MaxConns = 4
@@ -86,8 +86,8 @@ func TestBody_IsSlowUntilEnoughOfItIsHere(t *testing.T) {
 	}
 }
 
-// Each row takes claims one after another, of which those from refused on are refused.
-func TestShares(t *testing.T) {
+// Each row adds claims one after another; those from refused on are refused.
+func TestShares_RefuseOverLimit(t *testing.T) {
 	of := func(address string) clientKey { return ClientKey(netip.MustParseAddr(address)) }
 	session := clientKey{1}
 	same := func(c claim) func(int) claim { return func(int) claim { return c } }
@@ -160,7 +160,7 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// Whatever was counted by client before, a claim is refused as the claims that are held say.
+// Whether a claim is refused depends only on the claims that are held.
 func TestShares_FollowModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		most := rapid.IntRange(1, 40).Draw(t, "connections")
@@ -229,8 +229,8 @@ func TestShares_FollowModel(t *testing.T) {
 	})
 }
 
-// Requests in the queue count, so that no client fills it; a full queue is one client's doing where that holds more than a
-// quarter of the connections.
+// Requests in the queue count, so that one client cannot fill it. A full queue is reported as crowded if one client holds more
+// than a quarter of the connections.
 func TestShares_CountTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, err := New(Config{Servers: []string{"http://192.0.2.1"}, MaxConns: 4})

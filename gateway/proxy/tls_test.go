@@ -22,9 +22,9 @@ import (
 	"github.com/anteroom/anteroom/gateway/wire/wiretest"
 )
 
-// TLS on both sides: the origin's certificate is verified against the configured roots and name, and
-// the visitors' TLS is what the origin is told of.
-func TestTLS(t *testing.T) {
+// TLS on both sides: the origin's certificate is verified against the configured roots and name, and X-Forwarded-Proto
+// describes the visitor's connection.
+func TestTLS_BothSides(t *testing.T) {
 	var seen []string
 	srv := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		b, _ := io.ReadAll(r.Body)
@@ -96,8 +96,8 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// An answer that nobody asked for may have been read from the socket already, as a record that TLS keeps.
-func TestUnaskedAnswerInsideTLS(t *testing.T) {
+// A response without a request may have been read from the socket already, as a record that TLS holds.
+func TestTLS_DiscardsConnectionWithUnrequestedBytes(t *testing.T) {
 	srv := httptest.NewTLSServer(nil) // for its certificate
 	defer srv.Close()
 	ca := filepath.Join(t.TempDir(), "ca.pem")
@@ -134,8 +134,8 @@ func TestUnaskedAnswerInsideTLS(t *testing.T) {
 	}
 }
 
-// A client that never finishes its handshake is not waited for.
-func TestSlowHandshake(t *testing.T) {
+// A handshake that does not finish ends after HeaderTimeout.
+func TestTLS_SlowHandshake(t *testing.T) {
 	s := &fasthttp.Server{Logger: wiretest.Quiet{}, MaxIdleWorkerDuration: 50 * time.Millisecond, Handler: func(*fasthttp.RequestCtx) {}}
 	wire.ServerOptions(s)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -155,8 +155,8 @@ func TestSlowHandshake(t *testing.T) {
 	}
 }
 
-// Idle connections, fresh ones and used ones, end without an answer.
-func TestIdleClients(t *testing.T) {
+// Idle connections, fresh and used, end without a response.
+func TestListener_ClosesIdleClients(t *testing.T) {
 	o := newRecorder(t, answering(okAnswer))
 	newGate(t, to(o), wire.Limits{HeaderTimeout: 50 * time.Millisecond}, nil).dial().Closed()
 	c := newGate(t, to(o), wire.Limits{Idle: 60 * time.Millisecond}, nil).dial()
@@ -164,8 +164,8 @@ func TestIdleClients(t *testing.T) {
 	c.Closed()
 }
 
-// A server that shuts down says so in the answers under way, and ends.
-func TestShutdownUnderWay(t *testing.T) {
+// At shutdown the responses in progress have Connection: close, and the server ends.
+func TestListener_ShutdownDuringResponses(t *testing.T) {
 	release := make(chan struct{})
 	o := newRecorder(t, func(s *session) {
 		for s.head() != "" {
@@ -215,8 +215,9 @@ func TestShutdownUnderWay(t *testing.T) {
 	}
 }
 
-// An answer that ends with the connection is whole only if TLS says so: whoever can cut the connection could shorten it.
-func TestAnswerCutInsideTLS(t *testing.T) {
+// A response that ends with the connection is whole only after a TLS close: an attacker who can cut the connection could
+// shorten it.
+func TestTLS_DetectsCutResponse(t *testing.T) {
 	srv := httptest.NewTLSServer(nil) // for its certificate
 	defer srv.Close()
 	ca := filepath.Join(t.TempDir(), "ca.pem")

@@ -109,8 +109,8 @@ func (x *exchange) tunnel() {
 		return
 	}
 	t.last.Store(time.Now().UnixNano())
-	oc.link.SetDeadline(time.Time{}) //nolint:errcheck // the first read tells
-	client.SetDeadline(time.Time{})  //nolint:errcheck // the first read tells
+	oc.link.SetDeadline(time.Time{}) //nolint:errcheck // the first read fails
+	client.SetDeadline(time.Time{})  //nolint:errcheck // the first read fails
 	idle := x.o.cfg.IdleTimeout
 	back := make(chan struct{})
 	go func() {
@@ -154,8 +154,8 @@ func (t *tunnel) pump(dst, src net.Conn, idle time.Duration) error {
 		if idle > 0 {
 			if now := time.Now(); now.Sub(set) > idle/8 {
 				set = now
-				src.SetReadDeadline(now.Add(idle))  //nolint:errcheck // the read tells
-				dst.SetWriteDeadline(now.Add(idle)) //nolint:errcheck // the write tells
+				src.SetReadDeadline(now.Add(idle))  //nolint:errcheck // the read fails
+				dst.SetWriteDeadline(now.Add(idle)) //nolint:errcheck // the write fails
 			}
 		}
 		if t.over.Load() { // after the deadlines, which may have replaced those of cut

@@ -17,7 +17,7 @@ import (
 	"github.com/anteroom/anteroom/gateway/wire/wiretest"
 )
 
-func TestWebSocket(t *testing.T) {
+func TestTunnel_WebSocket(t *testing.T) {
 	up := websocket.Upgrader{Subprotocols: []string{"seats"}, EnableCompression: true}
 	var seen []string
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -76,7 +76,7 @@ func TestWebSocket(t *testing.T) {
 	}
 }
 
-func TestCloseUpgraded(t *testing.T) {
+func TestOrigin_CloseUpgraded(t *testing.T) {
 	o := newRecorder(t, func(s *session) {
 		s.head()
 		s.write("HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n")
@@ -97,8 +97,8 @@ func TestCloseUpgraded(t *testing.T) {
 	}
 }
 
-// A tunnel in which nothing moves ends; one direction may rest for as long as the other does not.
-func TestIdleTunnel(t *testing.T) {
+// An idle tunnel ends. One direction may be silent as long as the other is not.
+func TestTunnel_Idle(t *testing.T) {
 	unhurried(t, 400*time.Millisecond, func(idle time.Duration) error {
 		o := newRecorder(t, func(s *session) {
 			s.head()
@@ -130,8 +130,8 @@ func TestIdleTunnel(t *testing.T) {
 	})
 }
 
-// What ends one direction ends the other, which then fails as well: the first of the two is why.
-func TestATunnelEndedOfWhatCameFirst(t *testing.T) {
+// The end of one direction ends the other, which then fails too: the first error is reported.
+func TestTunnel_ReportsFirstError(t *testing.T) {
 	client, theirs := net.Pipe()
 	origin, others := net.Pipe()
 	for _, c := range []net.Conn{client, theirs, origin, others} {
@@ -146,12 +146,12 @@ func TestATunnelEndedOfWhatCameFirst(t *testing.T) {
 	tun.copy(origin, client, 50*time.Millisecond)
 	<-back
 	if !rawsocket.IsTimeout(tun.why) {
-		t.Errorf("%v; want that nothing came from the client in time", tun.why)
+		t.Errorf("%v; want a time-out of the client", tun.why)
 	}
 }
 
 // A tunnel holds one of MaxConns.
-func TestTunnelIsCounted(t *testing.T) {
+func TestTunnel_HoldsSlot(t *testing.T) {
 	o := newRecorder(t, func(s *session) {
 		if h := s.head(); wiretest.HeaderValue(h, "Upgrade") == "" {
 			s.write(okAnswer)
@@ -177,8 +177,8 @@ func TestTunnelIsCounted(t *testing.T) {
 	c.Probe()
 }
 
-// Bytes that follow the handshake directly, in either direction, and half-closes, arrive.
-func TestUpgradeHalfClose(t *testing.T) {
+// Bytes directly behind the handshake arrive in both directions, and so do half-closes.
+func TestTunnel_HalfClose(t *testing.T) {
 	for _, first := range []string{"client", "origin"} {
 		t.Run(first+" ends first", func(t *testing.T) {
 			got := make(chan string, 1)
@@ -229,7 +229,7 @@ func TestUpgradeHalfClose(t *testing.T) {
 	}
 }
 
-func TestUpgradeRefused(t *testing.T) {
+func TestTunnel_Refused(t *testing.T) {
 	const ask = "Connection: Upgrade\r\nUpgrade: websocket\r\n"
 	switched := "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
 	for _, tc := range []struct {

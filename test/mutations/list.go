@@ -144,25 +144,25 @@ var mutations = []mutation{
 		fault: "a Content-Length beside Transfer-Encoding is accepted",
 		file:  "gateway/http1/request_header.go",
 		old:   "return refuseBoth\n", new: "return nil\n",
-		pkg: "./gateway/proxy", tests: "^TestRefusals$",
+		pkg: "./gateway/proxy", tests: "^TestListener_RefusesMalformedRequests$",
 	},
 	{
 		fault: "a chunk may end anywhere",
 		file:  "gateway/http1/chunked.go",
 		old:   "if len(b) > 0 && b[0] != '\\r' || len(b) > 1 && b[1] != '\\n' {", new: "if false {",
-		pkg: "./gateway/proxy", tests: "^(TestRefusals|TestBrokenChunks)$",
+		pkg: "./gateway/proxy", tests: "^(TestListener_RefusesMalformedRequests|TestBody_BrokenChunks)$",
 	},
 	{
 		fault: "headers that Connection names reach the origin",
 		file:  "gateway/proxy/outgoing.go",
 		old:   "keep = !h.Connection.Named.Has(h.Name(l)) && ", new: "keep = ",
-		pkg: "./gateway/proxy", tests: "^(TestForwardedHeaders|TestAccepted|TestPlainRequest)$",
+		pkg: "./gateway/proxy", tests: "^(TestForward_RequestHeaders|TestListener_AcceptsUnusualRequests|TestForward_PlainRequest)$",
 	},
 	{
 		fault: "the visitor's own X-Forwarded-For is believed",
 		file:  "gateway/http1/field.go",
 		old:   `request.add("x-forwarded-", kindDrop, true)`, new: ``,
-		pkg: "./gateway/proxy", tests: "^TestForwardedHeaders$",
+		pkg: "./gateway/proxy", tests: "^TestForward_RequestHeaders$",
 	},
 
 	// Jobs.
