@@ -22,6 +22,30 @@ func readObject(r *http.Request, optional bool) ([]byte, error) {
 	return ophttp.ReadObject(r, optional)
 }
 
+// readFields sets to from a request's JSON body, as readObject reads it.
+func readFields[T any](r *http.Request, fields []field[T], optional bool, to *T) error {
+	body, err := readObject(r, optional)
+	if err != nil {
+		return err
+	}
+	return invalid(decode(fields, body, to))
+}
+
+// readQuery sets to from a request's query.
+func readQuery[T any](r *http.Request, fields []field[T], to *T) error {
+	return invalid(decodeQuery(fields, r.URL.Query(), to))
+}
+
+// noQuery refuses any parameter: a misspelt one would silently have no effect.
+func noQuery(r *http.Request) error { return readQuery(r, nil, &struct{}{}) }
+
+func invalid(faults []ophttp.Fault) error {
+	if len(faults) > 0 {
+		return ophttp.Invalid(faults...)
+	}
+	return nil
+}
+
 // drain discards the rest of a body, up to most bytes (negative: all of it).
 func drain(body io.Reader, most int64) error {
 	if most >= 0 {

@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -24,7 +23,7 @@ func (s *Server) group(r *http.Request, who identity) (store.Group, error) {
 		return store.Group{}, noGroup(id)
 	}
 	g, err := s.store.Group(r.Context(), id)
-	if refusal, is := errors.AsType[*store.Refusal](err); is && refusal.Code == store.CodeNotFound || err == nil && !who.sees(g.Tenant) {
+	if refusedWith(err, store.CodeNotFound) || err == nil && !who.sees(g.Tenant) {
 		return store.Group{}, noGroup(id)
 	}
 	return g, err
@@ -38,7 +37,7 @@ func (s *Server) visible(r *http.Request, who identity) (id string, err error) {
 		return "", noGroup(id)
 	}
 	tenant, err := s.store.TenantOf(r.Context(), id)
-	if refusal, is := errors.AsType[*store.Refusal](err); is && refusal.Code == store.CodeNotFound || err == nil && !who.sees(tenant) {
+	if refusedWith(err, store.CodeNotFound) || err == nil && !who.sees(tenant) {
 		return "", noGroup(id)
 	}
 	return id, err
@@ -88,7 +87,7 @@ func (s *Server) create(ctx context.Context, spec *store.GroupSpec, what, key st
 		spec.ID = drawID()
 	}
 	g, created, err = s.store.CreateGroup(ctx, *spec)
-	if refusal, is := errors.AsType[*store.Refusal](err); is && refusal.Code == store.CodeExists && derived {
+	if refusedWith(err, store.CodeExists) && derived {
 		err = ophttp.NewProblem(http.StatusUnprocessableEntity, string(store.CodeChunkReuse), "this Idempotency-Key was used for group %s with other fields: use another key, or send the same fields", spec.ID)
 	}
 	return g, created, err
@@ -131,8 +130,8 @@ var statusNames = []string{
 
 func (s groupRoutes) listGroups(w http.ResponseWriter, r *http.Request, who identity) error {
 	f := listFilter{limit: 100}
-	if faults := decodeQuery(listFields, r.URL.Query(), &f); len(faults) > 0 {
-		return ophttp.Invalid(faults...)
+	if err := readQuery(r, listFields, &f); err != nil {
+		return err
 	}
 	filter := store.Filter{Status: store.Status(f.status), Limit: int(f.limit), Cursor: f.cursor, Tenants: who.tenants}
 	if f.tenant != "" {
@@ -157,13 +156,9 @@ func (s groupRoutes) patchGroup(w http.ResponseWriter, r *http.Request, who iden
 	if err != nil {
 		return err
 	}
-	body, err := readObject(r, false)
-	if err != nil {
-		return err
-	}
 	var p store.Patch
-	if faults := decode(patchFields, body, &p); len(faults) > 0 {
-		return ophttp.Invalid(faults...)
+	if err := readFields(r, patchFields, false, &p); err != nil {
+		return err
 	}
 	if p == (store.Patch{}) {
 		return ophttp.OK(w, s.view(g))
@@ -188,13 +183,9 @@ func (s groupRoutes) seal(w http.ResponseWriter, r *http.Request, who identity) 
 	if err != nil {
 		return err
 	}
-	body, err := readObject(r, true)
-	if err != nil {
-		return err
-	}
 	abandon := false
-	if faults := decode(sealFields, body, &abandon); len(faults) > 0 {
-		return ophttp.Invalid(faults...)
+	if err := readFields(r, sealFields, true, &abandon); err != nil {
+		return err
 	}
 	if abandon {
 		return s.change(w, r, who, "seal abandoning chunks", id, s.store.SealAbandoning)
@@ -236,12 +227,8 @@ func (s groupRoutes) plain(do func(context.Context, string) (store.Group, error)
 		if err != nil {
 			return err
 		}
-		body, err := readObject(r, true)
-		if err != nil {
+		if err := readFields(r, nil, true, &struct{}{}); err != nil {
 			return err
-		}
-		if faults := decode(nil, body, &struct{}{}); len(faults) > 0 {
-			return ophttp.Invalid(faults...)
 		}
 		_, action, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/v1/groups/"), "/")
 		return s.change(w, r, who, action, id, do)
@@ -316,13 +303,9 @@ func (s groupRoutes) redrive(w http.ResponseWriter, r *http.Request, who identit
 	if err != nil {
 		return err
 	}
-	body, err := readObject(r, true)
-	if err != nil {
-		return err
-	}
 	var o store.RedriveOptions
-	if faults := decode(redriveFields, body, &o); len(faults) > 0 {
-		return ophttp.Invalid(faults...)
+	if err := readFields(r, redriveFields, true, &o); err != nil {
+		return err
 	}
 	o.MaxGroups = who.most.Groups
 	made, err := s.store.RedriveJobs(r.Context(), g.ID, o)
@@ -332,13 +315,5 @@ func (s groupRoutes) redrive(w http.ResponseWriter, r *http.Request, who identit
 	s.log.InfoContext(r.Context(), "group redriven", "who", who.name, "group", g.ID, "as", made.ID)
 	w.Header().Set("Location", "/v1/groups/"+made.ID)
 	ophttp.WriteJSON(w, http.StatusCreated, "application/json", s.view(made))
-	return nil
-}
-
-// noQuery refuses any parameter: a misspelt one would silently have no effect.
-func noQuery(r *http.Request) error {
-	if faults := decodeQuery[struct{}](nil, r.URL.Query(), &struct{}{}); len(faults) > 0 {
-		return ophttp.Invalid(faults...)
-	}
 	return nil
 }

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"errors"
 	"net/http"
 	"net/url"
 
@@ -39,7 +38,7 @@ func (s jobRoutes) jobOf(r *http.Request, group string) (jobView, error) {
 
 // noJob returns a 404 for the refusal of a missing job, and any other error as it is.
 func noJob(err error, group, id string) error {
-	if refusal, is := errors.AsType[*store.Refusal](err); is && refusal.Code == store.CodeNotFound {
+	if refusedWith(err, store.CodeNotFound) {
 		return ophttp.NewProblem(http.StatusNotFound, string(store.CodeNotFound), "group %q has no job %q, or its retention.jobs has passed", group, ophttp.Shorten(id))
 	}
 	return err
@@ -53,12 +52,8 @@ func (s jobRoutes) oneJob(r *http.Request, who identity) (group, job string, err
 	if err := noQuery(r); err != nil {
 		return "", "", err
 	}
-	body, err := readObject(r, true)
-	if err != nil {
+	if err := readFields(r, nil, true, &struct{}{}); err != nil {
 		return "", "", err
-	}
-	if faults := decode(nil, body, &struct{}{}); len(faults) > 0 {
-		return "", "", ophttp.Invalid(faults...)
 	}
 	return group, r.PathValue("job"), nil
 }
@@ -75,7 +70,7 @@ func (s jobRoutes) cancelJob(w http.ResponseWriter, r *http.Request, who identit
 	}
 	s.log.InfoContext(r.Context(), "job cancelled", "who", who.name, "group", group, "job", job, "running", running)
 	view, err := s.jobOf(r, group)
-	if refusal, is := errors.AsType[*store.Refusal](err); is && refusal.Code == store.CodeNotKept {
+	if refusedWith(err, store.CodeNotKept) {
 		g, gone := s.store.Group(r.Context(), group) // the group does not keep the outcome
 		view, err = jobView{Outcome: outcomeView{ID: job, Type: g.Type, Status: "cancelled"}}, gone
 	}

@@ -31,6 +31,12 @@ var refusals = map[store.Code]struct {
 	store.CodeChunkReuse: {status: http.StatusUnprocessableEntity},
 }
 
+// refusedWith reports whether an error is a refusal with that code.
+func refusedWith(err error, code store.Code) bool {
+	refusal, is := errors.AsType[*store.Refusal](err)
+	return is && refusal.Code == code
+}
+
 // asProblem returns the problem that an error is sent as.
 func asProblem(err error) *ophttp.Problem {
 	if p, is := errors.AsType[*ophttp.Problem](err); is {

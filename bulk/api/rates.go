@@ -2,7 +2,6 @@ package api
 
 import (
 	"cmp"
-	"errors"
 	"maps"
 	"net/http"
 	"slices"
@@ -79,8 +78,8 @@ func (s tenantRoutes) history(w http.ResponseWriter, r *http.Request, who identi
 		return err
 	}
 	minutes := int64(60)
-	if faults := decodeQuery(historyFields, r.URL.Query(), &minutes); len(faults) > 0 {
-		return ophttp.Invalid(faults...)
+	if err := readQuery(r, historyFields, &minutes); err != nil {
+		return err
 	}
 	past, err := s.store.History(r.Context(), tenant, s.o.Now().Add(-time.Duration(minutes)*time.Minute))
 	if err != nil {
@@ -186,13 +185,9 @@ func (s tenantRoutes) patchLimits(w http.ResponseWriter, r *http.Request, who id
 	if err := who.forAll(); err != nil {
 		return err
 	}
-	body, err := readObject(r, false)
-	if err != nil {
-		return err
-	}
 	var p store.LimitsPatch
-	if faults := decode(limitsFields, body, &p); len(faults) > 0 {
-		return ophttp.Invalid(faults...)
+	if err := readFields(r, limitsFields, false, &p); err != nil {
+		return err
 	}
 	l, err := s.store.SetLimits(r.Context(), p)
 	if err != nil {
@@ -269,7 +264,7 @@ func (s tenantRoutes) patchTenant(w http.ResponseWriter, r *http.Request, who id
 	s.tenants.Lock()
 	defer s.tenants.Unlock()
 	t, err := s.store.Tenant(r.Context(), name)
-	if refusal, is := errors.AsType[*store.Refusal](err); is && refusal.Code == store.CodeNotFound {
+	if refusedWith(err, store.CodeNotFound) {
 		t, err = store.Tenant{}, nil // operators may set up a tenant before it submits anything
 	}
 	if err != nil {

@@ -103,8 +103,8 @@ func (s jobRoutes) results(w http.ResponseWriter, r *http.Request, who identity)
 		return err
 	}
 	var f resultFilter
-	if faults := decodeQuery(resultFields, r.URL.Query(), &f); len(faults) > 0 {
-		return ophttp.Invalid(faults...)
+	if err := readQuery(r, resultFields, &f); err != nil {
+		return err
 	}
 	w.Header().Set("X-Bulk-Results", string(keeps(g)))
 	return s.lines(w, r, g.ID, f.cursor, f.limit, s.store.Results, f.show)

@@ -38,7 +38,7 @@ func CallbackBody(g store.Group) ([]byte, error) { return json.Marshal(viewOf(g,
 
 func viewOf(g store.Group, level string) groupView {
 	v := groupView{
-		ID: g.ID, Tenant: g.Tenant, Type: g.Type, Status: bulktype.Status(g.Status), Sealed: g.Sealed, Paused: g.Paused,
+		ID: g.ID, Tenant: g.Tenant, Type: g.Type, Status: g.Status, Sealed: g.Sealed, Paused: g.Paused,
 		Priority: bulktype.Priority(cmp.Or(g.Level, store.Normal)), Weight: cmp.Or(g.Weight, 1), BasePriority: g.BasePriority, RateLimit: tidy(g.GroupSpec.Rate), Concurrency: g.Concurrency, Start: "early", Results: bulktype.Results(keeps(g)),
 		Aggregate: json.RawMessage(cmp.Or(g.Aggregate, `{"op":"count"}`)), FailureTolerance: toleranceJSON(g.Tolerance),
 		CallbackURL: g.CallbackURL, Callback: g.CallbackState, RedriveOf: g.RedriveOf,

@@ -28,8 +28,8 @@ var runningFields = []field[runningFilter]{
 // tenants' jobs and no processes.
 func (s tenantRoutes) showWorkers(w http.ResponseWriter, r *http.Request, who identity) error {
 	f := runningFilter{limit: 100}
-	if faults := decodeQuery(runningFields, r.URL.Query(), &f); len(faults) > 0 {
-		return ophttp.Invalid(faults...)
+	if err := readQuery(r, runningFields, &f); err != nil {
+		return err
 	}
 	if f.tenant != "" {
 		if err := who.forTenant(f.tenant); err != nil {

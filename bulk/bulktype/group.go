@@ -8,17 +8,17 @@ import (
 // Priority is the level of a group. A level multiplies the weights in it: high by 16, normal by 4, low by 1.
 type Priority string
 
-// Status is the state of a group. A group is CREATED until it is sealed, even while its jobs run.
+// Status is the state of a group, see docs/bulk.md.
 type Status string
 
-// The statuses.
+// The statuses. Until the seal a group is CREATED, even while its jobs run.
 const (
-	Created     Status = "CREATED"
-	Dispatched  Status = "DISPATCHED"
-	Running     Status = "RUNNING"
-	Aggregating Status = "AGGREGATING"
+	Created     Status = "CREATED"     // jobs may still be added
+	Dispatched  Status = "DISPATCHED"  // sealed, no job has started
+	Running     Status = "RUNNING"     // sealed, a job has started
+	Aggregating Status = "AGGREGATING" // every job has its outcome; results are reduced
 	Completed   Status = "COMPLETED"
-	Failed      Status = "FAILED"
+	Failed      Status = "FAILED" // more failed than failure_tolerance allows
 	Cancelled   Status = "CANCELLED"
 )
 

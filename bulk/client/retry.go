@@ -4,9 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"time"
+)
 
-	"github.com/cenkalti/backoff/v5"
+const (
+	shortestPause = 250 * time.Millisecond
+	longestPause  = 10 * time.Second
 )
 
 // Unreachable is the error of a request without a response: the server is down or the connection broke.
@@ -39,23 +43,14 @@ func Passing(err error) bool {
 // progress, so that work of any length may be interrupted any number of times.
 type patience struct {
 	c     *connection
-	pause *backoff.ExponentialBackOff
-	since time.Time // of the first failure; zero: none
+	pause time.Duration // after the next failure, before jitter
+	since time.Time     // of the first failure; zero: none
 }
 
-// newPatience pauses for a quarter of a second up to ten seconds, with jitter, so that clients do not return all at
-// once.
-func (c *connection) newPatience() *patience {
-	b := backoff.NewExponentialBackOff()
-	b.InitialInterval, b.Multiplier, b.MaxInterval = 250*time.Millisecond, 2, 10*time.Second
-	return &patience{c: c, pause: b}
-}
+func (c *connection) newPatience() *patience { return &patience{c: c, pause: shortestPause} }
 
 // progress resets the failures.
-func (p *patience) progress() {
-	p.since = time.Time{}
-	p.pause.Reset()
-}
+func (p *patience) progress() { p.pause, p.since = shortestPause, time.Time{} }
 
 // wait pauses after a failure and returns nil, or returns the error if a retry is useless.
 func (p *patience) wait(ctx context.Context, err error) error {
@@ -69,7 +64,9 @@ func (p *patience) wait(ctx context.Context, err error) error {
 	if p.since.IsZero() {
 		p.since = now
 	}
-	pause := p.pause.NextBackOff()
+	// Half to one and a half of the pause, so that clients do not return all at once.
+	pause := p.pause/2 + rand.N(p.pause)
+	p.pause = min(2*p.pause, longestPause)
 	if problem, ok := errors.AsType[*Problem](err); ok && problem.RetryAfter > 0 {
 		pause = problem.RetryAfter
 	}

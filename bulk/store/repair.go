@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"fmt"
 	"slices"
 )
 
@@ -68,22 +67,15 @@ func (s *shard) repair(ctx context.Context, kind string, names []string) (out []
 }
 
 // groupKeys returns the short names of all groups, sorted.
-func (s *shard) groupKeys(ctx context.Context) ([]string, error) {
-	var names []string
-	var cursor uint64
-	for {
-		part, next, err := s.o.Client.HScan(ctx, s.keys[keyFlow], cursor, "", 1000).Result()
-		if err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrStore, err)
-		}
-		for i := 0; i < len(part); i += 2 {
-			names = append(names, part[i])
-		}
-		if cursor = next; cursor == 0 {
-			slices.Sort(names)
-			return slices.Compact(names), nil
-		}
-	}
+func (s *shard) groupKeys(ctx context.Context) ([]string, error) { return s.fields(ctx, keyFlow) }
+
+// fields returns the fields of a hash, sorted.
+func (s *shard) fields(ctx context.Context, key int) (names []string, err error) {
+	err = scan(ctx, func(cursor uint64) ([]string, uint64, error) {
+		return s.o.Client.HScan(ctx, s.keys[key], cursor, "", scanStep).Result()
+	}, func(name, _ string) { names = append(names, name) })
+	slices.Sort(names)
+	return slices.Compact(names), err
 }
 
 // members returns the members of sorted sets.

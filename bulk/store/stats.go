@@ -73,21 +73,7 @@ func (s rateStore) congestion(name string, refused, open, inFlight, rate, wait, 
 func (s rateStore) tenantNames(ctx context.Context) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*s.o.Timeout)
 	defer cancel()
-	var names []string
-	var cursor uint64
-	for {
-		part, next, err := s.o.Client.HScan(ctx, s.keys[keyTenants], cursor, "", 500).Result()
-		if err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrStore, err)
-		}
-		for i := 0; i < len(part); i += 2 {
-			names = append(names, part[i])
-		}
-		if cursor = next; cursor == 0 {
-			slices.Sort(names)
-			return slices.Compact(names), nil
-		}
-	}
+	return s.fields(ctx, keyTenants)
 }
 
 // History returns a tenant's snapshots since then, oldest first.

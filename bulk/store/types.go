@@ -2,6 +2,8 @@ package store
 
 import (
 	"time"
+
+	"github.com/anteroom/anteroom/bulk/bulktype"
 )
 
 // Level is the priority of a group.
@@ -14,22 +16,19 @@ const (
 	Low    Level = "low"
 )
 
-// Status is the state of a group, see docs/bulk.md.
-type Status string
+// Status is the state of a group.
+type Status = bulktype.Status
 
-// The statuses of a group. Until the seal a group is CREATED, even while its jobs run. Paused is a separate flag.
+// The statuses of a group. Paused is a separate flag.
 const (
-	Created     Status = "CREATED"     // jobs may still be added
-	Dispatched  Status = "DISPATCHED"  // sealed, no job has started
-	Running     Status = "RUNNING"     // sealed, a job has started
-	Aggregating Status = "AGGREGATING" // every job has its outcome; results are reduced
-	Completed   Status = "COMPLETED"
-	Failed      Status = "FAILED" // more failed than failure_tolerance allows
-	Cancelled   Status = "CANCELLED"
+	Created     = bulktype.Created
+	Dispatched  = bulktype.Dispatched
+	Running     = bulktype.Running
+	Aggregating = bulktype.Aggregating
+	Completed   = bulktype.Completed
+	Failed      = bulktype.Failed
+	Cancelled   = bulktype.Cancelled
 )
-
-// Ended reports whether the group has ended.
-func (s Status) Ended() bool { return s == Completed || s == Failed || s == Cancelled }
 
 // Tolerance is how many jobs of a group may fail before the group fails: a count, or a share of its jobs in percent.
 type Tolerance struct {

@@ -2,7 +2,9 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"fmt"
+	"io"
 	"text/tabwriter"
 	"time"
 
@@ -12,44 +14,34 @@ import (
 )
 
 func newBreakers() *cobra.Command {
-	conn, asJSON := &connection{}, false
 	var lift, tenant string
-	cmd := newClientCommand(conn, "breakers", "List the breakers that hold jobs back, or lift one", cobra.NoArgs, func(cmd *cobra.Command, _ []string) error {
-		c, _, err := conn.clients(nil)
-		if err != nil {
-			return err
-		}
-		var open []client.Breaker
-		switch {
-		case lift != "":
-			open, err = c.LiftBreaker(cmd.Context(), lift, tenant)
-		case tenant != "":
-			return misuse("--tenant needs --lift, the type of the jobs")
-		default:
-			open, err = c.Breakers(cmd.Context())
-		}
-		switch {
-		case err != nil:
-			return err
-		case asJSON:
-			return writeJSON(cmd.OutOrStdout(), open)
-		}
-		t := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-		for _, b := range open {
-			what := fmt.Sprintf("probing with %d", b.Probes)
-			if b.State == "open" {
-				what = "open until " + b.ProbeAt.Format(time.RFC3339)
+	cmd := newReport("breakers", "List the breakers that hold jobs back, or lift one", cobra.NoArgs,
+		func(ctx context.Context, c *client.Client, _ *cobra.Command, _ []string) ([]client.Breaker, error) {
+			switch {
+			case lift != "":
+				return c.LiftBreaker(ctx, lift, tenant)
+			case tenant != "":
+				return nil, misuse("--tenant needs --lift, the type of the jobs")
 			}
-			_, _ = fmt.Fprintf(t, "%s\t%s\t%s\tsince %s\t%d of %d failed, the last with %s\n", b.Processor, cmp.Or(b.Tenant, "all tenants"), what,
-				b.OpenedAt.Format(time.RFC3339), b.Failures, b.Answers, b.Code)
-		}
-		return t.Flush()
-	})
+			return c.Breakers(ctx)
+		}, writeBreakers)
 	cmd.Long = `breakers lists the breakers that are open, one a line: the jobs of these processors wait, because what the processor calls is
 away. With --lift it closes one, with the operators' token: its jobs start again at once.`
 	f := cmd.Flags()
 	f.StringVar(&lift, "lift", "", "close the breaker of jobs of this `TYPE`")
 	f.StringVar(&tenant, "tenant", "", "with --lift: the breaker of the jobs of this `TENANT` alone")
-	f.BoolVar(&asJSON, "json", false, "as JSON")
 	return cmd
+}
+
+func writeBreakers(w io.Writer, open []client.Breaker) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, b := range open {
+		what := fmt.Sprintf("probing with %d", b.Probes)
+		if b.State == "open" {
+			what = "open until " + b.ProbeAt.Format(time.RFC3339)
+		}
+		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\tsince %s\t%d of %d failed, the last with %s\n", b.Processor, cmp.Or(b.Tenant, "all tenants"), what,
+			b.OpenedAt.Format(time.RFC3339), b.Failures, b.Answers, b.Code)
+	}
+	return t.Flush()
 }

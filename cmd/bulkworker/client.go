@@ -86,6 +86,29 @@ func newClientCommand(conn *connection, use, short string, args cobra.Positional
 	return cmd
 }
 
+// newReport returns a client command that prints what call returns: with write, or with --json as JSON.
+func newReport[T any](use, short string, args cobra.PositionalArgs, call func(ctx context.Context, c *client.Client, cmd *cobra.Command, args []string) (T, error),
+	write func(w io.Writer, v T) error,
+) *cobra.Command {
+	conn, asJSON := &connection{}, false
+	cmd := newClientCommand(conn, use, short, args, func(cmd *cobra.Command, args []string) error {
+		c, _, err := conn.clients(nil)
+		if err != nil {
+			return err
+		}
+		v, err := call(cmd.Context(), c, cmd, args)
+		switch {
+		case err != nil:
+			return err
+		case asJSON:
+			return writeJSON(cmd.OutOrStdout(), v)
+		}
+		return write(cmd.OutOrStdout(), v)
+	})
+	cmd.Flags().BoolVar(&asJSON, "json", false, "as JSON")
+	return cmd
+}
+
 // patient adds --retry-for, for commands that continue after an outage.
 func (conn *connection) patient(cmd *cobra.Command) {
 	cmd.Flags().DurationVar(&conn.patience, "retry-for", steadily, "`TIME` to retry while the server is down, such as 30s; 0: no retries")

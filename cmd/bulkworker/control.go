@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
 
@@ -11,24 +12,13 @@ import (
 
 // newControl returns a command that changes a group and prints how it then stands.
 func newControl(name, short string, change func(*client.Client, context.Context, string) (*client.Group, error)) *cobra.Command {
-	conn, asJSON := &connection{}, false
-	cmd := newClientCommand(conn, name+" GROUP", short, cobra.ExactArgs(1), func(cmd *cobra.Command, args []string) error {
-		c, _, err := conn.clients(nil)
-		if err != nil {
+	return newReport(name+" GROUP", short, cobra.ExactArgs(1),
+		func(ctx context.Context, c *client.Client, _ *cobra.Command, args []string) (*client.Group, error) {
+			return change(c, ctx, args[0])
+		}, func(w io.Writer, g *client.Group) error {
+			_, err := fmt.Fprintf(w, "%s %s, %d of %d done\n", g.ID, statusOf(g), g.Done(), g.Total)
 			return err
-		}
-		g, err := change(c, cmd.Context(), args[0])
-		switch {
-		case err != nil:
-			return err
-		case asJSON:
-			return writeJSON(cmd.OutOrStdout(), g)
-		}
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s %s, %d of %d done\n", g.ID, statusOf(g), g.Done(), g.Total)
-		return err
-	})
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print the group as JSON")
-	return cmd
+		})
 }
 
 func newRedrive() *cobra.Command {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"maps"
@@ -17,38 +18,24 @@ import (
 const configured = "configured"
 
 func newLimits() *cobra.Command {
-	conn, asJSON := &connection{}, false
 	var processor, rate, concurrency string
-	cmd := newClientCommand(conn, "limits", "Show the rates in force, or change a processor's limits", cobra.NoArgs, func(cmd *cobra.Command, _ []string) error {
-		c, _, err := conn.clients(nil)
-		if err != nil {
-			return err
-		}
-		change, given, err := limitsOf(processor, rate, concurrency)
-		if err != nil {
-			return err
-		}
-		var l *client.Limits
-		if given {
-			l, err = c.SetProcessor(cmd.Context(), processor, change)
-		} else {
-			l, err = c.Limits(cmd.Context())
-		}
-		switch {
-		case err != nil:
-			return err
-		case asJSON:
-			return writeJSON(cmd.OutOrStdout(), l)
-		}
-		return writeLimits(cmd.OutOrStdout(), l)
-	})
+	cmd := newReport("limits", "Show the rates in force, or change a processor's limits", cobra.NoArgs,
+		func(ctx context.Context, c *client.Client, _ *cobra.Command, _ []string) (*client.Limits, error) {
+			change, given, err := limitsOf(processor, rate, concurrency)
+			switch {
+			case err != nil:
+				return nil, err
+			case given:
+				return c.SetProcessor(ctx, processor, change)
+			}
+			return c.Limits(ctx)
+		}, writeLimits)
 	cmd.Long = `limits prints the rates in force. With --processor it changes the limits of the jobs of one type, for all processes and at
 once, with the operators' token.`
 	f := cmd.Flags()
 	f.StringVar(&processor, "processor", "", "change the limits of jobs of this `TYPE`")
 	f.StringVar(&rate, "rate", "", "let `N` of them start a second; 0: no limit; "+configured+": both limits as configured")
 	f.StringVar(&concurrency, "concurrency", "", "let `N` of them run at once; 0: no limit")
-	f.BoolVar(&asJSON, "json", false, "as JSON")
 	return cmd
 }
 

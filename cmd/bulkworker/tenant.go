@@ -1,7 +1,9 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
 
@@ -10,44 +12,32 @@ import (
 
 // newTenant returns the command that shows and changes a tenant's settings.
 func newTenant() *cobra.Command {
-	conn, asJSON := &connection{}, false
 	var weight, rate float64
 	var concurrency int64
-	cmd := newClientCommand(conn, "tenant TENANT", "Show or change a tenant's weight, rate and concurrency", cobra.ExactArgs(1), func(cmd *cobra.Command, args []string) error {
-		c, _, err := conn.clients(nil)
-		if err != nil {
+	cmd := newReport("tenant TENANT", "Show or change a tenant's weight, rate and concurrency", cobra.ExactArgs(1),
+		func(ctx context.Context, c *client.Client, cmd *cobra.Command, args []string) (*client.Tenant, error) {
+			var p client.TenantPatch
+			if cmd.Flags().Changed("weight") {
+				p.Weight = &weight
+			}
+			if cmd.Flags().Changed("rate") {
+				p.Rate = &rate
+			}
+			if cmd.Flags().Changed("concurrency") {
+				p.Concurrency = &concurrency
+			}
+			if p == (client.TenantPatch{}) {
+				return c.Tenant(ctx, args[0])
+			}
+			return c.SetTenant(ctx, args[0], p)
+		}, func(w io.Writer, t *client.Tenant) error {
+			_, err := fmt.Fprintf(w, "%s weight %g, rate %g, concurrency %d (0: no limit of its own), %d in flight\n",
+				t.Tenant, t.Weight, t.Rate, t.Concurrency, t.InFlight)
 			return err
-		}
-		var p client.TenantPatch
-		if cmd.Flags().Changed("weight") {
-			p.Weight = &weight
-		}
-		if cmd.Flags().Changed("rate") {
-			p.Rate = &rate
-		}
-		if cmd.Flags().Changed("concurrency") {
-			p.Concurrency = &concurrency
-		}
-		var t *client.Tenant
-		if p == (client.TenantPatch{}) {
-			t, err = c.Tenant(cmd.Context(), args[0])
-		} else {
-			t, err = c.SetTenant(cmd.Context(), args[0], p)
-		}
-		switch {
-		case err != nil:
-			return err
-		case asJSON:
-			return writeJSON(cmd.OutOrStdout(), t)
-		}
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s weight %g, rate %g, concurrency %d (0: no limit of its own), %d in flight\n",
-			t.Tenant, t.Weight, t.Rate, t.Concurrency, t.InFlight)
-		return err
-	})
+		})
 	cmd.Long = `tenant shows what operators have set for a tenant. With --weight, --rate or --concurrency it changes them first, at once and for every process; that needs admin.token.`
 	cmd.Flags().Float64Var(&weight, "weight", 1, "share among tenants, 0.01 to 100")
 	cmd.Flags().Float64Var(&rate, "rate", 0, "start at most `N` of its jobs a second; 0: as configured")
 	cmd.Flags().Int64Var(&concurrency, "concurrency", 0, "run at most `N` of its jobs at once; 0: any number")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print the tenant as JSON")
 	return cmd
 }

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -12,35 +14,11 @@ import (
 )
 
 func newWorkers() *cobra.Command {
-	conn, asJSON, which := &connection{}, false, client.WorkersQuery{}
-	cmd := newClientCommand(conn, "workers", "List the processes, and the jobs that run longest", cobra.NoArgs, func(cmd *cobra.Command, _ []string) error {
-		c, _, err := conn.clients(nil)
-		if err != nil {
-			return err
-		}
-		w, err := c.Workers(cmd.Context(), which)
-		switch {
-		case err != nil:
-			return err
-		case asJSON:
-			return writeJSON(cmd.OutOrStdout(), w)
-		}
-		t := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-		for _, p := range w.Processes {
-			keeper := ""
-			if p.Keeper {
-				keeper = ", the keeper"
-			}
-			_, _ = fmt.Fprintf(t, "process %s\t%s\t%s%s\t%d of %d workers busy\t%s\n", p.ID, p.Host, p.State, keeper, p.Busy, p.Workers, strings.Join(p.Types, ","))
-		}
-		for _, j := range w.Jobs {
-			_, _ = fmt.Fprintf(t, "%s/%s\t%s\t%s\tfor %s\ttry %d\tprocess %s\n", j.Group, j.ID, j.Tenant, j.Type, time.Since(j.StartedAt).Round(time.Second), j.Attempts, j.Process)
-		}
-		if more := w.Running - int64(len(w.Jobs)); more > 0 {
-			_, _ = fmt.Fprintf(t, "and %d more\n", more)
-		}
-		return t.Flush()
-	})
+	var which client.WorkersQuery
+	cmd := newReport("workers", "List the processes, and the jobs that run longest", cobra.NoArgs,
+		func(ctx context.Context, c *client.Client, _ *cobra.Command, _ []string) (client.Workers, error) {
+			return c.Workers(ctx, which)
+		}, writeWorkers)
 	cmd.Long = `workers lists the processes that share the store, one a line, and below them what runs now, the longest running job first. With a
 tenant's token it lists the jobs of that tenant alone.`
 	f := cmd.Flags()
@@ -49,6 +27,23 @@ tenant's token it lists the jobs of that tenant alone.`
 	f.StringVar(&which.Type, "type", "", "jobs of this `TYPE`")
 	f.StringVar(&which.Process, "process", "", "jobs that the process of this `ID` runs")
 	f.IntVar(&which.Limit, "limit", 20, "most jobs, 1 to 1000")
-	f.BoolVar(&asJSON, "json", false, "as JSON")
 	return cmd
+}
+
+func writeWorkers(out io.Writer, w client.Workers) error {
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, p := range w.Processes {
+		keeper := ""
+		if p.Keeper {
+			keeper = ", the keeper"
+		}
+		_, _ = fmt.Fprintf(t, "process %s\t%s\t%s%s\t%d of %d workers busy\t%s\n", p.ID, p.Host, p.State, keeper, p.Busy, p.Workers, strings.Join(p.Types, ","))
+	}
+	for _, j := range w.Jobs {
+		_, _ = fmt.Fprintf(t, "%s/%s\t%s\t%s\tfor %s\ttry %d\tprocess %s\n", j.Group, j.ID, j.Tenant, j.Type, time.Since(j.StartedAt).Round(time.Second), j.Attempts, j.Process)
+	}
+	if more := w.Running - int64(len(w.Jobs)); more > 0 {
+		_, _ = fmt.Fprintf(t, "and %d more\n", more)
+	}
+	return t.Flush()
 }
