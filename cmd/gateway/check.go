@@ -25,10 +25,10 @@ func checkParts(cfg *config.Config) []config.Problem {
 	return slices.Concat(checkKeys(cfg), checkPages(cfg), checkEstimates(cfg))
 }
 
-// checkStart makes everything that serve makes of a configuration without a problem so far, and starts nothing. What fails
-// here would fail there, so that check-config and a reload refuse what the start refuses.
+// checkStart builds all parts that serve builds from a configuration, and starts nothing, so that check-config and a reload refuse
+// every configuration that serve refuses.
 func checkStart(cfg *config.Config) error {
-	client := redis.NewClient(&redis.Options{}) // connects with the first command, and there is none
+	client := redis.NewClient(&redis.Options{}) // connects with the first command, which is never sent
 	defer func() { _ = client.Close() }()
 	log := slog.New(slog.DiscardHandler)
 	core, err := admission.New(coreOptions(cfg, client, nil, log))
@@ -65,7 +65,7 @@ func asProblems(err error) *config.Problems {
 	return problems
 }
 
-// checkKeys checks each key by itself: that one is active, and that the files can be read, is checked with the configuration.
+// checkKeys checks each key alone. Validate checks that one is active, and that the files can be read.
 func checkKeys(cfg *config.Config) []config.Problem {
 	var problems []config.Problem
 	keys, err := tokenKeys(cfg)
@@ -82,7 +82,7 @@ func checkKeys(cfg *config.Config) []config.Problem {
 	return problems
 }
 
-// tokenKeys are the configured keys as the ring takes them.
+// tokenKeys returns the configured keys in the form of token.NewRing.
 func tokenKeys(cfg *config.Config) ([]token.Key, error) {
 	signing, err := cfg.SigningKeys()
 	if err != nil {

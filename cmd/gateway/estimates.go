@@ -12,10 +12,10 @@ import (
 	"github.com/anteroom/anteroom/internal/config"
 )
 
-// learned is the value of eta.weights for which a gateway uses those that it has seen.
+// learned is the value of eta.weights for the weights that this gateway has observed.
 const learned = "learned"
 
-// estimates are a room's settings as its estimator takes them; with an error comes the setting that it concerns.
+// estimates returns the options of a room's estimator. It also returns the name of the setting that an error concerns.
 func estimates(c *config.ETA) (o eta.Options, setting string, err error) {
 	o = eta.Options{SecondsPerPlace: c.SecondsPerPlace, ModelMaxAge: c.ModelMaxAge, Weights: eta.DefaultWeights}
 	if o.Zone, err = time.LoadLocation(c.TimeZone); err != nil {
@@ -60,7 +60,7 @@ func readModel(name string) (*eta.Model, error) {
 func checkEstimates(cfg *config.Config) []config.Problem {
 	var problems []config.Problem
 	for i := range cfg.Rooms {
-		if _, setting, err := estimates(&cfg.Rooms[i].ETA); err != nil && setting != "time_zone" { // that one by the configuration itself
+		if _, setting, err := estimates(&cfg.Rooms[i].ETA); err != nil && setting != "time_zone" { // Validate reports it
 			message := strings.TrimPrefix(strings.Replace(err.Error(), "eta: ", "", 1), "weights: ")
 			problems = append(problems, config.Problem{Path: fmt.Sprintf("rooms[%d].eta.%s", i, setting), Message: message})
 		}

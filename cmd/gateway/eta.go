@@ -25,7 +25,7 @@ import (
 func newETA(load cli.Loader[*config.Config]) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "eta",
-		Short: "Estimates of the wait: export a room's history, and hold estimators against it",
+		Short: "Wait estimates: export a room's history, and compare estimators with it",
 		Args:  cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return &cli.UsageError{Err: fmt.Errorf("want a command; see %s --help", cmd.CommandPath())}
@@ -38,7 +38,7 @@ func newETA(load cli.Loader[*config.Config]) *cobra.Command {
 func newExport(load cli.Loader[*config.Config]) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export --config FILE",
-		Short: "Print what the store remembers of rooms, a minute a line",
+		Short: "Print the history of rooms, a minute a line",
 		Long: `export prints the history of the last day, as NDJSON: one object a room and
 minute, for eta backtest and tools/eta-train. Append it to a file once a day to
 have more than the store keeps.`,
@@ -93,7 +93,7 @@ func export(ctx context.Context, cfg *config.Config, rooms []string, minutes int
 		if err != nil {
 			return fmt.Errorf("room %s: %w", id, err)
 		}
-		// What lies before the room's first minute is no history of it.
+		// Leave out the minutes before the room's first use.
 		first := slices.IndexFunc(history, func(m admission.Minute) bool { return m.Rate > 0 || m.Joins > 0 || m.Waiting > 0 })
 		if first < 0 {
 			continue
@@ -107,7 +107,7 @@ func export(ctx context.Context, cfg *config.Config, rooms []string, minutes int
 	return w.Flush()
 }
 
-// planOf returns what a room's policy and its events give at a time (s), visitors/s; nil: it has no events.
+// planOf returns a function from a time (s) to the planned rate of a room (visitors/s), nil for a room without events.
 func planOf(cfg *config.Config, id string) (func(int64) *float64, error) {
 	i := slices.IndexFunc(cfg.Rooms, func(r config.Room) bool { return r.ID == id })
 	if len(cfg.Rooms[i].Events) == 0 {
@@ -123,7 +123,7 @@ func planOf(cfg *config.Config, id string) (func(int64) *float64, error) {
 	}, nil
 }
 
-// exported returns a minute of a room's history as a line of the file has it.
+// exported returns the line of a file for a minute of a room's history.
 func exported(room string, m *admission.Minute, planned *float64) backtest.Minute {
 	return backtest.Minute{
 		Planned: planned, Found: m.Found, Share: float64(m.Share) / 1000,
@@ -134,7 +134,7 @@ func exported(room string, m *admission.Minute, planned *float64) backtest.Minut
 	}
 }
 
-// ageCounts are counts by time in the queue as a line of the file has them.
+// ageCounts returns counts by time in the queue in the form of the file.
 func ageCounts(counts []admission.AgeTime) (list []backtest.AgeCount) {
 	for _, c := range counts {
 		list = append(list, backtest.AgeCount{c.From, c.Count})
@@ -142,10 +142,10 @@ func ageCounts(counts []admission.AgeTime) (list []backtest.AgeCount) {
 	return list
 }
 
-// thousandths are seconds, to the millisecond.
+// thousandths returns seconds with three decimals.
 func thousandths(d time.Duration) float64 { return float64(d.Milliseconds()) / 1000 }
 
-// replay has the flags of eta backtest.
+// replay holds the flags of eta backtest.
 type replay struct {
 	estimators []string
 	synthetic  bool
@@ -163,18 +163,18 @@ func newBacktest() *cobra.Command {
 	var r replay
 	cmd := &cobra.Command{
 		Use:   "backtest [FILE…]",
-		Short: "Hold estimators against recorded or synthetic sales, and print how they did",
-		Long: `backtest plays sales through every estimator and prints a table: the mean
-absolute error of what visitors would have been told, over the real wait (MAPE)
-and in seconds (MAE); how often it was too little; how many waits lay within the
-range (80 % are meant to); how often a figure was more than a fifth above the one
-before; and MAPE from one to three minutes after a step. FILE is what eta export
-printed, - standard input; without one the sales are made up.`,
+		Short: "Compare estimators with recorded or synthetic sales",
+		Long: `backtest replays sales with every estimator and prints a table: the mean absolute
+error of the estimates, relative to the real wait (MAPE) and in seconds (MAE); the
+share of estimates that were too short; the share of waits within the range (target:
+80 %); the share of estimates more than a fifth above the previous one; and MAPE from
+one to three minutes after a step. FILE is the output of eta export, - standard input.
+Without FILE the sales are synthetic.`,
 		Args: cobra.ArbitraryArgs,
 	}
 	f := cmd.Flags()
 	f.StringSliceVar(&r.estimators, "estimator", nil, "only these `NAMES`: "+strings.Join(eta.Names(), ", "))
-	f.BoolVar(&r.synthetic, "synthetic", false, "sales that are made up, also beside files")
+	f.BoolVar(&r.synthetic, "synthetic", false, "add synthetic sales to those of the files")
 	f.StringSliceVar(&r.only, "sale", nil, "only the sales (or rooms) of these `NAMES`")
 	f.IntVar(&r.seeds, "seeds", 2, "play each synthetic sale `N` times")
 	f.Uint64Var(&r.seed, "seed", backtest.HeldOut, "the first seed of chance; the same seeds give the same table, and nothing was tuned or trained on those of the default")

@@ -44,8 +44,7 @@ EdDSA  a PEM file that begins with the part of the configuration that names it:
 }
 
 func generateKey(alg string) (string, error) {
-	// A kid is never used twice, or tokens of a former key would be checked
-	// with a later one.
+	// A kid is never reused: tokens of a former key would be verified with a later one.
 	id := "k-" + strings.ToLower(rand.Text()[:8])
 	switch alg {
 	case token.HS256:

@@ -6,33 +6,33 @@ import (
 	"time"
 )
 
-// Times of a gateway's end behind balancers. A balancer that requested /readyz within probedLately still sends visitors until it
-// has got enoughRefusals, or has learned of the end otherwise; the gateway waits for that, at most longestWait.
+// Limits of a shutdown behind balancers. A balancer that requested /readyz within probedLately sends visitors until it has received
+// enoughRefusals; the gateway waits for these, at most longestWait.
 const (
 	probedLately   = 30 * time.Second
 	enoughRefusals = 3
 	longestWait    = 5 * time.Second
-	// lastRequest is the time for which connections without a request stay open at the end: a request in that time is served,
-	// and the connection closed after it.
+	// lastRequest is how long idle connections stay open at shutdown: a request in that time is served, and its connection is
+	// closed afterwards.
 	lastRequest = time.Second
 )
 
-// balancers records the requests for this gateway's readiness.
+// balancers records the requests for /readyz.
 type balancers struct {
 	ready func() bool
 
 	mu       sync.Mutex
-	asked    time.Time // last
-	leaving  bool      // refusals count; those before did not announce the end
+	asked    time.Time // of the last request
+	leaving  bool      // the shutdown has begun: refusals count
 	refusals int
-	heard    chan struct{} // closed with enoughRefusals
+	refused  chan struct{} // closed after enoughRefusals
 }
 
 func newBalancers(ready func() bool) *balancers {
-	return &balancers{ready: ready, heard: make(chan struct{})}
+	return &balancers{ready: ready, refused: make(chan struct{})}
 }
 
-// Ready answers one of them.
+// Ready returns the reply to a request for /readyz, and records the request.
 func (b *balancers) Ready() bool {
 	ready := b.ready()
 	b.mu.Lock()
@@ -40,25 +40,25 @@ func (b *balancers) Ready() bool {
 	b.asked = time.Now()
 	if !ready && b.leaving {
 		if b.refusals++; b.refusals == enoughRefusals {
-			close(b.heard)
+			close(b.refused)
 		}
 	}
 	return ready
 }
 
-// wait returns when no balancer sends visitors any more, as far as is known. /readyz must refuse when it is called.
+// wait waits until balancers have noticed the shutdown, at most for the given time. /readyz must fail before the call.
 func (b *balancers) wait(ctx context.Context, most time.Duration) {
 	b.mu.Lock()
 	b.leaving = true
-	nobody := b.asked.IsZero() || time.Since(b.asked) > probedLately
+	unused := b.asked.IsZero() || time.Since(b.asked) > probedLately
 	b.mu.Unlock()
-	if nobody {
+	if unused {
 		return
 	}
 	timer := time.NewTimer(min(most, longestWait))
 	defer timer.Stop()
 	select {
-	case <-b.heard:
+	case <-b.refused:
 	case <-timer.C:
 	case <-ctx.Done():
 	}

@@ -22,8 +22,8 @@ import (
 	"github.com/anteroom/anteroom/token"
 )
 
-// prefaces are the values of proxy_protocol.
-var prefaces = map[string]wire.ProxyProtocol{"v1": wire.ProxyProtocolV1, "v2": wire.ProxyProtocolV2, "any": wire.ProxyProtocolV1 | wire.ProxyProtocolV2}
+// proxyProtocols are the values of proxy_protocol.
+var proxyProtocols = map[string]wire.ProxyProtocol{"v1": wire.ProxyProtocolV1, "v2": wire.ProxyProtocolV2, "any": wire.ProxyProtocolV1 | wire.ProxyProtocolV2}
 
 func coreOptions(cfg *config.Config, client redis.UniversalClient, observe func(script string, took time.Duration, err error), log *slog.Logger) admission.Options {
 	return admission.Options{Client: client, Prefix: cfg.Store.Prefix, Timeout: cfg.Store.Timeout, Log: log, Observe: observe}
@@ -46,11 +46,11 @@ func gatewayOptions(cfg *config.Config, s *store, core *admission.Core, registry
 		StreamsPerAddress: l.StreamsPerAddress,
 		Shares:            proxy.Shares{Address: l.InFlightPerAddress, Session: l.InFlightPerSession, Tunnels: l.TunnelsPerAddress},
 		Ring:              ring, IDKey: idKey, AccountKeys: accounts, Bind: cfg.Tokens.Bind, SameSite: cfg.Cookies.SameSite,
-		TrustedProxies: cfg.TrustedProxies, TrustedHeader: cfg.TrustedHeader, ProxyProtocol: prefaces[cfg.ProxyProtocol],
+		TrustedProxies: cfg.TrustedProxies, TrustedHeader: cfg.TrustedHeader, ProxyProtocol: proxyProtocols[cfg.ProxyProtocol],
 		LastRequest: min(lastRequest, cfg.ShutdownTimeout/3),
 		TLS:         certs.Files(cfg.TLS),
 		Access:      gateway.Access{Combined: cfg.Log.AccessFormat == "combined", Sample: cfg.Log.AccessSample, Prefix: cfg.Log.AccessIP == "prefix"},
-		// Not the first of origins in its place: without one, hosts of no room are refused.
+		// Empty stays empty: without a default origin, hosts of no room are refused.
 		DefaultOrigin: cfg.DefaultOrigin,
 	}
 	if cfg.Log.Access {
@@ -98,7 +98,7 @@ func roomOptions(cfg *config.Config, r *config.Room) (gateway.Room, error) {
 		}
 		room.Policy.Adaptive.Scorer = scorer
 	}
-	if q, err := r.Guard.Requests(); err == nil { // else Validate has said so
+	if q, err := r.Guard.Requests(); err == nil { // Validate reports the error
 		room.SessionRequests = gateway.Quota{N: q.N, Per: q.Per}
 	}
 	i := r.Identity
@@ -145,7 +145,7 @@ func policy(cfg *config.Config, r *config.Room) (admission.Policy, error) {
 			Origin: cfg.OriginOf(r).ID, Rate: int64(b.Rate), Burst: int64(b.MostBurst()), Weight: int64(r.Weight), Weights: int64(weights),
 		}
 	}
-	// Validate has read it.
+	// Validate has checked it.
 	address, network, _ := r.Guard.Joins()
 	p.Joins, p.JoinsPer, p.Wide, p.WidePer = address.N, address.Per, network.N, network.Per
 	if r.Admission.Burst != nil {
@@ -178,7 +178,7 @@ func micro(t time.Time) int64 {
 	return t.UnixMicro()
 }
 
-// consoleOptions returns the part of the console's options that follows from the configuration.
+// consoleOptions returns the console's options that the configuration determines.
 func consoleOptions(cfg *config.Config) (console.Options, error) {
 	tokens, err := operatorTokens(cfg)
 	return console.Options{Listen: cfg.Admin.Listen, Tokens: tokens}, err
@@ -237,8 +237,8 @@ func fixedLimits(l config.Limits) config.Limits {
 	return l
 }
 
-// keepFixed names the settings that differ from those that the gateway was started with, and that it does not change while
-// it runs. Whether there is TLS at all is put back in next, so that the rest of it can be taken.
+// keepFixed names the settings that differ from those at the start and need a restart. If TLS was turned on or off, it sets
+// next.TLS to the old value, so that the other changes can take effect.
 func keepFixed(started, next *config.Config) []string {
 	var names []string
 	for _, s := range []struct {

@@ -17,10 +17,10 @@ import (
 var settingFlags = []cli.Flag{
 	{Name: "listen", Path: "listen", Usage: "visitors' socket, `ADDR` such as :8080"},
 	{Name: "admin-listen", Path: "admin.listen", Usage: "operators' socket, `ADDR` such as 127.0.0.1:9090"},
-	{Name: "origin", Path: "origin", Usage: "`URL` of the site; makes one room over all of it"},
+	{Name: "origin", Path: "origin", Usage: "`URL` of the site; makes one room over all its paths"},
 	{Name: "rate", Path: "rate", Usage: "admit `N` visitors a second into that room"},
 	{Name: "burst", Path: "burst", Usage: "admit at most `N` visitors at one moment into that room"},
-	{Name: "max-active", Path: "max_active", Usage: "have at most `N` visitors in that room's site at once"},
+	{Name: "max-active", Path: "max_active", Usage: "have at most `N` visitors admitted and active in that room"},
 }
 
 // newRoot builds the command tree. environ has the variables as os.Environ returns them.
@@ -37,9 +37,9 @@ func newRoot(environ []string) *cobra.Command {
 	}
 	root := newServe("gateway", load)
 	root.Short = "A waiting room in front of your site"
-	root.Long = `gateway stands in front of a site. While the site can take everyone it is an
-ordinary reverse proxy; when it cannot, visitors get a place in line and are let
-in at the rate that you set.
+	root.Long = `gateway stands in front of a site. While the site has capacity for every visitor, it
+is an ordinary reverse proxy. Otherwise visitors get a place in the queue and are
+admitted at the rate that you set.
 
 Try it:  gateway --origin http://127.0.0.1:9000 --rate 10`
 
@@ -50,7 +50,7 @@ Try it:  gateway --origin http://127.0.0.1:9000 --rate 10`
 	return root
 }
 
-// tryStore is check-config --store.
+// tryStore implements check-config --store.
 func tryStore(ctx context.Context, cfg *config.Config) error {
 	if err := storeopen.Check(ctx, cfg.Store); err != nil || cfg.Store.URL == "" {
 		return err

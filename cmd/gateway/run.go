@@ -21,17 +21,15 @@ import (
 	"github.com/anteroom/anteroom/internal/redisurl"
 )
 
-// serve runs the gateway until ctx ends, then drains within
-// cfg.ShutdownTimeout. load reads the configuration again, for SIGHUP and for
-// changed files; its error leaves the configuration in force as it is. The
-// access log goes to queue, as log does.
+// serve runs the gateway until ctx ends, then drains within cfg.ShutdownTimeout. load reads the configuration again, at SIGHUP and
+// when a file has changed; after an error the old configuration stays in force. log and the access log write to queue.
 func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config, error), queue *logs.Queue, log *slog.Logger) error {
 	hup, started := lifecycle.Hangups(), cfg
 	s, err := openStore(ctx, cfg.Store, log)
 	if err != nil {
 		return err
 	}
-	// Closed last, whatever happens: the others stand on it.
+	// Closed last: all other parts use it.
 	defer func() {
 		if err := s.Close(); err != nil {
 			log.Warn("store", "error", err)
@@ -68,7 +66,7 @@ func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config,
 		return err
 	}
 	ring := options.Ring
-	// reload takes the configuration that load finds now.
+	// reload puts the configuration that load returns now in force.
 	reload := func() {
 		next, err := load()
 		var later []string
@@ -81,7 +79,7 @@ func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config,
 		}
 		if err == nil {
 			if err = g.Reload(options); err != nil {
-				err = errors.Join(err, setTokens(operators, cfg)) // of a configuration all is taken, or nothing
+				err = errors.Join(err, setTokens(operators, cfg)) // a configuration takes effect as a whole or not at all
 			}
 		}
 		if err != nil {
@@ -89,10 +87,10 @@ func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config,
 			return
 		}
 		if len(later) > 0 {
-			log.Warn("these settings change with a restart only; the old ones stay in force", "settings", later)
+			log.Warn("these settings need a restart; the old values stay in force", "settings", later)
 		}
 		if err := options.Ring.Continues(ring); err != nil {
-			log.Warn("the key that signed until now, or tokens.issuer, is gone: every place and pass that was signed with it ends now; to keep them, put it back beside the new one, without active, for a day", "error", err)
+			log.Warn("the former signing key or tokens.issuer was removed: every place and pass signed with it has ended; to keep them, restore the key beside the new one, without active, for a day", "error", err)
 		}
 		ring = options.Ring
 		warn(next, log)
@@ -130,7 +128,7 @@ func listen(addr string) (net.Listener, error) {
 	return lc.Listen(context.Background(), "tcp", addr)
 }
 
-// addVisitors serves visitors. It ends in order: not ready, until balancers know; then drain; then close.
+// addVisitors serves visitors. Its stop first fails /readyz until balancers have noticed, then drains, then closes.
 func addVisitors(parts *lifecycle.Group, g *gateway.Gateway, ln net.Listener, probes *balancers, timeout time.Duration, log *slog.Logger) {
 	ended := make(chan struct{})
 	parts.Add(func() error {
@@ -152,7 +150,7 @@ func addVisitors(parts *lifecycle.Group, g *gateway.Gateway, ln net.Listener, pr
 	})
 }
 
-// addFit ends the gateway where a store that was away at the start turns out to be one that cannot be used.
+// addFit ends the gateway if a store that was away at the start replies and cannot be used.
 func addFit(parts *lifecycle.Group, fit func(context.Context) error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	parts.Add(func() error {
@@ -176,7 +174,7 @@ func addFit(parts *lifecycle.Group, fit func(context.Context) error) {
 	}, cancel)
 }
 
-// addOperators serves operators and metrics, until visitors are gone.
+// addOperators serves operators and metrics until the visitors' part has ended.
 func addOperators(parts *lifecycle.Group, c *console.Console, ln net.Listener, log *slog.Logger) {
 	server := &http.Server{
 		Handler: c.Handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 75 * time.Second,
@@ -197,7 +195,7 @@ func addOperators(parts *lifecycle.Group, c *console.Console, ln net.Listener, l
 	})
 }
 
-// addCore ticks the rooms, and sends the last heartbeats when all else has ended.
+// addCore ticks the rooms. It ends last and sends the remaining heartbeats.
 func addCore(parts *lifecycle.Group, core *admission.Core) {
 	ctx, cancel := context.WithCancel(context.Background())
 	parts.Add(func() error { return core.Run(ctx) }, cancel)

@@ -14,11 +14,11 @@ import (
 	"github.com/anteroom/anteroom/internal/logs"
 )
 
-// fewDescriptors is a limit of which a crowd makes use.
+// fewDescriptors is a limit that a crowd may reach.
 const fewDescriptors = 8192
 
-// descriptors returns how many files and connections the process may have open; the runtime has raised that to the hard limit.
-// 0: not known.
+// descriptors returns how many files and connections the process may have open; the runtime has raised that limit to the hard
+// one. It returns 0 if the limit is unknown.
 func descriptors() uint64 {
 	var limit syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) != nil {
@@ -27,7 +27,7 @@ func descriptors() uint64 {
 	return limit.Cur
 }
 
-// logsEnd is the longest wait at the end for the reader of the log.
+// logsEnd is the longest wait at shutdown for the reader of the log.
 const logsEnd = time.Second
 
 func newServe(use string, load cli.Loader[*config.Config]) *cobra.Command {
@@ -43,7 +43,7 @@ func newServe(use string, load cli.Loader[*config.Config]) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		// Whoever reads the log may end and come back: that is no reason to end.
+		// The reader of the log may end and restart: the gateway continues.
 		signal.Ignore(syscall.SIGPIPE)
 		queue := logs.NewQueue(cfg.Log.Format, cmd.ErrOrStderr())
 		go queue.Run()
@@ -51,7 +51,7 @@ func newServe(use string, load cli.Loader[*config.Config]) *cobra.Command {
 		log := queue.Logger(cfg.Log.Level)
 		warn(cfg, log)
 		if n := descriptors(); n > 0 && n < fewDescriptors {
-			log.Warn("few file descriptors", "limit", n, "advice", "each visitor takes one and each request to an origin another; raise the hard limit (ulimit -Hn, LimitNOFILE=)")
+			log.Warn("the limit of file descriptors is low", "limit", n, "advice", "each visitor takes one and each request to an origin another; raise the hard limit (ulimit -Hn, LimitNOFILE=)")
 		}
 
 		ctx, stop := lifecycle.UntilSignal(cmd.Context())
@@ -61,7 +61,7 @@ func newServe(use string, load cli.Loader[*config.Config]) *cobra.Command {
 	return cmd
 }
 
-// warn logs what is allowed and perhaps not meant.
+// warn logs settings that are allowed but usually a mistake.
 func warn(cfg *config.Config, log *slog.Logger) {
 	for _, w := range cfg.Warnings() {
 		log.Warn("configuration", "setting", w.Path, "warning", w.Message)

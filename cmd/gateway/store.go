@@ -13,15 +13,15 @@ import (
 	"github.com/anteroom/anteroom/token"
 )
 
-// store is the store that the configuration names, with the embedded one's key.
+// store is an open store, with the key of an embedded one.
 type store struct {
 	*storeopen.Store
 	keyID   string
 	keyText []byte
 }
 
-// openStore opens the store, and starts it when there is no store.url. A store
-// that is away is no error: the gateway serves without it.
+// openStore opens the store, and starts the embedded one without a store.url. A store that does not reply is no error: the gateway
+// serves without it.
 func openStore(ctx context.Context, c config.Store, log *slog.Logger) (*store, error) {
 	opened, err := storeopen.Open(ctx, c, log)
 	if err != nil {
@@ -39,8 +39,8 @@ func openStore(ctx context.Context, c config.Store, log *slog.Logger) (*store, e
 	return s, nil
 }
 
-// keys returns the ring of the configuration, or of the embedded store's own key; the key of the ids that are derived from
-// others' words; and those of accounts' ids, the active key's first.
+// keys returns the ring of the configured keys, or of the embedded store's key; the key of ids derived from an Idempotency-Key; and
+// the keys of ids derived from accounts, the active key's first.
 func (s *store) keys(cfg *config.Config) (ring *token.Ring, idKey []byte, accounts [][]byte, err error) {
 	keys, err := tokenKeys(cfg)
 	if err != nil {
@@ -61,7 +61,7 @@ func (s *store) keys(cfg *config.Config) (ring *token.Ring, idKey []byte, accoun
 		if err != nil {
 			return nil, nil, nil, err
 		}
-		if i == 0 { // active or not: it stays through a rotation that adds another
+		if i == 0 { // active or not: it stays the same in a rotation that adds a key
 			idKey = key
 		}
 		if accounts = append(accounts, key); keys[i].Active {

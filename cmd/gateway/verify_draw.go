@@ -11,7 +11,7 @@ import (
 	"github.com/anteroom/anteroom/internal/cli"
 )
 
-// drawError is a draw that does not hold; the exit code is 1.
+// drawError is returned for a draw that contradicts its seed; the exit code is 1.
 type drawError struct{ wrong int }
 
 func (e *drawError) Error() string { return fmt.Sprintf("the draw does not hold: %d wrong", e.wrong) }
@@ -20,15 +20,15 @@ func newVerifyDraw() *cobra.Command {
 	return &cobra.Command{
 		Use:   "verify-draw FILE",
 		Short: "Recompute a lottery's draw from its published seed",
-		Long: `verify-draw reads what a lottery has published, and tickets, and recomputes the draw:
-that the seed is the one which was committed to, and each ticket's order.
+		Long: `verify-draw reads a lottery's published commitment and seed, and tickets. It recomputes
+the commitment and the order of each ticket.
 
 FILE (- for stdin) holds JSON values, one after another or in arrays, in any order:
-  the answer of GET /.waiting-room/{room}/draw, which has the seed one absence after the opening
-  tickets: {"id": …, "order": …, "nonce": …}, whole waiting tokens as strings, or answers with a "token";
-           order (what the token claims as ord) and nonce (with which you joined) may be left out
+  the response to GET /.waiting-room/{room}/draw, which has the seed one absence after the opening
+  tickets: {"id": …, "order": …, "nonce": …}, whole waiting tokens as strings, or responses with a "token";
+           order (the claim ord) and nonce (sent with the join) may be left out
 
-Exit codes: 0 nothing contradicts the draw, 1 something does, 2 the file does not say enough.`,
+Exit codes: 0 the draw is right, 1 the commitment or an order is wrong, 2 the file lacks values.`,
 		Args: cli.OneArg,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			in := io.Reader(cmd.InOrStdin())

@@ -10,7 +10,7 @@ import (
 	"github.com/anteroom/anteroom/internal/config"
 )
 
-// Configuration is what check-config and print-config ask of one.
+// Configuration is what check-config and print-config need of a configuration.
 type Configuration interface {
 	YAML() ([]byte, error)
 	Warnings() []config.Problem
@@ -19,7 +19,7 @@ type Configuration interface {
 // Loader reads a program's configuration.
 type Loader[C Configuration] func(file string, flags map[string]any) (C, error)
 
-// NewCheckConfig makes check-config; tryStore is what its --store does.
+// NewCheckConfig returns the command check-config; its flag --store calls tryStore.
 func NewCheckConfig[C Configuration](flags []Flag, load Loader[C], tryStore func(context.Context, C) error) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check-config --config FILE",
@@ -30,7 +30,7 @@ to stderr, one a line, and ends with 2.`,
 		Args: NoArgs,
 	}
 	settings := AddSettings(cmd, flags)
-	store := cmd.Flags().Bool("store", false, "try the store as well: reach it, check its version and settings, and that this program may write to it")
+	store := cmd.Flags().Bool("store", false, "also connect to the store, check its version and settings, and check that this program may write to it")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		cfg, err := loadWith(cmd, settings, load)
 		if err != nil {
@@ -54,7 +54,7 @@ to stderr, one a line, and ends with 2.`,
 	return cmd
 }
 
-// NewPrintConfig makes print-config.
+// NewPrintConfig returns the command print-config.
 func NewPrintConfig[C Configuration](flags []Flag, load Loader[C]) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "print-config",

@@ -1,4 +1,3 @@
-// Package cli is what the programs' command lines have in common: exit codes,
-// mistakes, the flags that shape a configuration, and the commands that check and
-// print it.
+// Package cli is shared by the programs' command lines: exit codes, usage errors, flags that change the configuration, and the
+// commands that check and print the configuration.
 package cli

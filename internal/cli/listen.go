@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// CannotListen returns the error of a socket that a setting asks for and the system does not give, with the way out where there is one.
+// CannotListen returns the error for an address that cannot be listened on, with the setting and, where possible, the remedy.
 func CannotListen(setting, addr string, err error) error {
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):

@@ -11,10 +11,10 @@ import (
 	"github.com/anteroom/anteroom/internal/config"
 )
 
-// Exit codes. An error with a method ExitCode() int has one of its own.
+// Exit codes. An error with a method ExitCode() int sets its own.
 const (
 	ExitOK      = 0
-	ExitFailure = 1 // something broke
+	ExitFailure = 1 // a failure while running
 	ExitUsage   = 2 // the command line or the configuration is wrong
 )
 
@@ -24,7 +24,7 @@ type UsageError struct{ Err error }
 func (e *UsageError) Error() string { return e.Err.Error() }
 func (e *UsageError) Unwrap() error { return e.Err }
 
-// ExitCode is ExitUsage.
+// ExitCode returns ExitUsage.
 func (e *UsageError) ExitCode() int { return ExitUsage }
 
 // Run runs a program's command tree and returns its exit code. Results go to stdout, everything else to stderr.
@@ -57,7 +57,7 @@ func Run(root *cobra.Command, args []string, stdout, stderr io.Writer) int {
 	return ExitFailure
 }
 
-// OneArg wants one argument.
+// OneArg requires exactly one argument.
 func OneArg(cmd *cobra.Command, args []string) error {
 	if len(args) == 1 {
 		return nil
@@ -65,7 +65,7 @@ func OneArg(cmd *cobra.Command, args []string) error {
 	return &UsageError{fmt.Errorf("got %d arguments; usage: %s", len(args), cmd.UseLine())}
 }
 
-// NoArgs refuses what is left of the command line, naming the nearest command.
+// NoArgs refuses arguments and suggests the nearest command.
 func NoArgs(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil

@@ -13,8 +13,7 @@ type Flag struct {
 	Usage string
 }
 
-// Settings are the flags that shape the configuration. All are read as text, so
-// that the loader judges them by the rules of the file.
+// Settings are the flags that set configuration values. All are read as text, so that the loader applies the rules of the file.
 type Settings struct {
 	file  string
 	flags []Flag

@@ -14,7 +14,7 @@ func LoadBulk(o BulkOptions) (*Bulk, error) {
 	return bulkSchema.Load(o, nameKinds, (*Bulk).Validate)
 }
 
-// nameKinds sets the kind of processors that have the name of one.
+// nameKinds sets the missing kind of each processor whose name is a kind.
 func nameKinds(cfg *Bulk, _ *Problems) {
 	for name, p := range cfg.Processors {
 		if p.Kind == "" && slices.Contains([]string{KindWebhook, KindEmail, KindPush}, name) {
@@ -36,7 +36,7 @@ func (c *Bulk) OnLoopback() bool {
 	return err == nil && isLoopback(host)
 }
 
-// Active lists the types whose processor is on, sorted.
+// Active returns the sorted types whose processor is on.
 func (c *Bulk) Active() []string {
 	var types []string
 	for name, p := range c.Processors {
@@ -66,14 +66,14 @@ type APIBearer struct {
 	APICeilings
 }
 
-// APICeilings are what api_tokens allow at most; 0 and "": no limit.
+// APICeilings are the limits that api_tokens set for a token; 0 and "" are no limit.
 type APICeilings struct {
 	Weight          float64
 	Priority        string
 	Pending, Groups int64
 }
 
-// Bearers reads the tokens of the teams; admin.token is not among them.
+// Bearers reads the tokens of api_tokens; admin.token is not among them.
 func (c *Bulk) Bearers() ([]APIBearer, error) {
 	bearers := make([]APIBearer, 0, len(c.APITokens))
 	for i, t := range c.APITokens {
@@ -87,11 +87,10 @@ func (c *Bulk) Bearers() ([]APIBearer, error) {
 	return bearers, nil
 }
 
-// Secret reads the secret that signs callbacks; nil where there is none.
+// Secret reads the secret that signs callbacks; it returns nil without a file.
 func (c *Callbacks) Secret() ([]byte, error) { return secretIn("callbacks.secret_file", c.SecretFile) }
 
-// Secret reads the secret that signs the requests of a webhook; nil where there
-// is none.
+// Secret reads the secret that signs the requests of a webhook; it returns nil without a file.
 func (p *Processor) Secret() ([]byte, error) { return secretIn("secret_file", p.SecretFile) }
 
 func secretIn(path, file string) ([]byte, error) {
@@ -105,7 +104,7 @@ func secretIn(path, file string) ([]byte, error) {
 	return []byte(text), nil
 }
 
-// readTrimmed reads a file with a token or secret of at least so many bytes.
+// readTrimmed reads a file with a token or secret of at least that many bytes.
 func readTrimmed(name string, least int) (string, error) {
 	data, err := readSmall(name)
 	if err != nil {

@@ -10,8 +10,7 @@ import (
 	"github.com/anteroom/anteroom/internal/settings"
 )
 
-// Validate checks what the types cannot: bounds, what has to fit together, files.
-// It gives every problem at once.
+// Validate returns every problem that the types do not exclude: bounds, settings that contradict each other, and files.
 func (c *Bulk) Validate() []Problem {
 	check := bulkChecker{checker{settings.Check(c)}, c}
 	check.access()
@@ -24,7 +23,7 @@ func (c *Bulk) Validate() []Problem {
 	return check.List
 }
 
-// Warnings lists what is allowed but rarely meant.
+// Warnings lists settings that are allowed but usually a mistake.
 func (c *Bulk) Warnings() []Problem {
 	var list []Problem
 	warn := func(path, message string) { list = append(list, Problem{Path: path, Message: message}) }
@@ -67,7 +66,7 @@ var (
 	typePattern   = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 )
 
-// access checks who may come in.
+// access checks the listener and the tokens.
 func (c bulkChecker) access() {
 	host, _, ok := c.listen("listen", c.cfg.Listen)
 	c.tls(c.cfg.TLS)

@@ -1,5 +1,5 @@
-// Package config is the programs' configuration: one struct for each, read from
-// flags, environment, file and defaults, checked as a whole.
+// Package config defines the configuration of each program as a struct, loads it from flags, environment, file and defaults, and
+// checks it as a whole.
 package config
 
 //go:generate go run ./gen ../..

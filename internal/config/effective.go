@@ -1,7 +1,6 @@
 package config
 
-// Burst returns how many visitors the room admits at one moment after a quiet time:
-// admission.burst, or max(1, rate).
+// Burst returns the most visitors that the room admits at one moment: admission.burst, or max(1, rate).
 func (r *Room) Burst() Rate {
 	if r.Admission.Burst != nil {
 		return *r.Admission.Burst
@@ -9,7 +8,7 @@ func (r *Room) Burst() Rate {
 	return max(1000, r.Admission.Rate)
 }
 
-// MostBurst returns how many visitors the rooms of a budget together admit at one moment after a quiet time: burst, or max(1, rate).
+// MostBurst returns the most visitors that all rooms of the budget together admit at one moment: burst, or max(1, rate).
 func (b *Budget) MostBurst() Rate {
 	if b.Burst > 0 {
 		return b.Burst
@@ -31,8 +30,7 @@ func (c *Config) BudgetOf(r *Room) (b *Budget, weights Rate) {
 	return &o.Budget, weights
 }
 
-// OnStoreErrorOf returns what new visitors of a room get while the store is away:
-// the room's own choice, or the gateway's.
+// OnStoreErrorOf returns the on_store_error in force for a room: its own, or the gateway's.
 func (c *Config) OnStoreErrorOf(r *Room) string {
 	if r.OnStoreError != "" {
 		return r.OnStoreError
@@ -40,8 +38,7 @@ func (c *Config) OnStoreErrorOf(r *Room) string {
 	return c.OnStoreError
 }
 
-// OriginOf returns the origin of a room, DefaultOriginID where it names none; nil
-// only in a configuration that Validate refuses.
+// OriginOf returns the origin of a room: its own, or DefaultOriginID. It is nil only in a configuration that Validate refuses.
 func (c *Config) OriginOf(r *Room) *Origin {
 	id := r.Origin
 	if id == "" {
@@ -50,7 +47,7 @@ func (c *Config) OriginOf(r *Room) *Origin {
 	return c.originByID(id)
 }
 
-// DefaultOriginID is default_origin, or the first of origins.
+// DefaultOriginID returns default_origin, or the first of origins.
 func (c *Config) DefaultOriginID() string {
 	if c.DefaultOrigin == "" && len(c.Origins) > 0 {
 		return c.Origins[0].ID

@@ -22,8 +22,8 @@ type SigningKey struct {
 	Active bool
 }
 
-// SigningKeys reads the material of tokens.keys; none is an empty list, and
-// then the embedded store's own key is used. Exactly one of several is Active.
+// SigningKeys reads the material of tokens.keys. Without keys the list is empty, and the embedded store's key is used. Exactly
+// one key is Active.
 func (c *Config) SigningKeys() ([]SigningKey, error) {
 	keys := make([]SigningKey, 0, len(c.Tokens.Keys))
 	for i := range c.Tokens.Keys {
@@ -37,7 +37,7 @@ func (c *Config) SigningKeys() ([]SigningKey, error) {
 	return keys, nil
 }
 
-// Bearer is a token that opens the operators' API.
+// Bearer is a token of the operators' API.
 type Bearer struct {
 	Name  string // for the audit log
 	Token string
@@ -101,8 +101,7 @@ func (c gatewayChecker) tokens() {
 	}
 }
 
-// material reads the key; with an error comes the name of the setting that it
-// concerns.
+// material reads the key. It also returns the name of the setting that an error concerns.
 func (k *Key) material() (SigningKey, string, error) {
 	key := SigningKey{ID: k.ID, Alg: k.Alg, Active: k.Active}
 	switch k.Alg {

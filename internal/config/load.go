@@ -8,17 +8,17 @@ import (
 	"github.com/anteroom/anteroom/internal/settings"
 )
 
-// What package settings has for both programs.
+// Types of package settings that both programs use.
 type (
 	Rate     = settings.Rate
 	Size     = settings.Size
 	Setting  = settings.Setting
 	Problem  = settings.Problem
 	Problems = settings.Problems
-	// Options are where the gateway's configuration comes from. The flags origin, rate, burst and max_active shape one room over
-	// everything.
+	// Options are the sources of the gateway's configuration. The flags origin, rate, burst and max_active make one room over all
+	// paths.
 	Options = settings.Sources[Config]
-	// BulkOptions are where the bulk worker's comes from.
+	// BulkOptions are the sources of the bulk worker's configuration.
 	BulkOptions = settings.Sources[Bulk]
 )
 
@@ -53,7 +53,7 @@ func (c *Config) YAML() ([]byte, error) { return settings.YAML(c) }
 // Files lists every file that the configuration names, so that a change of one can be noticed.
 func (c *Config) Files() []string { return settings.Files(c) }
 
-// shorthand has the values of --origin, --rate, --burst and --max-active, which make one room.
+// shorthand holds the values of --origin, --rate, --burst and --max-active, which make one room.
 type shorthand map[string]string
 
 var shorthandFlags = map[string]struct{ flag, path string }{

@@ -11,7 +11,7 @@ const methodLottery = "lottery"
 // minDrawSecret is the fewest bytes of a secret that seeds a draw.
 const minDrawSecret = 32
 
-// DrawSecret reads what seeds the room's draws; nil where it has no file.
+// DrawSecret reads the secret that seeds the room's draws; it returns nil without a file.
 func (r *Room) DrawSecret() ([]byte, error) {
 	if r.Queue.DrawSecretFile == "" {
 		return nil, nil
@@ -27,7 +27,7 @@ func (r *Room) DrawSecret() ([]byte, error) {
 	return secret, nil
 }
 
-// Span is the time of an event, or of a lottery, of which Ends is unknown. Gathers is zero where people do not gather before.
+// Span is the time of an event, or of a lottery, whose Ends is zero. Gathers is the beginning of the pre-queue, zero without one.
 type Span struct{ Gathers, Starts, Ends time.Time }
 
 func (s *Span) begins() time.Time {
@@ -37,7 +37,7 @@ func (s *Span) begins() time.Time {
 	return s.Starts
 }
 
-// Opening is when the room's own lottery opens; zero times where nothing is configured.
+// Opening returns the time of the room's own lottery, with zero times where nothing is configured.
 func (r *Room) Opening() Span {
 	return Span{Gathers: parsed(r.Queue.PrequeueAt), Starts: parsed(r.Queue.OpensAt)}
 }
@@ -47,7 +47,7 @@ func (e *Event) Span() Span {
 	return Span{Gathers: parsed(e.PrequeueAt), Starts: parsed(e.StartsAt), Ends: parsed(e.EndsAt)}
 }
 
-// parsed returns a time of a configuration that was checked; zero for "".
+// parsed returns a time of a checked configuration; zero for "".
 func parsed(text string) time.Time {
 	t, err := time.Parse(time.RFC3339, text)
 	if err != nil {

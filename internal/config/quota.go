@@ -10,7 +10,7 @@ import (
 	"github.com/anteroom/anteroom/internal/settings"
 )
 
-// Quota is so many of something in a time, written as 20/1m.
+// Quota is a number of events in a time, written as 20/1m.
 type Quota struct {
 	N   int64
 	Per time.Duration
@@ -37,11 +37,11 @@ func (q Quota) perSecond() float64 { return float64(q.N) / q.Per.Seconds() }
 
 const (
 	mostJoins = 100_000
-	// wideShare is how many times an address's places its network takes where nothing is said of it.
+	// wideShare is the default limit of a network, as a multiple of an address's.
 	wideShare = 10
 )
 
-// Joins are the limits of joins_per_ip: of an address, and of the network around it. Zero values: none.
+// Joins returns the limits of joins_per_ip: of an address, and of its network. Zero values are no limit.
 func (g *Guard) Joins() (address, network Quota, err error) {
 	if g.JoinsPerIP == "" {
 		return Quota{}, Quota{}, nil

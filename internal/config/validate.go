@@ -46,7 +46,7 @@ type bulkChecker struct {
 
 var idPattern = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
 
-// id checks one id and that no other has it.
+// id checks an id and that it is unique.
 func (c checker) id(path, id string, seen map[string]string) {
 	switch first, taken := seen[id]; {
 	case id == "":
@@ -63,7 +63,7 @@ func (c checker) id(path, id string, seen map[string]string) {
 // largestFile bounds every file that the configuration names.
 const largestFile = 1 << 20
 
-// file reads a file that a setting names; nil and false when it cannot.
+// file reads the file that a setting names, and reports whether it could.
 func (c checker) file(path, name string) ([]byte, bool) {
 	data, err := readSmall(name)
 	if err != nil {

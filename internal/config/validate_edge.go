@@ -69,7 +69,7 @@ func (c gatewayChecker) trustedHeader() {
 	}
 }
 
-// cdnHeaders are written by content delivery networks, whose machines are elsewhere.
+// cdnHeaders are written by content delivery networks, which do not connect from this machine.
 var cdnHeaders = []string{"cf-connecting-ip", "true-client-ip", "fastly-client-ip", "fly-client-ip", "x-azure-clientip"}
 
 // bundle checks a file of PEM certificates.
@@ -181,7 +181,7 @@ func (c checker) store(s Store) {
 			c.Add("store.url", "%s", strings.TrimPrefix(err.Error(), "store.url "))
 			return
 		}
-		// It has not connected yet, so nothing can be lost by an error here.
+		// The client has not connected, so an error of Close means nothing.
 		_ = client.Close()
 	}
 }

@@ -57,7 +57,7 @@ func (c roomChecker) captcha(at string) {
 	}
 }
 
-// Secret reads the secret that the provider gave.
+// Secret reads the secret from the provider; it returns "" without a file.
 func (p *Captcha) Secret() (string, error) {
 	if p.SecretFile == "" {
 		return "", nil

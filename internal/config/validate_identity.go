@@ -10,7 +10,7 @@ import (
 	"github.com/anteroom/anteroom/internal/settings"
 )
 
-// meanings are headers that name neither an account nor an address.
+// meanings are headers that can name neither an account nor an address.
 var meanings = []string{"host", "cookie", "authorization", "connection", "content-length", "content-type", "transfer-encoding",
 	"upgrade", "te", "trailer", "expect", "user-agent", "accept", "origin", "referer", "via", "date", "idempotency-key"}
 
@@ -68,7 +68,7 @@ func (c roomChecker) identity(at string, i *Identity) {
 // mostRequests is the largest number in guard.requests_per_session.
 const mostRequests = 100_000
 
-// Requests is the limit of requests_per_session; the zero value is none.
+// Requests returns the limit of requests_per_session; the zero value is no limit.
 func (g *Guard) Requests() (Quota, error) {
 	if g.RequestsPerSession == "" {
 		return Quota{}, nil

@@ -8,7 +8,7 @@ import (
 	"github.com/anteroom/anteroom/internal/settings"
 )
 
-// queue checks a room's own lottery.
+// queue checks the room's lottery and its opening.
 func (c roomChecker) queue(at string) {
 	q := &c.room.Queue
 	opens := c.moment(at+".opens_at", q.OpensAt)
@@ -34,7 +34,7 @@ func (c roomChecker) queue(at string) {
 	}
 }
 
-// events checks that each is a time of its own, and that no two meet.
+// events checks each event, and that no two overlap.
 func (c roomChecker) events(at string) {
 	type event struct {
 		i    int
@@ -81,7 +81,7 @@ func (c roomChecker) events(at string) {
 				b.span.begins().Format(time.RFC3339), settings.Element("events", a.i), a.span.Ends.Format(time.RFC3339), c.room.Events[b.i].Name, c.room.Events[a.i].Name)
 		}
 		if b.span.Ends.After(a.span.Ends) {
-			last = i // of those so far it ends last
+			last = i // the latest end so far
 		}
 	}
 }

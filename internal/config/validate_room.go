@@ -47,7 +47,7 @@ func (c gatewayChecker) rooms() {
 
 func (c roomChecker) origin(at string) {
 	if len(c.cfg.Origins) == 0 {
-		return // said once, at origins
+		return // origins reports it
 	}
 	if c.room.Origin == "" {
 		if len(c.cfg.Origins) > 1 && c.cfg.DefaultOrigin == "" {
@@ -91,7 +91,7 @@ func (c roomChecker) places(at string, places map[string]string) {
 	}
 }
 
-// canonicalPath makes those prefixes equal that match the same requests.
+// canonicalPath returns the same text for prefixes that match the same requests.
 func canonicalPath(prefix string) string {
 	if strings.HasPrefix(prefix, "~") || prefix == "/" {
 		return prefix
@@ -120,7 +120,7 @@ func (c checker) host(at, host string) {
 	}
 }
 
-// reserved is where the gateway answers by itself.
+// reserved is the path of the gateway's own endpoints.
 const reserved = "/.waiting-room"
 
 func (c checker) path(at, prefix string) {
@@ -171,14 +171,14 @@ func (c roomChecker) admission(at string) {
 	}
 }
 
-// httpURL wants an address of http or https; it may hold a password, and is not shown.
+// httpURL checks an http or https address. Its problem does not show the address, which may hold a password.
 func (c checker) httpURL(at, text string) {
 	if u, err := url.Parse(text); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
 		c.Add(at, "is no address; want http://host:port or https://host:port")
 	}
 }
 
-// eta checks what needs no estimator; cmd/gateway checks the rest with package eta.
+// eta checks the settings that need no estimator; cmd/gateway checks the others with package eta.
 func (c roomChecker) eta(at string) {
 	e := &c.room.ETA
 	if _, err := time.LoadLocation(e.TimeZone); err != nil || e.TimeZone == "" || e.TimeZone == "Local" {

@@ -10,10 +10,10 @@ import (
 	"github.com/anteroom/anteroom/internal/settings"
 )
 
-// shortToken is the length below which a bearer token can be tried out.
+// shortToken is the length below which a bearer token can be guessed.
 const shortToken = 16
 
-// Warnings lists what is allowed but rarely meant.
+// Warnings lists settings that are allowed but usually a mistake.
 func (c *Config) Warnings() []Problem {
 	var list []Problem
 	warn := func(path, message string) { list = append(list, Problem{Path: path, Message: message}) }

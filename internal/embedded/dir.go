@@ -17,8 +17,8 @@ import (
 // usersFile marks a directory as a store's.
 const usersFile = "users.lock"
 
-// prepareDir makes dir if need be, closes it to others and returns its absolute path without symbolic links, so that
-// programs that write it differently mean the same.
+// prepareDir creates dir if it is missing, removes other users' permissions and returns its absolute path without symbolic links,
+// so that programs that spell the path differently use the same directory.
 func prepareDir(dir string) (string, error) {
 	if dir == "" {
 		return "", errors.New("store.dir is empty: name a directory, as ./data")
@@ -38,7 +38,7 @@ func prepareDir(dir string) (string, error) {
 		return "", fmt.Errorf("store.dir %s: %w", abs, err)
 	}
 	if info.Mode().Perm()&0o077 != 0 {
-		// Closing somebody's home or /tmp to everybody else would be a bad surprise; an empty directory is not.
+		// A home directory or /tmp must stay open to other users; an empty directory may be closed.
 		entries, err := os.ReadDir(abs)
 		if err != nil {
 			return "", fmt.Errorf("store.dir %s: %w", abs, err)
@@ -57,10 +57,10 @@ func prepareDir(dir string) (string, error) {
 	return abs, nil
 }
 
-// longestSocket is how many bytes the path of a unix socket may have here (one less than the field, for its NUL).
+// longestSocket is the most bytes of a unix socket's path on this system, one less than the field for its NUL.
 const longestSocket = len(unix.RawSockaddrUnix{}.Path) - 1
 
-// socketPath returns where the server of a prepared dir listens. It is the same for every program of one user.
+// socketPath returns the path of the server's socket for a prepared dir. It is the same for every program of one user.
 func socketPath(dir string) (string, error) {
 	const name = "redis.sock"
 	if p := filepath.Join(dir, name); len(p) <= longestSocket {
@@ -79,7 +79,7 @@ func socketPath(dir string) (string, error) {
 		dir, longestSocket)
 }
 
-// privateDir makes a directory in a place that is open to all users, or accepts it if no other user can have made it.
+// privateDir creates a directory in a place that is open to all users, or accepts one that no other user can have created.
 func privateDir(dir string) error {
 	if err := os.Mkdir(dir, 0o700); err == nil {
 		return nil

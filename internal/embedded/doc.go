@@ -1,4 +1,4 @@
-// Package embedded runs the store that belongs to a program itself: a Redis (or Valkey) server as a child on a private unix socket.
+// Package embedded runs a program's own store: a Redis (or Valkey) server as a child process on a private unix socket.
 //
 // The directory holds everything, mode 0700:
 //
@@ -9,8 +9,7 @@
 //	redis.pid, redis.log, appendonlydir
 //	keys.json        the generated signing key, mode 0600
 //
-// All locks are flocks: the kernel lets go of them when their holder dies, however it dies. So whoever may take server.lock
-// knows that no server writes the append-only file, be it one that nobody has heard of since its supervisor was killed, and
-// two servers never write it at once. A server outlives a killed supervisor: the next program to come, or another that is
-// there already, takes it over as it is. The last to leave stops it.
+// All locks are flocks: the kernel releases them when their holder dies. A program that holds server.lock can therefore start a
+// server: no other server writes the append-only file, not even one whose supervisor was killed. A server outlives a killed
+// supervisor, and another program that uses the store takes it over. The last program to close the store stops the server.
 package embedded

@@ -24,7 +24,7 @@ const (
 	secretBytes = 32
 )
 
-// keyFile is what keys.json holds.
+// keyFile is the content of keys.json.
 type keyFile struct {
 	ID     string `json:"id"`
 	Alg    string `json:"alg"`
@@ -32,7 +32,7 @@ type keyFile struct {
 }
 
 // LoadOrCreateKey returns the HS256 key of a store's directory: an id for the token's kid and at least 32 random bytes. The
-// first program makes it; concurrent ones get the same. A reader of the file can sign passes.
+// first program creates it; concurrent programs get the same key. Whoever can read the file can sign passes.
 func LoadOrCreateKey(dir string) (id string, secret []byte, err error) {
 	dir, err = prepareDir(dir)
 	if err != nil {
@@ -57,7 +57,7 @@ func LoadOrCreateKey(dir string) (id string, secret []byte, err error) {
 	return id, secret, err
 }
 
-// CheckDir reports whether dir can be a store's directory, and makes it where it is missing. A key that is there must be readable.
+// CheckDir returns an error unless dir can be a store's directory; it creates a missing one. An existing key must be readable.
 func CheckDir(dir string) error {
 	dir, err := prepareDir(dir)
 	if err != nil {
@@ -89,7 +89,7 @@ func readKey(path string) (id string, secret []byte, err error) {
 	return id, secret, nil
 }
 
-// createKey writes a new key so that it is there entire or not at all, whenever the machine stops.
+// createKey writes a new key atomically: after a crash of the machine the file is complete or missing.
 func createKey(dir, path string) (string, []byte, error) {
 	secret, name := make([]byte, secretBytes), make([]byte, 6)
 	_, _ = rand.Read(secret) // never fails

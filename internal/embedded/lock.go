@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lock is an open lock file. Its flock belongs to the open file, not to the process: it is shared with a child that inherits
-// the file, and two locks of one process exclude each other like those of two.
+// lock is an open lock file. Its flock belongs to the open file, not to the process: a child that inherits the file shares the
+// flock, and two locks of one process exclude each other as those of two processes do.
 type lock struct{ f *os.File }
 
 func openLock(path string) (*lock, error) {
@@ -22,7 +22,7 @@ func openLock(path string) (*lock, error) {
 	return &lock{f}, nil
 }
 
-// try takes the lock (unix.LOCK_SH or unix.LOCK_EX) if it can be had now. A shared lock that could not be made exclusive is lost.
+// try takes the lock (unix.LOCK_SH or unix.LOCK_EX) if no other file holds it now. A shared lock is lost if it cannot become exclusive.
 func (l *lock) try(how int) (bool, error) {
 	for {
 		err := unix.Flock(int(l.f.Fd()), how|unix.LOCK_NB)
@@ -54,7 +54,7 @@ func (l *lock) take(ctx context.Context, how int) error {
 	}
 }
 
-// write replaces the file's text, for people who look.
+// write replaces the file's text, which only people read.
 func (l *lock) write(text string) error {
 	if err := l.f.Truncate(0); err != nil {
 		return err
@@ -63,5 +63,5 @@ func (l *lock) write(text string) error {
 	return err
 }
 
-// close lets go, unless a child has the file too.
+// close releases the lock, unless a child has inherited the file.
 func (l *lock) close() { _ = l.f.Close() }

@@ -47,19 +47,19 @@ func FindServer(named string) (string, error) {
 type engine struct {
 	dir    string
 	socket string
-	binary string   // as configured; found when it is needed
-	extra  []string // settings beside the usual ones
+	binary string   // as configured; resolved at each start
+	extra  []string // further settings of the server
 	log    *slog.Logger
 
-	hold  *lock // on server.lock; had by us while no server runs
+	hold  *lock // server.lock; this program holds it while no server runs
 	child int   // pid of a server that this process has started and not yet reaped, else 0
-	fresh bool  // child's load of its file is not looked at yet
+	fresh bool  // renew has not yet checked child's load of its file
 	log0  int64 // size of the server's log when child was started
 }
 
 func (e *engine) path(name string) string { return filepath.Join(e.dir, name) }
 
-// alive reports whether a server process exists. If none does, e has server.lock and so may start one.
+// alive reports whether a server process exists. If not, e holds server.lock and may start one.
 func (e *engine) alive() (bool, error) {
 	e.reap()
 	if e.hold == nil {
@@ -72,8 +72,8 @@ func (e *engine) alive() (bool, error) {
 	return !free, err
 }
 
-// reap reaps an own child that has ended, and logs why. A goroutine in Wait would be sooner, but would outlive a Close that
-// leaves the server to other programs.
+// reap reaps this process's child if it has ended, and logs its status. A goroutine in Wait would notice sooner, but would outlive
+// a Close that leaves the server to other programs.
 func (e *engine) reap() {
 	if e.child == 0 {
 		return
@@ -94,7 +94,7 @@ func (e *engine) reap() {
 	e.child = 0
 }
 
-// start runs a server. It must only be called after alive has said that there is none.
+// start runs a server. Call it only after alive has reported false.
 func (e *engine) start() error {
 	binary, err := FindServer(e.binary)
 	if err != nil {
@@ -102,13 +102,13 @@ func (e *engine) start() error {
 	}
 	for _, stale := range []string{e.socket, e.path("redis.pid")} {
 		if err := os.Remove(stale); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("remove what a former server has left: %w", err)
+			return fmt.Errorf("remove the files of a former server: %w", err)
 		}
 	}
 	logPath := e.path("redis.log")
 	if info, err := os.Stat(logPath); err == nil && info.Size() > 16<<20 {
 		if err := os.Rename(logPath, logPath+".1"); err != nil {
-			return fmt.Errorf("put the store's log aside: %w", err)
+			return fmt.Errorf("rename the store's log: %w", err)
 		}
 	}
 	out, err := os.OpenFile(logPath, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
@@ -118,7 +118,7 @@ func (e *engine) start() error {
 	defer func() { _ = out.Close() }()
 	info, err := out.Stat()
 	if err != nil {
-		return fmt.Errorf("look at the store's log: %w", err)
+		return fmt.Errorf("read the store's log: %w", err)
 	}
 
 	cmd := exec.Command(binary, append([]string{
@@ -128,7 +128,7 @@ func (e *engine) start() error {
 		"--maxmemory-policy", "noeviction",
 	}, e.extra...)...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = e.dir, out, out
-	cmd.ExtraFiles = []*os.File{e.hold.f} // the server has server.lock from now on, for as long as it lives
+	cmd.ExtraFiles = []*os.File{e.hold.f} // the server inherits server.lock and holds it until it ends
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", binary, err)
@@ -141,8 +141,8 @@ func (e *engine) start() error {
 	return nil
 }
 
-// send sends the server one command without arguments and returns the line of its reply; io.EOF if it closes the connection
-// instead. A client library would keep a pool for this, and go on dialing in the background when there is no server.
+// send sends the server one command without arguments and returns the line of its reply, or io.EOF if the server closes the
+// connection instead. A client library would keep a pool, and continue to dial in the background while no server runs.
 func (e *engine) send(ctx context.Context, command string) (string, error) {
 	conn, err := new(net.Dialer).DialContext(ctx, "unix", e.socket)
 	if err != nil {
@@ -160,19 +160,19 @@ func (e *engine) send(ctx context.Context, command string) (string, error) {
 	return strings.TrimSuffix(string(line), "\r\n"), nil
 }
 
-// ready returns nil if the server answers. A server that is loading its file is not ready yet.
+// ready returns nil if the server replies. A server that is loading its file is not ready.
 func (e *engine) ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	answer, err := e.send(ctx, "PING")
 	if err == nil && answer != "+PONG" {
-		err = fmt.Errorf("it says %q", answer)
+		err = fmt.Errorf("the reply is %q", answer)
 	}
 	return err
 }
 
-// renew makes the server rewrite its file after loading one whose end a crash cut off. Redis appends to the rest, which may be
-// half a transaction: the next load would take it up to a later one, and the commands in between as part of it.
+// renew makes the server rewrite its file if a crash had cut off the file's end. Redis otherwise appends to the rest, which may
+// end within a transaction: the next load would take the commands that follow as part of that transaction.
 func (e *engine) renew(ctx context.Context) error {
 	if !e.fresh || e.ready(ctx) != nil {
 		return nil
@@ -180,7 +180,7 @@ func (e *engine) renew(ctx context.Context) error {
 	e.fresh = false
 	f, err := os.Open(e.path("redis.log"))
 	if err != nil {
-		return fmt.Errorf("look at the store's log: %w", err)
+		return fmt.Errorf("read the store's log: %w", err)
 	}
 	defer func() { _ = f.Close() }()
 	text, err := io.ReadAll(io.NewSectionReader(f, e.log0, 1<<20))
@@ -192,18 +192,18 @@ func (e *engine) renew(ctx context.Context) error {
 	}
 	answer, err := e.send(ctx, "BGREWRITEAOF")
 	if err == nil && !strings.HasPrefix(answer, "+") {
-		err = fmt.Errorf("it says %q", answer)
+		err = fmt.Errorf("the reply is %q", answer)
 	}
 	if err != nil {
-		e.fresh = true // again with the next look
+		e.fresh = true // try again at the next check
 		return fmt.Errorf("rewrite the store's file: %w", err)
 	}
 	e.log.Warn("a crash cut off the end of the store's file; rewriting the file", "log", e.path("redis.log"))
 	return nil
 }
 
-// reachable reports whether the socket leads to a process. A server has it from its first moment on, but it may lose it: to
-// somebody who cleans up a temporary directory.
+// reachable reports whether the socket leads to a process. A server creates the socket first, but may lose it, for example to a
+// program that cleans a temporary directory.
 func (e *engine) reachable() bool {
 	conn, err := net.DialTimeout("unix", e.socket, 200*time.Millisecond)
 	if err == nil {
@@ -213,7 +213,7 @@ func (e *engine) reachable() bool {
 	return !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ECONNREFUSED)
 }
 
-// signal sends sig to the running server, own child or not.
+// signal sends sig to the running server, whichever program started it.
 func (e *engine) signal(sig syscall.Signal) error {
 	pid := e.child
 	if pid == 0 {
@@ -228,7 +228,7 @@ func (e *engine) signal(sig syscall.Signal) error {
 	return unix.Kill(pid, sig)
 }
 
-// gone waits until there is no server process, for at most d.
+// gone waits at most d for the server process to end, and reports whether it has.
 func (e *engine) gone(d time.Duration) (bool, error) {
 	deadline := time.NewTimer(d)
 	defer deadline.Stop()
@@ -255,21 +255,21 @@ func (e *engine) stop(ask, tell time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), ask)
 	answer, err := e.send(ctx, "SHUTDOWN")
 	cancel()
-	// It replies only if it refuses. Without a reply it may have obeyed, unless there was no connection.
+	// The server replies only if it refuses. Without a reply it may be ending, unless there was no connection.
 	var network *net.OpError
 	if err != nil && (!errors.As(err, &network) || network.Op != "dial") {
 		if gone, err := e.gone(ask); gone || err != nil {
 			return err
 		}
 	}
-	e.log.Warn("store does not obey SHUTDOWN; terminating it", "answer", answer, "error", err)
+	e.log.Warn("the store ignores SHUTDOWN; sending SIGTERM", "answer", answer, "error", err)
 	if err := e.signal(unix.SIGTERM); err != nil {
 		e.log.Warn("cannot terminate the store", "error", err)
 	}
 	if gone, err := e.gone(tell); gone || err != nil {
 		return err
 	}
-	e.log.Error("store does not end; killing it. What it had not written to its file is lost, at most the last second")
+	e.log.Error("the store ignores SIGTERM; killing it. Writes of the last second may be lost")
 	if err := e.signal(unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
 		return fmt.Errorf("kill the store: %w", err)
 	}

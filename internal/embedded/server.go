@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Options say where the store lives.
+// Options name the store's directory and the server program.
 type Options struct {
-	Dir    string       // store.dir; made if it is not there
+	Dir    string       // store.dir; created if missing
 	Log    *slog.Logger // nil: slog.Default()
 	Binary string       // name or path of the server program; empty: redis-server, else valkey-server
 
@@ -23,14 +23,14 @@ type Options struct {
 	times *times   // nil: production's
 }
 
-// times are how long things may take.
+// times are the intervals and limits of supervision.
 type times struct {
 	tick        time.Duration // between two checks of the server
 	firstPause  time.Duration // before a server that died is started again; doubled each time
 	longPause   time.Duration // the longest such pause
-	steady      time.Duration // a server that lived so long begins with firstPause again
-	unreachable time.Duration // a server whose socket is gone for so long is ended and started anew
-	ask, tell   time.Duration // for SHUTDOWN and SIGTERM to take effect
+	steady      time.Duration // after this lifetime the next pause is firstPause again
+	unreachable time.Duration // a server whose socket has been missing for this long is replaced
+	ask, tell   time.Duration // limits for SHUTDOWN and for SIGTERM to take effect
 }
 
 var production = times{
@@ -53,9 +53,9 @@ type Server struct {
 	err    error
 }
 
-// Start uses the store of opt.Dir: one that runs already, else a new one, and returns when it answers. That may take as
-// long as Redis takes to read its file (about a second for a million visitors); ctx bounds it. From then on this program
-// starts the server again whenever it dies, unless another does so already and until Close.
+// Start opens the store of opt.Dir, starts its server unless one runs, and returns when the server replies. Redis first loads its
+// file, about a second for a million visitors; ctx bounds the wait. Until Close this program starts the server again whenever it
+// dies, unless another program does so.
 func Start(ctx context.Context, opt Options) (*Server, error) {
 	dir, err := prepareDir(opt.Dir)
 	if err != nil {
@@ -82,7 +82,7 @@ func Start(ctx context.Context, opt Options) (*Server, error) {
 		s.users.close()
 		return nil, fmt.Errorf("store.dir %s: %w", dir, err)
 	}
-	// Waits while another program, the last so far, stops the server.
+	// This waits while another program, which was the last user, stops the server.
 	if err := s.users.take(ctx, unix.LOCK_SH); err != nil {
 		s.release()
 		return nil, fmt.Errorf("store.dir %s: another program is stopping the store: %w", dir, err)
@@ -103,15 +103,15 @@ func Start(ctx context.Context, opt Options) (*Server, error) {
 // URL returns the store URL of the server, which stays the same over restarts.
 func (s *Server) URL() string { return "unix://" + escape(s.engine.socket) }
 
-// Wait blocks until Close is through and returns what it returned.
+// Wait blocks until Close has returned, and returns its error.
 func (s *Server) Wait() error {
 	<-s.closed
 	return s.err
 }
 
-// Close ends this program's use of the store. The last program stops the server, so that its file is complete; any other leaves
-// it running. Close takes a second at most, unless the server does not obey: then it is killed after a quarter of a minute. It
-// may be called more than once.
+// Close ends this program's use of the store. The last program stops the server, so that its file is complete; any other program
+// leaves the server running. Close takes at most a second, unless the server ignores SHUTDOWN and SIGTERM: Close then kills it
+// after 13 seconds. Close may be called more than once.
 func (s *Server) Close() error {
 	s.once.Do(func() {
 		s.cancel()
@@ -126,7 +126,7 @@ func (s *Server) Close() error {
 func (s *Server) begin(ctx context.Context) error {
 	tick := time.NewTicker(min(s.times.tick, 10*time.Millisecond))
 	defer tick.Stop()
-	told := time.Now()
+	logged := time.Now()
 	for {
 		if err := s.supervisor.lead(); err != nil {
 			return err
@@ -145,8 +145,8 @@ func (s *Server) begin(ctx context.Context) error {
 		if err == nil {
 			return nil
 		}
-		if now := time.Now(); now.Sub(told) > 2*time.Second {
-			told = now
+		if now := time.Now(); now.Sub(logged) > 2*time.Second {
+			logged = now
 			s.log.Info("waiting for the store", "socket", s.engine.socket, "error", err)
 		}
 		select {
@@ -174,7 +174,7 @@ func (s *Server) loop(ctx context.Context) {
 		if err == nil && s.supervisor.active {
 			err = s.supervisor.check(time.Now())
 		}
-		// The next tick tries again; a lasting error is logged once.
+		// The next tick tries again. A repeated error is logged once.
 		if err == nil {
 			last = ""
 		} else if err.Error() != last {
@@ -184,7 +184,7 @@ func (s *Server) loop(ctx context.Context) {
 	}
 }
 
-// leave releases the locks, and stops the server if no other program uses it.
+// leave stops the server if no other program uses it, and releases the locks.
 func (s *Server) leave() error {
 	defer s.release()
 	last, err := s.users.try(unix.LOCK_EX)
@@ -195,7 +195,7 @@ func (s *Server) leave() error {
 		return fmt.Errorf("stop the store of %s: %w", s.engine.dir, err)
 	}
 	if dir := filepath.Dir(s.engine.socket); dir != s.engine.dir {
-		_ = os.Remove(dir) // under the temporary one; left where anything is in it
+		_ = os.Remove(dir) // in the temporary directory; stays if it holds anything else
 	}
 	return nil
 }

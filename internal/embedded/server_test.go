@@ -82,7 +82,7 @@ func TestAKilledServerIsStartedAgain(t *testing.T) {
 			t.Fatal("it is the same server")
 		}
 	}
-	for _, want := range []string{`msg="store died; starting it again"`, "signal=killed", "in=5ms", "in=10ms"} {
+	for _, want := range []string{`msg="the store died; starting it again"`, "signal=killed", "in=5ms", "in=10ms"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the log lacks %s:\n%s", want, out)
 		}

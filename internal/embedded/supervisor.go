@@ -29,7 +29,7 @@ type supervisor struct {
 	terminated bool          // SIGTERM was sent because the socket is missing
 }
 
-// lead makes this program the supervisor if there is none.
+// lead makes this program the active supervisor if no other program is.
 func (s *supervisor) lead() error {
 	if s.active {
 		return nil
@@ -55,7 +55,7 @@ func (s *supervisor) check(now time.Time) error {
 				s.pause = s.times.firstPause
 			}
 			s.next = now.Add(s.pause)
-			s.log.Error("store died; starting it again", "in", s.pause.String(), "log", s.engine.path("redis.log"))
+			s.log.Error("the store died; starting it again", "in", s.pause.String(), "log", s.engine.path("redis.log"))
 			s.pause = min(2*s.pause, s.times.longPause)
 		}
 		s.seen, s.lost, s.terminated = false, time.Time{}, false
@@ -104,7 +104,7 @@ func (s *supervisor) checkSocket(now time.Time) error {
 		if step.done {
 			return nil
 		}
-		s.log.Error("the store runs, but its socket is gone; ending it to start it anew", "socket", s.engine.socket, "signal", step.sig.String())
+		s.log.Error("the store runs, but its socket is missing; ending the process to start another", "socket", s.engine.socket, "signal", step.sig.String())
 		s.terminated = true
 		return s.engine.signal(step.sig)
 	}

@@ -1,4 +1,4 @@
-// Package forwarded finds a client's address in what trusted proxies report of it, without allocating.
+// Package forwarded finds a client's address in the headers of trusted proxies, without allocating.
 package forwarded
 
 import (
@@ -36,16 +36,16 @@ func Contains(prefixes []netip.Prefix, a netip.Addr) bool {
 	return false
 }
 
-// No chain of trusted proxies that Walk follows is longer than HopsMost, and no element longer than HopMost bytes: what a visitor adds to the
-// header beyond that is not looked at.
+// Walk follows at most HopsMost elements of the header, each of at most HopMost bytes. It ignores the rest, which a visitor may have
+// added.
 const (
 	HopsMost = 32
 	HopMost  = 512
 )
 
 // Walk follows the hops from the right as long as they are trusted, at most HopsMost, and returns the address at which it ends. A hop
-// that is no address ends it at the last one that was. last is the hop that was looked at last: all on its right are trusted, so
-// a trusted proxy wrote it.
+// that is no address ends it at the last one that was. last is the last hop that was read: all hops on its right are trusted, so a
+// trusted proxy wrote it.
 func Walk(from netip.Addr, lines [][]byte, trusted []netip.Prefix, address func([]byte) []byte) (addr netip.Addr, last []byte) {
 	hops := 0
 	for i := len(lines) - 1; i >= 0; i-- {

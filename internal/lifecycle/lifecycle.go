@@ -2,7 +2,7 @@
 package lifecycle
 
 // Group runs parts until the first of them returns, then stops all in the order in which they were added: each has returned
-// before the next is stopped. Add what other parts depend on last. The zero value is ready.
+// before the next is stopped. Add a part after the parts that depend on it. The zero value is ready.
 type Group struct{ parts []part }
 
 type part struct {
@@ -17,7 +17,7 @@ func (g *Group) Add(run func() error, stop func()) {
 	g.parts = append(g.parts, part{run, stop, make(chan struct{})})
 }
 
-// Run runs the parts and returns what the first one that ended returned.
+// Run runs the parts and returns the error of the first part that ended.
 func (g *Group) Run() error {
 	if len(g.parts) == 0 {
 		return nil

@@ -21,8 +21,8 @@ func (g *Group) AddUntilDone(ctx context.Context) {
 	}, cancel)
 }
 
-// Hangups takes SIGHUP for the rest of the process: one that came before the
-// parts run, or while they end, would otherwise end it at once.
+// Hangups receives SIGHUP for the rest of the process. Without it, a SIGHUP before the parts run or while they end would end the
+// process.
 func Hangups() <-chan os.Signal {
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
@@ -38,20 +38,20 @@ func (g *Group) AddReloads(hup <-chan os.Signal, reload func(), files func() []s
 		defer tick.Stop()
 		seen := marksOf(files(), nil)
 		for {
-			told := false
+			signalled := false
 			select {
 			case <-stop:
 				return nil
 			case <-hup:
-				told = true
+				signalled = true
 			case <-tick.C:
 			}
 			now := marksOf(files(), nil)
-			if !told && maps.Equal(now, seen) {
+			if !signalled && maps.Equal(now, seen) {
 				continue
 			}
 			reload()
-			// As they were before: what changed while they were read is a change.
+			// The marks from before the reload: a change during it counts as a new change.
 			seen = marksOf(files(), now)
 		}
 	}, func() { close(stop) })

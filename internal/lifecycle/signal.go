@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// UntilSignal returns a context that the first SIGTERM or SIGINT ends. The second one ends the process at once: by the time that
-// the context is seen to have ended, signals are the system's again.
+// UntilSignal returns a context that the first SIGTERM or SIGINT cancels. The second signal ends the process: when the context is
+// done, the default handling of signals is restored.
 func UntilSignal(parent context.Context) (ctx context.Context, stop func()) {
 	ctx, stop = context.WithCancel(parent)
 	came := make(chan os.Signal, 2)

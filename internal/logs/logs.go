@@ -1,4 +1,4 @@
-// Package logs makes the programs' loggers.
+// Package logs creates the programs' loggers.
 package logs
 
 import (
@@ -8,8 +8,8 @@ import (
 
 var levels = map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError}
 
-// New writes to w from a level on (debug, info, warn, error), as key=value text
-// where format is text, and as JSON otherwise.
+// New returns a logger that writes messages of level (debug, info, warn, error) and above to w: as key=value text if format is
+// text, and as JSON otherwise.
 func New(level, format string, w io.Writer) *slog.Logger {
 	options := &slog.HandlerOptions{Level: levels[level]}
 	if format == "text" {

@@ -9,25 +9,25 @@ import (
 	"time"
 )
 
-// queueSize bounds what waits for a reader, in bytes: about half a second of access log at full load.
+// queueSize is the most bytes that wait for a reader: about half a second of access log at full load.
 const queueSize = 4 << 20
 
-// Queue is a writer that never waits: a log without a reader, such as a pipe whose other end hangs, must not stop the program.
-// What does not fit is dropped, counted, and logged when the log is read again. Its methods are safe for concurrent use.
+// Queue is a writer that never blocks: a log whose reader hangs must not stop the program. Lines that do not fit are dropped and
+// counted, and the number is logged when the log is read again. Its methods are safe for concurrent use.
 type Queue struct {
 	out     io.Writer
-	format  string // as New has it, of what it has to say itself
+	format  string // of the queue's own lines, as in New
 	dropped atomic.Int64
-	ended   chan struct{} // closed when everything has been written
+	ended   chan struct{} // closed when all lines have been written
 
-	mu      sync.Mutex
-	work    sync.Cond
-	pending []byte
-	untold  int64
-	stopped bool
+	mu         sync.Mutex
+	work       sync.Cond
+	pending    []byte
+	unreported int64
+	stopped    bool
 }
 
-// NewQueue returns a queue before out and starts nothing: Run writes.
+// NewQueue returns a queue for out. It starts nothing; Run writes.
 func NewQueue(format string, out io.Writer) *Queue {
 	q := &Queue{out: out, format: format, ended: make(chan struct{})}
 	q.work.L = &q.mu
@@ -43,7 +43,7 @@ func (q *Queue) Write(p []byte) (int, error) {
 	defer q.mu.Unlock()
 	if len(q.pending)+len(p) > queueSize || q.stopped {
 		n := int64(bytes.Count(p, []byte("\n")))
-		q.untold += n
+		q.unreported += n
 		q.dropped.Add(n)
 		return len(p), nil
 	}
@@ -55,7 +55,7 @@ func (q *Queue) Write(p []byte) (int, error) {
 // Dropped returns the number of lines that were not written.
 func (q *Queue) Dropped() int64 { return q.dropped.Load() }
 
-// Run writes what comes until Stop.
+// Run writes lines until Stop.
 func (q *Queue) Run() {
 	defer close(q.ended)
 	var batch []byte
@@ -69,13 +69,13 @@ func (q *Queue) Run() {
 			return
 		}
 		batch, q.pending = q.pending, batch[:0]
-		lost := q.untold
-		q.untold = 0
+		lost := q.unreported
+		q.unreported = 0
 		q.mu.Unlock()
 		if lost > 0 {
-			told := bytes.NewBuffer(batch)
-			New("warn", q.format, told).Warn("log lines were dropped: the log was not read in time", "lines", lost)
-			batch = told.Bytes()
+			report := bytes.NewBuffer(batch)
+			New("warn", q.format, report).Warn("log lines were dropped: the log was not read in time", "lines", lost)
+			batch = report.Bytes()
 		}
 		if n, err := q.out.Write(batch); err != nil { // the log cannot report its own failure
 			q.dropped.Add(int64(bytes.Count(batch[n:], []byte("\n"))))
@@ -86,7 +86,7 @@ func (q *Queue) Run() {
 	}
 }
 
-// Stop ends Run when all has been written, and waits for that, at most for the given time.
+// Stop ends Run after the remaining lines, and waits for its end for at most the given time.
 func (q *Queue) Stop(most time.Duration) {
 	q.mu.Lock()
 	q.stopped = true

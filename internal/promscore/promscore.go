@@ -1,4 +1,4 @@
-// Package promscore asks a Prometheus server how healthy an origin is.
+// Package promscore queries a Prometheus server for the health of an origin.
 package promscore
 
 import (

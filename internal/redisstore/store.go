@@ -1,5 +1,5 @@
-// Package redisstore runs the scripts of package lua for those who keep data in Redis: it checks the layout of the data before
-// the first call, tells an outage from a mistake in a call, and reads replies.
+// Package redisstore runs the scripts of package lua: it checks the layout of the data before the first call, separates outages
+// from mistakes in a call, and reads replies.
 package redisstore
 
 import (
@@ -28,7 +28,7 @@ type Options struct {
 	Data      string // what has that layout, as errors name it
 	// CallTimeout is the deadline of the layout check, LoadTimeout that of loading all scripts, a round trip each.
 	CallTimeout, LoadTimeout time.Duration
-	// Outage is wrapped by errors that mean that the store did not do what it was asked.
+	// Outage is wrapped by the errors of calls that the store did not confirm.
 	Outage error
 	// Observe is called after every call of a script.
 	Observe func(script string, took time.Duration, err error)

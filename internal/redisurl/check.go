@@ -14,9 +14,9 @@ import (
 // oldest is the first major version whose scripts carry flags (#!lua).
 const oldest = 7
 
-// CheckServer checks that every master can be the store: Redis 7 or later, or Valkey, with the maxmemory-policy noeviction. What
-// the user's ACL hides is assumed to be right. An error that wraps ErrUnsuitable is final; any other means that the store could
-// not be asked.
+// CheckServer checks that every master can be the store: Redis 7 or later, or Valkey, with the maxmemory-policy noeviction. Values
+// that the user's ACL hides are assumed to be right. An error that wraps ErrUnsuitable is final; any other means that the store did
+// not reply.
 func CheckServer(ctx context.Context, client redis.UniversalClient) error {
 	if c, ok := client.(*redis.ClusterClient); ok {
 		return eachMaster(ctx, c, func(ctx context.Context, node *redis.Client) error { return checkNode(ctx, node) })
@@ -24,7 +24,7 @@ func CheckServer(ctx context.Context, client redis.UniversalClient) error {
 	return checkNode(ctx, client)
 }
 
-// eachMaster joins what is said of each master: one that does not answer is not to hide that another is unsuitable.
+// eachMaster joins the errors of all masters: a master that does not reply must not hide that another is unsuitable.
 func eachMaster(ctx context.Context, c *redis.ClusterClient, f func(context.Context, *redis.Client) error) error {
 	var mu sync.Mutex
 	var bad []error
@@ -46,23 +46,23 @@ func checkNode(ctx context.Context, node redis.Cmdable) error {
 	case err == nil:
 		version = field(server, "redis_version")
 	case !redis.HasErrorPrefix(err, "NOPERM"):
-		return fmt.Errorf("ask the store for its version: %w", err)
+		return fmt.Errorf("read the store's version: %w", err)
 	}
 	if memory, err := node.Info(ctx, "memory").Result(); err == nil {
 		policy = field(memory, "maxmemory_policy")
 	} else if !redis.HasErrorPrefix(err, "NOPERM") {
-		return fmt.Errorf("ask the store for its maxmemory-policy: %w", err)
+		return fmt.Errorf("read the store's maxmemory-policy: %w", err)
 	}
 	if policy == "" {
 		if config, err := node.ConfigGet(ctx, "maxmemory-policy").Result(); err == nil {
 			policy = config["maxmemory-policy"]
 		}
 	}
-	return judge(version, policy)
+	return checkVersionAndPolicy(version, policy)
 }
 
-// judge returns an error for a server that cannot be the store. An empty value is unknown, and no error.
-func judge(version, policy string) error {
+// checkVersionAndPolicy returns an error for a server that cannot be the store. An empty value is unknown, and no error.
+func checkVersionAndPolicy(version, policy string) error {
 	if version != "" {
 		major, _, _ := strings.Cut(version, ".")
 		if n, err := strconv.Atoi(major); err == nil && n < oldest {

@@ -10,7 +10,7 @@ import (
 )
 
 // CheckDisk checks that every master can confirm that a write is on its disk, with WAITAOF (Redis 7.2) and an append-only file.
-// An error that wraps ErrUnsuitable is final; any other means that the store could not be asked.
+// An error that wraps ErrUnsuitable is final; any other means that the store did not reply.
 func CheckDisk(ctx context.Context, client redis.UniversalClient) error {
 	if c, ok := client.(*redis.ClusterClient); ok {
 		return eachMaster(ctx, c, func(ctx context.Context, node *redis.Client) error { return checkDisk(ctx, node) })
@@ -18,7 +18,7 @@ func CheckDisk(ctx context.Context, client redis.UniversalClient) error {
 	return checkDisk(ctx, client)
 }
 
-// doer is what every client has.
+// doer is implemented by every client.
 type doer interface {
 	Do(ctx context.Context, args ...any) *redis.Cmd
 }
@@ -30,7 +30,7 @@ func checkDisk(ctx context.Context, node doer) error {
 	case err == nil:
 		return nil
 	case !errors.As(err, &said):
-		return fmt.Errorf("ask the store for WAITAOF: %w", err)
+		return fmt.Errorf("check WAITAOF of the store: %w", err)
 	case strings.Contains(err.Error(), "unknown command"):
 		return fmt.Errorf("%w: it has no WAITAOF, which came with Redis 7.2; use a later one, or durability none or replica", ErrUnsuitable)
 	}

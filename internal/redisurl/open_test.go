@@ -235,7 +235,7 @@ func TestAStoreThatHangsIsGivenUp(t *testing.T) {
 	}
 }
 
-func TestJudge(t *testing.T) {
+func TestCheckVersionAndPolicy(t *testing.T) {
 	for _, row := range []struct{ version, policy, want string }{
 		{"7.0.15", "noeviction", ""},
 		{"8.2.1", "noeviction", ""},
@@ -246,7 +246,7 @@ func TestJudge(t *testing.T) {
 		{"7.0.0", "allkeys-lru", "maxmemory-policy is allkeys-lru"},
 		{"7.0.0", "volatile-ttl", "set it to noeviction"},
 	} {
-		err := judge(row.version, row.policy)
+		err := checkVersionAndPolicy(row.version, row.policy)
 		if row.want == "" && err != nil || row.want != "" && (!errors.Is(err, ErrUnsuitable) || !strings.Contains(err.Error(), row.want)) {
 			t.Errorf("%s, %s: got %v, want %q", row.version, row.policy, err, row.want)
 		}

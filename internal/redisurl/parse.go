@@ -148,7 +148,7 @@ func (t *target) hosts(list, path, port string) error {
 	return nil
 }
 
-// hostBytes may stand in a host name or an address.
+// hostBytes are the characters of a host name or an address.
 const hostBytes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_:"
 
 // hostPort completes host, host:port, [v6] or [v6]:port.
@@ -285,7 +285,7 @@ func Mask(raw string) string {
 	if scheme, after, ok := strings.Cut(raw, "://"); ok && !strings.ContainsAny(scheme, "@:/?# ") {
 		head, rest = scheme+"://", after
 	}
-	// The last @ of all: a password that was not encoded may hold others, and / and ? too.
+	// The last @: a password that was not encoded may contain @, / and ?.
 	if i := strings.LastIndexByte(rest, '@'); i >= 0 {
 		user, _, hasPass := strings.Cut(rest[:i], ":")
 		if !hasPass || strings.ContainsAny(user, "@/?#") {
@@ -301,7 +301,7 @@ func Mask(raw string) string {
 	}
 	params := strings.Split(query, "&")
 	for i, p := range params {
-		// Only what is known to be harmless is shown: a misspelt name may carry a password as well.
+		// Only known harmless parameters are shown: a misspelt name may carry a password.
 		name, _, hasValue := strings.Cut(p, "=")
 		if hasValue && !slices.Contains([]string{"db", "tls", "ca_file", "cert_file", "key_file", "server_name", "sentinel_user"}, name) {
 			params[i] = name + "=***"

@@ -14,8 +14,8 @@ type Checker struct {
 	refused map[string]bool // paths that need no further problem
 }
 
-// Check returns the problems that the tags of a configuration, a pointer to a struct, can tell: settings that are not available,
-// and values out of their enum, min and max.
+// Check compares a configuration, a pointer to a struct, with its tags: it finds settings that are not available, and values outside
+// of enum, min and max.
 func Check(config any) *Checker {
 	c := &Checker{refused: make(map[string]bool)}
 	Visit(config, func(path string, s Setting, v reflect.Value) {
@@ -57,7 +57,7 @@ func (c *Checker) Add(path, format string, args ...any) {
 	}
 }
 
-// choice returns the words that a setting takes.
+// choice returns the allowed words of a setting.
 func choice(s Setting) string {
 	return OneOf(slices.DeleteFunc(slices.Clone(s.Enum), func(w string) bool { return w == "" }))
 }
@@ -94,7 +94,7 @@ func IsEmpty(v reflect.Value) bool {
 	return v.IsZero() || v.Kind() == reflect.Slice && v.Len() == 0
 }
 
-// Foreign lists the settings of a section that are set although they belong to another kind of section, as the tag only has it.
+// Foreign lists the settings of a section that are set although, by their tag only, they belong to another kind of section.
 func Foreign(section any, kind string) []Setting {
 	var foreign []Setting
 	v := reflect.ValueOf(section)

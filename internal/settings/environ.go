@@ -10,12 +10,12 @@ import (
 // envPrefix begins the name of every variable that is read.
 const envPrefix = "ANTEROOM_"
 
-// kubernetesVariable fits what Kubernetes puts into every container of a
-// namespace that has a Service whose name begins with anteroom.
+// kubernetesVariable matches the variables that Kubernetes sets in every container of a namespace with a Service whose name begins
+// with anteroom.
 var kubernetesVariable = regexp.MustCompile(`^ANTEROOM_(.*_)?(SERVICE_(HOST|PORT(_[A-Z0-9_]+)?)|PORT_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)$`)
 
-// FromKubernetes reports whether Kubernetes sets a variable, or sets such ones, and the variable cannot be meant as a path: that
-// needs two underscores.
+// FromKubernetes reports whether Kubernetes may have set a variable. A variable with two underscores is a path of a setting, unless
+// its value is the URL of a Service.
 func FromKubernetes(name, value string) bool {
 	if kubernetesVariable.MatchString(name) {
 		return true
@@ -54,8 +54,7 @@ func (sc *schema) variable(name string) (path string, s Setting, ok bool) {
 	return "", Setting{}, false
 }
 
-// environment returns the koanf provider of the variables; what cannot be used
-// becomes a problem.
+// environment returns the koanf provider of the variables; it adds a problem for each variable that no setting has.
 func (sc *schema) environment(environ []string, problems *Problems) *env.Env {
 	return env.Provider(".", env.Opt{
 		Prefix:      envPrefix,

@@ -14,7 +14,7 @@ import (
 	"github.com/knadh/koanf/v2"
 )
 
-// Sources are where a configuration comes from.
+// Sources are the sources of a configuration.
 type Sources[T any] struct {
 	// File is the YAML file; empty: none.
 	File string
@@ -46,7 +46,7 @@ func (sc Schema[T]) Load(from Sources[T], complete func(*T, *Problems), validate
 	return cfg, nil
 }
 
-// Apply lays a tree of maps, lists and values over a configuration; values are text, as in the environment.
+// Apply sets the values of a tree of maps and lists in a configuration; values are text, as in the environment.
 func (sc Schema[T]) Apply(cfg *T, tree map[string]any, problems *Problems) {
 	d := decoder{schema: sc.schema, problems: problems}
 	d.section(reflect.ValueOf(cfg).Elem(), plainTree(tree).(map[string]any), "", "")

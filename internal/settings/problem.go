@@ -2,7 +2,7 @@ package settings
 
 import "strings"
 
-// Problem is one thing that is wrong with a configuration.
+// Problem is a mistake in a configuration.
 type Problem struct {
 	// Path is the setting, as rooms[0].admission.rate; it is empty for the file as a whole.
 	Path string
@@ -19,7 +19,7 @@ func (p Problem) String() string {
 	return strings.NewReplacer("\r", " ", "\n", " ").Replace(line)
 }
 
-// Problems is the error of Load: everything that is wrong.
+// Problems is the error of Load: every mistake.
 type Problems struct {
 	List []Problem
 }
@@ -38,8 +38,8 @@ func (p *Problems) Add(path, message string) {
 	p.List = append(p.List, Problem{Path: path, Message: message})
 }
 
-// addNew adds those problems whose setting has none yet: a value that could not be read has kept its default, and a problem with
-// that default would only confuse.
+// addNew adds the problems of settings that have none yet. A setting whose value could not be read still has its default, and a
+// problem with that default would mislead.
 func (p *Problems) addNew(list []Problem) {
 	known := make(map[string]bool, len(p.List))
 	for _, problem := range p.List {

@@ -16,7 +16,7 @@ type scalar struct {
 	want   string                    // what an error advises
 	parse  func(string) (any, error) // nil for text; errWanted where want is all that there is to say
 	format func(v reflect.Value) string
-	// How YAML may write it: as a number, as text.
+	// Forms that YAML may use: a number, text.
 	number, text bool
 }
 

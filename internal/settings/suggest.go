@@ -5,8 +5,7 @@ import "strings"
 // longestName is longer than any setting or variable.
 const longestName = 100
 
-// nearest returns the candidate with the fewest edits to name, or "" if none is near
-// enough to be what was meant.
+// nearest returns the candidate with the fewest edits to name, or "" if every candidate needs more than a third of its length.
 func nearest(name string, candidates []string) string {
 	if len(name) > longestName {
 		return ""

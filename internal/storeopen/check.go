@@ -13,8 +13,8 @@ import (
 // checkTimeout bounds the whole check of a store, which may be several servers.
 const checkTimeout = 10 * time.Second
 
-// Check tries what store names: that it answers and fits, or, without a
-// url, that there is a server to start and that its directory can be used, which is made where it is missing.
+// Check returns an error unless the store replies and can be used. Without a url it checks instead that a server program exists and
+// that the directory can be used; it creates a missing directory.
 func Check(ctx context.Context, store config.Store) error {
 	if store.URL == "" {
 		if _, err := embedded.FindServer(""); err != nil {
@@ -22,7 +22,7 @@ func Check(ctx context.Context, store config.Store) error {
 		}
 		return embedded.CheckDir(store.Dir)
 	}
-	// A single look may take longer than a visitor would wait.
+	// This check may take longer than a call for a visitor.
 	client, err := redisurl.Open(store.URL, max(store.Timeout, checkTimeout/4))
 	if err != nil {
 		return err

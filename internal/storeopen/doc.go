@@ -1,3 +1,2 @@
-// Package storeopen opens the store that a configuration names, and starts one
-// where it names none.
+// Package storeopen opens the store that a configuration names, or starts the embedded one.
 package storeopen

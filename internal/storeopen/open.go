@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// start bounds the start of the embedded store, whose file may be long to load.
+	// start bounds the start of the embedded store, which loads its file first.
 	start = 2 * time.Minute
 	// checkFor bounds a check of a store.
 	checkFor = 2 * time.Second
@@ -24,17 +24,16 @@ const (
 // Store is an open store.
 type Store struct {
 	Client redis.UniversalClient
-	// URL is where it is, with the password masked.
+	// URL is the store's URL with the password masked.
 	URL string
-	// Away is the error of the first check if the store did not reply; nil: it did, and can be used.
+	// Away is the error of the first check if the store did not reply, and nil if the store can be used.
 	Away error
 
 	server *embedded.Server // nil with a store.url
 }
 
-// Open opens the store, and starts it when there is no store.url. A store that
-// does not answer is no error, but one that answers and does not fit is: then the
-// error wraps redisurl.ErrUnsuitable.
+// Open opens the store, and starts the embedded one without a store.url. A store that does not reply is no error; for a store that
+// replies but cannot be used the error wraps redisurl.ErrUnsuitable.
 func Open(ctx context.Context, c config.Store, log *slog.Logger) (*Store, error) {
 	redisurl.LogTo(log)
 	s := &Store{}
@@ -75,7 +74,7 @@ func (s *Store) Fit(ctx context.Context) error {
 	return err
 }
 
-// Close lets go of the store; the last program to do so ends an embedded one.
+// Close closes the store. The last program that closes an embedded store ends it.
 func (s *Store) Close() error {
 	var errs []error
 	if s.Client != nil {

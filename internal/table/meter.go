@@ -1,6 +1,6 @@
 package table
 
-// Meter limits how often something happens for each key, by GCRA (ITU-T I.371). Where a set is full it forgets the key whose
+// Meter limits the rate of events of each key by GCRA (ITU-T I.371). Where a set is full it forgets the key whose
 // allowance is whole again soonest, which then gets it back early. Times are in any unit that the callers agree on.
 type Meter struct{ *Table[struct{}] }
 
@@ -18,7 +18,7 @@ func (m Meter) Take(key uint64, now, interval, tolerance int64) (wait int64) {
 	return wait
 }
 
-// Wait returns what Take would, and counts nothing.
+// Wait returns the result of Take without counting an event.
 func (m Meter) Wait(key uint64, now, tolerance int64) int64 {
 	_, whole, ok := m.Get(key, now)
 	if !ok {

@@ -1,5 +1,5 @@
-// Package table is a concurrent hash table of fixed size, for caches and meters that anybody may fill: memory is allocated
-// once, a key has eight entries that it may be in, and a full set of eight replaces the entry that is worth least.
+// Package table is a concurrent hash table of fixed size, for caches and meters that any client may fill: memory is
+// allocated once, a key can use one of eight entries, and a full set of eight replaces its least useful entry.
 package table
 
 import (
@@ -126,7 +126,7 @@ func place[V any](set *[ways]entry[V], key uint64, now int64) *entry[V] {
 	return victim
 }
 
-// rank orders entries by what they are worth.
+// rank orders entries by their use: the lowest is replaced first.
 func rank[V any](e *entry[V], now int64) int {
 	switch {
 	case e.until <= now:

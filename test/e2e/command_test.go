@@ -209,7 +209,7 @@ func TestReload_NamesSettingsThatNeedRestart(t *testing.T) {
 	s := setup{origin: newOrigin(t, nil).URL, rooms: []string{room(admission(5, 5))}}
 	g := start(t, s)
 	s.store = ownStore(g.dir)
-	const restart, done, warned = "change with a restart only", `"msg":"configuration reloaded"`, `"setting":"trusted_proxies[0]"`
+	const restart, done, warned = "these settings need a restart", `"msg":"configuration reloaded"`, `"setting":"trusted_proxies[0]"`
 	for i, row := range []struct {
 		more string
 		want int // reloads so far that say so

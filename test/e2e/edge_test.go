@@ -260,7 +260,7 @@ func TestFileDescriptors_RunOut(t *testing.T) {
 	t.Cleanup(g.end)
 	g.ready()
 	g.heard() // while there are descriptors for it
-	if n, ok := g.line("few file descriptors", "limit"); !ok || n != "150" {
+	if n, ok := g.line("the limit of file descriptors is low", "limit"); !ok || n != "150" {
 		t.Errorf("a low limit is not told of: %q", n)
 	}
 	began := time.Now()

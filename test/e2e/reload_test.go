@@ -242,7 +242,7 @@ func TestReload_WarnsOfAReplacedSigningKey(t *testing.T) {
 	site := newOrigin(t, nil)
 	s := setup{origin: site.URL, rooms: []string{room("admission: {rate: 0}")}}.withRedis(redistest.Server(t).URL())
 	g := start(t, s)
-	const warning = "every place and pass that was signed with it ends now"
+	const warning = "every place and pass signed with it has ended"
 	reload := func(more string) {
 		next := s
 		next.more = more

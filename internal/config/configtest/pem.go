@@ -12,6 +12,7 @@ import (
 	"time"
 )
 
+// SelfSigned returns a certificate for localhost, which is its own authority, and its key in PEM.
 func SelfSigned(t testing.TB) (certificate, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
