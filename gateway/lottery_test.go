@@ -154,7 +154,7 @@ func TestAFullRoom(t *testing.T) {
 		t.Errorf("a new key: %s", a.text())
 	}
 	page := b.call("GET /", asPage).code(t, 503)
-	if !strings.Contains(page.body, "The line is full") || page.header.Get("Retry-After") == "" {
+	if !strings.Contains(page.body, "The queue is full") || page.header.Get("Retry-After") == "" {
 		t.Error("the page does not say that the line is full")
 	}
 	b.call("POST /.waiting-room/sale/tickets", key).code(t, 200)

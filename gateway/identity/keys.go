@@ -1,5 +1,7 @@
-// Package identity finds out which account a site's own JWT names: it fetches the site's public keys, keeps them while
-// they cannot be fetched, and remembers the tokens that it has checked.
+// Package identity returns the account that a site's own JWT names. It fetches the site's public keys, uses the cached keys
+// while a fetch fails, and remembers the tokens that it has checked.
+//
+// New makes Keys for an address, Run fetches them, and Account checks a token.
 package identity
 
 import (
@@ -21,9 +23,9 @@ import (
 )
 
 const (
-	refresh    = 5 * time.Minute  // between two fetches while all is well
-	retry      = 15 * time.Second // and while the keys cannot be fetched
-	apart      = 5 * time.Second  // the least time between two, however many unknown keys are shown
+	refresh    = 5 * time.Minute  // between two fetches after a success
+	retry      = 15 * time.Second // and after a failure
+	apart      = 5 * time.Second  // the least time between two fetches, however many tokens name unknown keys
 	patience   = time.Second      // how long a request waits for keys that are being fetched
 	fetchLimit = 5 * time.Second
 	sizeLimit  = 1 << 20 // bytes of a key set
@@ -41,11 +43,11 @@ type Keys struct {
 	client  *http.Client
 	current atomic.Pointer[token.AccountKeys]
 	checked *table.Table[*checked]
-	skipped string // keys that the last set had and that cannot be used, as they were logged; Run's own
+	skipped string // the unusable keys of the last set, as logged; only Run uses it
 
 	mu    sync.Mutex
 	tried time.Time     // when the last fetch began
-	next  chan struct{} // closed when the fetch that is asked for or under way has ended; nil: there is none
+	next  chan struct{} // closed when the requested or running fetch has ended; nil: there is none
 	wake  chan struct{}
 }
 
@@ -107,19 +109,16 @@ func (k *Keys) Run(ctx context.Context) {
 		}
 		k.observe(err == nil)
 		after := refresh
-		switch {
-		case err != nil:
+		if err != nil {
 			if !failing {
 				k.log.Warn("cannot fetch identity.jwks_url; using the cached keys", "url", k.name, "known", k.current.Load() != nil, "error", err)
 			}
 			after = retry
-		case failing:
-			k.log.Info("identity.jwks_url can be fetched again", "url", k.name)
-			fallthrough
-		default:
+		} else {
+			if failing {
+				k.log.Info("identity.jwks_url can be fetched again", "url", k.name)
+			}
 			k.current.Store(keys)
-		}
-		if err == nil {
 			k.warnSkipped(keys)
 		}
 		failing = err != nil
@@ -165,7 +164,7 @@ func (k *Keys) fetch(ctx context.Context) (*token.AccountKeys, error) {
 	return token.ParseAccountKeys(body)
 }
 
-// checked is a token that was good by these keys and rules. Immutable.
+// checked is a token that was valid with these keys and rules. It is immutable.
 type checked struct {
 	sum     [sha256.Size]byte
 	keys    *token.AccountKeys
@@ -173,7 +172,7 @@ type checked struct {
 	account string
 }
 
-// checkedSize is the number of good tokens that are remembered, so that a poll every few seconds does not cost a signature.
+// checkedSize is the number of valid tokens that are remembered, so that not every poll verifies a signature.
 const checkedSize = 1 << 15
 
 // lookup returns the account of a token that was checked, and otherwise the token's hash.
@@ -229,14 +228,14 @@ func check(keys *token.AccountKeys, raw []byte, rules *token.AccountRules, now i
 	return keys.Account(string(raw), rules, now)
 }
 
-// newer waits for other keys than those the caller has, if they may come.
+// newer returns the current keys. If they are still those that the caller has, it first waits for a fetch, if one is due.
 func (k *Keys) newer(ctx context.Context, had *token.AccountKeys) *token.AccountKeys {
 	k.mu.Lock()
 	done := k.next
 	if done == nil && k.current.Load() == had && time.Since(k.tried) >= apart {
 		done = make(chan struct{})
 		k.next = done
-		k.wake <- struct{}{} // empty, as long as there was no next
+		k.wake <- struct{}{} // never blocks: wake is empty while next is nil
 	}
 	k.mu.Unlock()
 	if done != nil {

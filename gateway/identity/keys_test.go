@@ -66,7 +66,7 @@ func (k key) sign(t testing.TB, account string, exp int64) []byte {
 	return []byte(raw)
 }
 
-// endpoint answers in the place of a site's server, without a socket, so that time may be a test's.
+// endpoint stands in for a site's server, without a socket, so that tests can use synctest.
 type endpoint struct {
 	answer atomic.Pointer[func() (int, string)]
 	asked  atomic.Int64
@@ -105,7 +105,7 @@ func (k *Keys) is(t *testing.T, raw []byte, want string) {
 	}
 }
 
-func TestAFloodOfUnknownKeysFetchesNothing(t *testing.T) {
+func TestKeys_UnknownKeysDoNotFetch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one, two := newKey(t, "1"), newKey(t, "2")
 		e := &endpoint{}
@@ -144,7 +144,7 @@ func TestAFloodOfUnknownKeysFetchesNothing(t *testing.T) {
 
 func newFlood(k key, i int) key { return key{fmt.Sprint("flood", i), k.private} }
 
-func TestKeysCountWhileTheyCannotBeFetched(t *testing.T) {
+func TestKeys_StayValidWhileFetchFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one := newKey(t, "1")
 		e := &endpoint{}
@@ -176,7 +176,7 @@ func TestKeysCountWhileTheyCannotBeFetched(t *testing.T) {
 	})
 }
 
-func TestASlowEndpointHoldsNobodyUp(t *testing.T) {
+func TestKeys_SlowEndpointDelaysNoRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one := newKey(t, "1")
 		e := &endpoint{}
@@ -196,8 +196,8 @@ func TestASlowEndpointHoldsNobodyUp(t *testing.T) {
 	})
 }
 
-// What is remembered of a token ends with the token, with its key, and holds for the rules that it was checked by.
-func TestRememberedTokens(t *testing.T) {
+// A remembered token is forgotten when it expires, when its key is removed and when the rules change.
+func TestKeys_RememberTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one := newKey(t, "1")
 		e := &endpoint{}
@@ -230,9 +230,8 @@ func TestRememberedTokens(t *testing.T) {
 	})
 }
 
-// A set with one key that cannot be used counts but for that key, which is logged once; a set with no other is as none, and the former
-// keys go on to count.
-func TestKeys_OneThatCannotBeUsed(t *testing.T) {
+// An unusable key of a set is skipped and logged once. A set without a usable key is an error, and the cached keys stay valid.
+func TestKeys_SkipUnusableKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one, two := newKey(t, "1"), newKey(t, "2")
 		const bad = `{"kty":"RSA","kid":"bad","n":"AQAB","e":"AQAB"}`
@@ -265,7 +264,7 @@ func TestKeys_OneThatCannotBeUsed(t *testing.T) {
 }
 
 // A real server, redirects included.
-func TestFetch(t *testing.T) {
+func TestKeys_Fetch(t *testing.T) {
 	one := newKey(t, "1")
 	hops := 3
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// Keys that were asked for by https are taken by nothing less.
-func TestKeysAreNotRedirectedAwayFromTLS(t *testing.T) {
+// Keys are not fetched over http after a redirect from https.
+func TestKeys_RefuseRedirectWithoutTLS(t *testing.T) {
 	one := newKey(t, "1")
 	plain := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintf(w, `{"keys":[%s]}`, one.jwk(t))

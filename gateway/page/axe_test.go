@@ -20,7 +20,7 @@ import (
 )
 
 // axe is the source of axe-core in the version that test/axe/package-lock.json pins: from test/axe/node_modules, which
-// make installs, or else from npm by way of the user's cache directory. Nothing of it is kept in this repository.
+// make installs, or else from npm by way of the user's cache directory. It is not kept in this repository.
 var axe = sync.OnceValues(func() (string, error) {
 	home := filepath.Join("..", "..", "test", "axe")
 	script := filepath.Join("node_modules", "axe-core", "axe.min.js")
@@ -67,7 +67,7 @@ var axe = sync.OnceValues(func() (string, error) {
 	return string(source), err
 })
 
-func TestAccessible(t *testing.T) {
+func TestPage_IsAccessible(t *testing.T) {
 	source, err := axe()
 	if err != nil {
 		t.Fatal(err)
@@ -111,7 +111,7 @@ func TestAccessible(t *testing.T) {
 	})
 }
 
-// audit runs every rule of axe, checks that nothing is cut off at the side, and that the two find nothing.
+// audit runs every rule of axe, checks that the page is not cut off at the side, and fails on any finding.
 func audit(t *testing.T, ctx context.Context, source string) {
 	t.Helper()
 	do(t, ctx, chromedp.Evaluate[chromedp.Void](source))

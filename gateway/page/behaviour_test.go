@@ -22,7 +22,7 @@ func shows(id, text string) string {
 	return fmt.Sprintf("document.getElementById(%q).textContent === %q", id, text)
 }
 
-func TestGoesOnByItself(t *testing.T) {
+func TestPage_OpensRequestedPage(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct{ asked, arrives string }{
 		{"/tickets?day=2#row-7", "/tickets?day=2#row-7"},
@@ -47,7 +47,7 @@ func TestGoesOnByItself(t *testing.T) {
 	}
 }
 
-func TestGoesOnWithSound(t *testing.T) {
+func TestPage_PlaysSound(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, inLine, waiting(10))
 	ctx := tab(t, nil)
@@ -61,7 +61,7 @@ func TestGoesOnWithSound(t *testing.T) {
 	eventually(t, ctx, `document.title === "The shop"`)
 }
 
-func TestShowsWhatTheStatusSays(t *testing.T) {
+func TestPage_ShowsStatus(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, inLine, waiting(1000))
 	ctx := tab(t, nil)
@@ -73,7 +73,7 @@ func TestShowsWhatTheStatusSays(t *testing.T) {
 		want   map[string]string
 	}{
 		{"far", waiting(900, `"eta":{"seconds":720,"low":610,"high":880}`),
-			map[string]string{"place": "900", "ahead": "899 people ahead of you", "wait": "about 10 to 15 minutes", "waiting": "5,000", "heading": "You are in line"}},
+			map[string]string{"place": "900", "ahead": "899 people ahead of you", "wait": "about 10 to 15 minutes", "waiting": "5,000", "heading": "You are in the queue"}},
 		{"near", waiting(2, `"eta":{"seconds":20,"low":10,"high":30}`), map[string]string{"place": "2", "ahead": "1 person ahead of you", "wait": "less than a minute"}},
 		{"next", waiting(1), map[string]string{"place": "1", "ahead": "You are next", "wait": "Not known yet"}},
 		{"paused", waiting(1, `"paused":true`), map[string]string{"paused": "Entry is paused for a moment. Your place is safe."}},
@@ -81,7 +81,7 @@ func TestShowsWhatTheStatusSays(t *testing.T) {
 		{"attack", waiting(1, `"message":"</p><script>alert(1)</script><img src=x onerror=alert(1)>"`),
 			map[string]string{"message": "</p><script>alert(1)</script><img src=x onerror=alert(1)>"}},
 		{"early", answer{status: 200, body: `{"state":"prequeue","refresh_after":0.2,"message":"","paused":false}`}, map[string]string{"heading": "Not open yet"}},
-		{"open", waiting(7), map[string]string{"heading": "You are in line"}},
+		{"open", waiting(7), map[string]string{"heading": "You are in the queue"}},
 	} {
 		s.then(nil, row.answer)
 		for id, want := range row.want {
@@ -94,7 +94,7 @@ func TestShowsWhatTheStatusSays(t *testing.T) {
 	if n := value[int](t, ctx, `document.querySelectorAll("main img, main script, main b").length`); n != 0 {
 		t.Error("a message became markup")
 	}
-	if title := value[string](t, ctx, "document.title"); title != "1 in line · Harbour Hall" && title != "7 in line · Harbour Hall" {
+	if title := value[string](t, ctx, "document.title"); title != "1 in the queue · Harbour Hall" && title != "7 in the queue · Harbour Hall" {
 		t.Errorf("the title is %q", title)
 	}
 	if got := said(); len(got) > 0 {
@@ -102,7 +102,7 @@ func TestShowsWhatTheStatusSays(t *testing.T) {
 	}
 }
 
-func TestNumberGrowsOnlyWhenPeopleCameBack(t *testing.T) {
+func TestPage_PositionGrowsOnlyWhenPeopleCameBack(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, inLine, waiting(500))
 	ctx := tab(t, nil)
@@ -129,7 +129,7 @@ func TestNumberGrowsOnlyWhenPeopleCameBack(t *testing.T) {
 	eventually(t, ctx, shows("note", ""))
 }
 
-func TestReloadKeepsNumberAndProgress(t *testing.T) {
+func TestPage_KeepsPositionOverReload(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, inLine, waiting(1000), waiting(400))
 	ctx := tab(t, nil)
@@ -150,7 +150,7 @@ func TestReloadKeepsNumberAndProgress(t *testing.T) {
 	eventually(t, ctx, shows("place", "900")+` && document.getElementById("bar").value < .1`)
 }
 
-func TestTabsShareOnePoller(t *testing.T) {
+func TestPage_TabsShareOnePoller(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, inLine, waiting(50))
 	tabs := []context.Context{tab(t, nil)}
@@ -203,7 +203,7 @@ func TestTabsShareOnePoller(t *testing.T) {
 	}
 }
 
-func TestExpired(t *testing.T) {
+func TestPage_ShowsLostPlace(t *testing.T) {
 	t.Parallel()
 	for _, reason := range []string{"late", "reset", "removed"} {
 		s := newSite(t, inLine, waiting(10),
@@ -214,8 +214,8 @@ func TestExpired(t *testing.T) {
 		eventually(t, ctx, shows("place", "4,000"))
 		want := map[string]string{
 			"late":    "We had not heard from you for too long, so your place was lost. You have been given a new place.",
-			"reset":   "The line was started afresh, so all former places have ended. You have been given a new place.",
-			"removed": "Your former place was taken out of the line. You have been given a new place.",
+			"reset":   "The queue was restarted, so all earlier places have ended. You have been given a new place.",
+			"removed": "Your earlier place was removed from the queue. You have been given a new place.",
 		}[reason]
 		eventually(t, ctx, shows("note", want))
 		if _, pages := s.counts(); pages != 1 {
@@ -224,7 +224,7 @@ func TestExpired(t *testing.T) {
 	}
 }
 
-func TestLapsedJoinsAgain(t *testing.T) {
+func TestPage_RejoinsAfterLapse(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, inLine, answer{status: 200, body: `{"state":"lapsed","message":"","paused":false}`}, waiting(70))
 	ctx := tab(t, nil)
@@ -236,7 +236,7 @@ func TestLapsedJoinsAgain(t *testing.T) {
 	}
 }
 
-func TestNoTokenJoinsAgainOnce(t *testing.T) {
+func TestPage_RejoinsOnceWithoutToken(t *testing.T) {
 	t.Parallel()
 	unknown := answer{status: 401, body: `{"code":"no_token"}`}
 	s := newSite(t, inLine, unknown)
@@ -251,7 +251,7 @@ func TestNoTokenJoinsAgainOnce(t *testing.T) {
 	eventually(t, ctx, shows("note", "")+"&&"+shows("place", "70"))
 }
 
-func TestRejectedOpens(t *testing.T) {
+func TestPage_LeavesRejectedState(t *testing.T) {
 	t.Parallel()
 	closed := page.View{State: "rejected", Reason: "closed", RefreshAfter: 1}
 	s := newSite(t, closed, answer{status: 500})
@@ -262,10 +262,10 @@ func TestRejectedOpens(t *testing.T) {
 	eventually(t, ctx, shows("place", "20"))
 
 	s.then(&closed, answer{status: 503, body: `{"code":"room_full"}`})
-	eventually(t, ctx, shows("heading", "The line is full"))
+	eventually(t, ctx, shows("heading", "The queue is full"))
 }
 
-func TestReconnects(t *testing.T) {
+func TestPage_Reconnects(t *testing.T) {
 	t.Parallel()
 	for name, broken := range map[string]answer{
 		"cut":       {},
@@ -287,7 +287,7 @@ func TestReconnects(t *testing.T) {
 	}
 }
 
-func TestOffline(t *testing.T) {
+func TestPage_ShowsOffline(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, inLine, waiting(20))
 	ctx := tab(t, nil)
@@ -302,7 +302,7 @@ func TestOffline(t *testing.T) {
 	eventually(t, ctx, shows("place", "18")+`&& document.getElementById("link").innerText.startsWith("Updated ")`)
 }
 
-func TestComingBackPollsAtOnce(t *testing.T) {
+func TestPage_PollsWhenVisibleAgain(t *testing.T) {
 	t.Parallel()
 	for _, event := range []string{
 		`document.dispatchEvent(new Event("visibilitychange"))`,
@@ -320,10 +320,10 @@ func TestComingBackPollsAtOnce(t *testing.T) {
 	}
 }
 
-// delays records what the page passes to setTimeout, and lets none of it come to pass.
+// delays records the delays that the page passes to setTimeout, and starts no timer.
 const delays = `window.delays = []; window.setTimeout = (f, ms) => { window.delays.push(ms); window.poll = f; return 1; }`
 
-func TestPollsAsAdvised(t *testing.T) {
+func TestPage_PollsAsAdvised(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		name, script string
@@ -363,7 +363,7 @@ func TestPollsAsAdvised(t *testing.T) {
 	}
 }
 
-func TestAnnouncesSparingly(t *testing.T) {
+func TestPage_AnnouncesChangesOnly(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, inLine, waiting(1000))
 	ctx := tab(t, nil)
@@ -381,7 +381,7 @@ func TestAnnouncesSparingly(t *testing.T) {
 	}
 	s.then(nil, waiting(400, `"eta":{"seconds":300,"low":240,"high":360}`))
 	s.polled(t, 3)
-	want := []string{"You are in line 399 people ahead of you Estimated wait: about 4 to 6 minutes"}
+	want := []string{"You are in the queue 399 people ahead of you Estimated wait: about 4 to 6 minutes"}
 	if said := value[[]string](t, ctx, "said"); strings.Join(said, "|") != strings.Join(want, "|") {
 		t.Errorf("announced %q, want %q", said, want)
 	}
@@ -392,7 +392,7 @@ func TestAnnouncesSparingly(t *testing.T) {
 	}
 }
 
-func TestReadsWithoutScript(t *testing.T) {
+func TestPage_ReadsWithoutScript(t *testing.T) {
 	t.Parallel()
 	view := inLine
 	view.ETAKnown, view.ETALow, view.ETAHigh, view.Message = true, 610, 880, "Bring <your> ticket"
@@ -401,8 +401,8 @@ func TestReadsWithoutScript(t *testing.T) {
 	call(t, ctx, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
 	do(t, ctx, chromedp.Navigate(s.URL+"/tickets"))
 	got := strings.Join(strings.Fields(value[string](t, ctx, "document.body.innerText")), " ")
-	want := "Harbour Hall You are in line You will be let in automatically when it is your turn. No need to reload. Bring <your> ticket " +
-		"Your place in line 1,000 999 people ahead of you Estimated wait About 10 to 15 minutes People in line 5,000 " +
+	want := "Harbour Hall You are in the queue You will be let in automatically when it is your turn. No need to reload. Bring <your> ticket " +
+		"Your place in the queue 1,000 999 people ahead of you Estimated wait About 10 to 15 minutes People in the queue 5,000 " +
 		"You can close this tab. Your place is kept for 10 minutes. This page reloads by itself."
 	if got != want {
 		t.Errorf("reads\n%s\nwant\n%s", got, want)
@@ -413,7 +413,7 @@ func TestReadsWithoutScript(t *testing.T) {
 	}
 }
 
-func TestBrowserSaysWhatServerSays(t *testing.T) {
+func TestWords_BrowserAndServerAgree(t *testing.T) {
 	t.Parallel()
 	ctx := tab(t, nil)
 	type row [3]int64 // low, high, ahead
@@ -440,7 +440,7 @@ func TestBrowserSaysWhatServerSays(t *testing.T) {
 	}
 }
 
-func TestKorean(t *testing.T) {
+func TestPage_Korean(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, inLine, waiting(900, `"eta":{"seconds":720,"low":610,"high":880}`))
 	ctx := tab(t, nil)

@@ -25,7 +25,7 @@ import (
 	"github.com/anteroom/anteroom/internal/short"
 )
 
-// chromium is started once for the whole test binary; each test has a browser context, and so cookies, of its own.
+// chromium is started once for the whole test binary. Each test has its own browser context, and so its own cookies.
 var chromium struct {
 	once sync.Once
 	ctx  context.Context
@@ -76,7 +76,7 @@ func startChromium() (context.Context, func(), error) {
 	return ctx, stop, nil
 }
 
-// deadline is how long a browser may take for anything; it only bounds a failing test.
+// deadline bounds each wait for the browser.
 const deadline = time.Minute
 
 // tab opens a new tab: beside another one, in its browser context, or in a fresh one where that is nil.
@@ -123,8 +123,7 @@ func value[T any](t testing.TB, ctx context.Context, expression string) T {
 	return v
 }
 
-// eventually waits until the expression is true in the page, over navigations too, and says what the page showed
-// where it never was.
+// eventually waits until the expression is true in the page, over navigations too. Its failure has the content of the page.
 func eventually(t *testing.T, ctx context.Context, expression string) {
 	t.Helper()
 	until(t, func() bool {
@@ -152,7 +151,7 @@ func until(t *testing.T, done func() bool, failure func() string) {
 }
 
 // site is what a browser talks to: the page until it has a pass, the shop from then on, and a status endpoint that
-// answers from a script. Everything else that the browser asks for is remembered as strange.
+// responds from a script. All other requests of the browser are recorded as strange.
 type site struct {
 	*httptest.Server
 	page *page.Page
@@ -166,7 +165,7 @@ type site struct {
 	strange []string
 }
 
-// answer is one answer of the status endpoint; status 0 cuts the connection.
+// answer is one response of the status endpoint; status 0 cuts the connection.
 type answer struct {
 	status int
 	body   string
@@ -253,7 +252,7 @@ func (s *site) status(w http.ResponseWriter, r *http.Request) {
 	_, _ = fmt.Fprint(w, a.body)
 }
 
-// then makes the status endpoint go on with other answers, and the page show another view where one is given.
+// then replaces the responses of the status endpoint, and the view of the page if one is given.
 func (s *site) then(view *page.View, answers ...answer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -264,8 +263,8 @@ func (s *site) then(view *page.View, answers ...answer) {
 	s.polls = 0
 }
 
-// polled waits until the status endpoint has answered n times since the last change of its answers. As a tab has one
-// poll at a time, it has then shown what the answers before the nth said.
+// polled waits until the status endpoint has responded n times since the last change of its responses. A tab has one poll at a
+// time, so it has then shown the responses before the nth.
 func (s *site) polled(t *testing.T, n int) {
 	t.Helper()
 	until(t, func() bool { polls, _ := s.counts(); return polls >= n },
@@ -278,14 +277,14 @@ func (s *site) counts() (polls, pages int) {
 	return s.polls, s.pages
 }
 
-// speak makes the browser ask for a language.
+// speak sets the browser's Accept-Language.
 func speak(t *testing.T, ctx context.Context, language string) {
 	t.Helper()
 	agent := value[string](t, ctx, "navigator.userAgent")
 	call(t, ctx, emulation.SetUserAgentOverride, emulation.SetUserAgentOverrideParams{UserAgent: agent, AcceptLanguage: language})
 }
 
-// watch collects what exceptions, the console and the page's policy complain about.
+// watch collects exceptions, console errors and policy violations.
 func watch(t *testing.T, ctx context.Context) func() []string {
 	t.Helper()
 	var mu sync.Mutex

@@ -14,9 +14,9 @@ import (
 	"github.com/anteroom/anteroom/gateway/page"
 )
 
-// The page counts down by the server's clock, however wrong the visitor's is, before people may join as after it, and goes on
-// into the draw without being loaded again.
-func TestCountsDownByTheServersClock(t *testing.T) {
+// The page counts down by the server's clock, however wrong the visitor's is, before and after joins begin, and continues into
+// the draw without a reload.
+func TestPage_CountsDownByServerClock(t *testing.T) {
 	t.Parallel()
 	for _, wrong := range []time.Duration{0, 7 * time.Minute, -7 * time.Minute} {
 		t.Run(wrong.String(), func(t *testing.T) {
@@ -63,8 +63,8 @@ func TestCountsDownByTheServersClock(t *testing.T) {
 	}
 }
 
-// With PAGE_SCREENSHOTS set to a directory, the countdown is kept there as people see it.
-func TestCountdownIsShown(t *testing.T) {
+// With PAGE_SCREENSHOTS set to a directory, a screenshot of the countdown is written there.
+func TestPage_ShowsCountdown(t *testing.T) {
 	dir := os.Getenv("PAGE_SCREENSHOTS")
 	if dir == "" {
 		t.Skip("PAGE_SCREENSHOTS names no directory")

@@ -1,17 +1,18 @@
 package page
 
 import (
+	"cmp"
 	"html/template"
 	"strconv"
 )
 
-// Error is the content of the small page that a navigation gets in place of problem+json.
+// Error is the content of the small page that a navigation receives in place of problem+json.
 type Error struct {
 	Status int    // HTTP status, shown small
 	Title  string // one short sentence
 	Detail string // what the visitor can do
 	Lang   string // of Title and Detail; empty: en
-	Link   string // where to go on; empty: nowhere
+	Link   string // address to continue at; empty: none
 }
 
 var errorTemplate = template.Must(template.New("error.html").Parse(errorHTML))
@@ -20,13 +21,9 @@ var errorPolicy = "default-src 'none'; style-src " + hash(style) + "; img-src da
 
 // ErrorPage appends the page for e to dst. It runs no script and sends no request.
 func ErrorPage(dst []byte, e *Error) []byte {
-	lang := e.Lang
-	if lang == "" {
-		lang = "en"
-	}
 	out := appender(dst)
 	err := errorTemplate.Execute(&out, map[string]any{
-		"Lang": clean(lang), "Status": strconv.Itoa(e.Status), "Title": clean(e.Title), "Detail": clean(e.Detail), "Link": clean(e.Link),
+		"Lang": clean(cmp.Or(e.Lang, "en")), "Status": strconv.Itoa(e.Status), "Title": clean(e.Title), "Detail": clean(e.Detail), "Link": clean(e.Link),
 		"Style": template.CSS(style), // embedded at build time
 	})
 	if err != nil {

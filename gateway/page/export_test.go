@@ -1,6 +1,6 @@
 package page
 
-// What the browser tests hold against what the browser says.
+// Functions with which the browser tests compare server and browser.
 
 var WordsSource = source("words.js")
 
@@ -19,7 +19,7 @@ func BrowserTexts(code string) string {
 	return string(all[code].browser("10 minutes"))
 }
 
-// Say returns what the server says of a wait, and of a number of people ahead.
+// Say returns the server's texts for a wait and for a number of people ahead.
 func Say(code string, low, high, ahead int64) [2]string {
 	all, _ := builtin()
 	return [2]string{all[code].wait(low, high), all[code].count("ahead", 2*ahead)}

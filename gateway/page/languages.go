@@ -100,17 +100,9 @@ func choose(all map[string]*words, names []string) ([]*words, error) {
 	codes := sortedKeys(all)
 	if len(names) == 0 {
 		names = slices.Clone(codes)
-		slices.SortStableFunc(names, func(a, b string) int {
-			switch {
-			case a == b:
-				return 0
-			case a == "en":
-				return -1
-			case b == "en":
-				return 1
-			}
-			return strings.Compare(a, b)
-		})
+		if i := slices.Index(names, "en"); i > 0 {
+			names = slices.Insert(slices.Delete(names, i, i+1), 0, "en")
+		}
 	}
 	chosen := make([]*words, 0, len(names))
 	for _, name := range names {

@@ -1,6 +1,7 @@
 package page
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"html/template"
@@ -16,10 +17,10 @@ import (
 type Options struct {
 	Room           string        // the room's id
 	Title          string        // the site's name above the heading; empty: "Waiting room" in the visitor's language
-	Languages      []string      // what to offer, the default first; empty: all, English first
+	Languages      []string      // the languages to offer, the default first; empty: all, English first
 	TemplateFile   string        // the operator's own html/template in place of page.html; gets a Data
 	FrameAncestors string        // sources that may frame the page, as in the policy; empty: 'none'
-	Absence        time.Duration // how long a place is kept without a sign of its visitor
+	Absence        time.Duration // how long a place is kept without a poll
 	Guard          Guard         // the work for a place; the zero value: none
 }
 
@@ -37,7 +38,7 @@ type Page struct {
 	own        *template.Template
 }
 
-// edition is the page in one language: what is constant, and the built-in template cut at its slots.
+// edition is the page in one language: the constant data, and the built-in template cut at its slots.
 type edition struct {
 	words    *words
 	constant Data
@@ -83,12 +84,9 @@ func newPage(o Options, all map[string]*words) (*Page, error) {
 	return p, err
 }
 
-// constant returns the Data of a language without what differs between visitors.
+// constant returns the Data of a language without the fields that differ between visitors.
 func constant(o Options, w *words) Data {
-	site := clean(o.Title)
-	if site == "" {
-		site = w.plain["site"]
-	}
+	site := cmp.Or(clean(o.Title), w.plain["site"])
 	seconds := int64(o.Absence / time.Second)
 	kept := w.span(seconds)
 	guard := ""
@@ -158,7 +156,7 @@ func (p *Page) Append(dst []byte, v *View) []byte {
 		if p.own.Execute(&out, d) == nil {
 			return out
 		}
-		// The operator's template failed for this view: the built-in one is better than half a page.
+		// The operator's template failed for this view: the built-in template replaces it.
 	}
 	return e.splice.append(dst, d)
 }

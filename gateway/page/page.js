@@ -7,14 +7,14 @@ const {say, number, count, wait} = words(text, root.lang);
 const base = "/.waiting-room/";
 const absence = +data.absence;
 const key = "waiting-room " + data.room;
-// An operator's own template may leave parts out: those are written to an element that nobody sees.
+// An operator's own template may leave parts out: those are written to an element outside the document.
 const find = id => document.getElementById(id) || document.createElement("p");
 const read = id => find(id).textContent;
 const put = (id, value) => {
   if (read(id) !== value) find(id).textContent = value;
 };
 
-// Storage may be forbidden; then nothing is remembered over a reload.
+// Storage may be forbidden; the state is then lost on a reload.
 const recall = store => {
   try { return JSON.parse(window[store].getItem(key)) || {}; } catch { return {}; }
 };
@@ -24,7 +24,7 @@ const remember = (store, value) => {
 
 const relative = new Intl.RelativeTimeFormat(root.lang);
 let announced = read("opens"), opens = new Date(data.begins), skew, steps = 0;
-// The visitor's clock may be wrong: the countdown goes by the server's.
+// The visitor's clock may be wrong, so the countdown uses the server's.
 const clock = now => skew = Date.parse(now) - Date.now() || 0;
 clock(data.now);
 let refresh = +data.refresh, failures = 0, asked = 0, timer, busy, gone = data.state === "proof", doubted, back, milestone, sound;
@@ -33,13 +33,13 @@ let visit = recall("sessionStorage");
 let note = data.state === "expired" ? read("note") : visit.why ? lost(visit.why) : "";
 remember("sessionStorage", {at: visit.at});
 
-// lost says why a place was lost, and that there is a new one.
+// lost returns the sentences that a place was lost, and that there is a new one.
 function lost(why) {
   return (text[why] || text.late) + " " + text.anew;
 }
 
-// place shows where the visitor stands. The number does not grow unless people came back: a rise within 2 % is the
-// estimate's own error, and a larger one has to be said by two answers in a row.
+// place shows the visitor's position. The number does not grow unless people came back: a rise within 2 % is the error of
+// the estimate, and a larger rise is shown once two responses in a row have it.
 function place(status) {
   const n = status.position;
   if (!line.shown || line.joined !== status.joined_at) line = {joined: status.joined_at, first: n, shown: n, done: .02};
@@ -85,8 +85,8 @@ function show(status) {
   link();
 }
 
-// link says how fresh the page is, and tells the live region of what matters: a new state, a note, a lost
-// connection, each halving of the line and of the time until it opens. Not each poll.
+// link shows when the page was updated, and announces changes in the live region: a new state, a note, a lost
+// connection, each halving of the position and of the time until the opening. Not each poll.
 function link() {
   const cut = failures || !navigator.onLine;
   put("link", !navigator.onLine ? text.offline : failures ? text.reconnecting :
@@ -95,7 +95,7 @@ function link() {
   speak(cut);
 }
 
-// tick counts down: in the last minute each second, which nobody is told who only listens.
+// tick counts down, in the last minute each second. The live region does not announce the seconds.
 function tick() {
   const left = (opens - skew - Date.now()) / 1e3;
   const n = left < 60 ? 1 : left < 5400 ? 60 : 3600;
@@ -105,7 +105,7 @@ function tick() {
   put("opens", told);
 }
 
-// speak tells the live region of what is new.
+// speak announces changes in the live region.
 function speak(cut) {
   const parts = ["heading", "note", "paused", "message"].map(read);
   const now = parts + floor(log2(line.shown || 1)) + (failures > 1) + steps;
@@ -118,14 +118,14 @@ function speak(cut) {
   milestone = now;
 }
 
-// load opens an address with GET. An address with a fragment would only scroll, so ours is changed first.
+// load opens an address with GET. With a fragment the browser would only scroll, so the own address is changed first.
 function load(to) {
   gone = true;
   if (location.hash) history.replaceState(null, "", base + data.room + "/");
   location.replace(to);
 }
 
-// goOn leads to the page that was asked for.
+// goOn opens the requested page.
 function goOn() {
   if (gone) return;
   const to = location.pathname.startsWith(base) ? "/" : location.href;
@@ -138,8 +138,8 @@ function goOn() {
   setTimeout(() => load(to), 900);
 }
 
-// rejoin asks for the page again, which gives a new place: once a minute at most, and where the browser shows no
-// token at all, once in the time that a place is kept.
+// rejoin reloads the page, which takes a new place: at most once a minute, and if the browser sends no token at all, at
+// most once in the time that a place is kept.
 function rejoin(why) {
   const now = Date.now();
   if (now - (visit.at || 0) > (why === "missing" ? absence * 1e3 : 6e4) && remember("sessionStorage", visit = {at: now, why})) return load(location.href);
@@ -162,9 +162,9 @@ function hear(status) {
   show(status);
 }
 
-// Tabs of one room share one poller: who asks tells the others, who then wait longer than it will; when it
-// falls silent, the first of them to run out of patience asks next. No lock is held, because a frozen or hidden tab
-// would hold it; a visible tab outruns a hidden one.
+// Tabs of one room share one poller: the tab that polls informs the others, which then wait longer than its next poll.
+// When it stops, the tab whose wait ends first polls next. There is no lock, because a frozen or hidden tab would hold
+// it. A visible tab waits for less time than a hidden one.
 const channel = window.BroadcastChannel && new BroadcastChannel(key);
 const tell = message => channel && channel.postMessage(message);
 if (channel) channel.onmessage = event => {
@@ -182,7 +182,7 @@ function plan(other) {
   clearTimeout(timer);
   if (gone) return;
   let delay = min(refresh * 2 ** failures, max(refresh, 60));
-  // Before an opening the server has spread the polls, and those after it have to come in time.
+  // Before an opening the server has spread the polls, and later ones have to be on time.
   const exact = data.state === "prequeue";
   if (document.hidden && !exact) delay *= 1.8;
   delay = other ? delay * 1.35 + 1 + 2 * random() : exact ? delay : delay * (.85 + .3 * random());
@@ -213,7 +213,7 @@ async function ask() {
     status = {state: "rejected", reason: data.reason, refresh_after: +answer.headers.get("Retry-After") || 30};
   } else if (!answer.ok || !status.state) throw answer;
   hear(status);
-  // A lapsed or ended place is replaced by the reload of one tab; the others hear of the new one.
+  // A lapsed or ended place is replaced by the reload of one tab, which then informs the others.
   if (!/lapsed|ended/.test(status.state)) tell({status});
 }
 
@@ -239,7 +239,7 @@ addEventListener("offline", link);
 addEventListener("pageshow", event => event.persisted && wake());
 document.addEventListener("visibilitychange", () => document.hidden || wake());
 
-// The sound is opt-in: a browser lets a page be heard only after a click.
+// The sound is opt-in: browsers play sound only after a click.
 function chime() {
   [523, 659, 784].forEach((frequency, i) => {
     const voice = new OscillatorNode(sound, {frequency}), level = new GainNode(sound), at = sound.currentTime + i * .2;

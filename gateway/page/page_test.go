@@ -74,7 +74,7 @@ func parse(t testing.TB, page []byte) document {
 	return d
 }
 
-func TestPageSays(t *testing.T) {
+func TestPage_ShowsView(t *testing.T) {
 	p := mustNew(t, options)
 	const joined = "2026-01-02T03:04:05.000000Z"
 	for _, row := range []struct {
@@ -84,25 +84,25 @@ func TestPageSays(t *testing.T) {
 		want  map[string]string // text by id; an id that is left out may say anything
 	}{
 		{"waiting", View{State: "waiting", Position: 1234, Ahead: 1233, Waiting: 50210, ETAKnown: true, ETASeconds: 700, ETALow: 610, ETAHigh: 880, JoinedAt: joined},
-			"1,234 in line · Harbour Hall",
-			map[string]string{"heading": "You are in line", "place": "1,234", "ahead": "1,233 people ahead of you", "waiting": "50,210", "wait": "about 10 to 15 minutes",
+			"1,234 in the queue · Harbour Hall",
+			map[string]string{"heading": "You are in the queue", "place": "1,234", "ahead": "1,233 people ahead of you", "waiting": "50,210", "wait": "about 10 to 15 minutes",
 				"note": "", "paused": "", "message": "", "opens": "", "keep": "You can close this tab. Your place is kept for 10 minutes."}},
-		{"one ahead", View{State: "waiting", Position: 2, Ahead: 1}, "2 in line · Harbour Hall", map[string]string{"ahead": "1 person ahead of you", "wait": "Not known yet", "waiting": "2"}},
-		{"next", View{State: "waiting", Position: 1, Waiting: 8, ETAKnown: true, ETASeconds: 5}, "1 in line · Harbour Hall", map[string]string{"ahead": "You are next", "wait": "less than a minute"}},
-		{"position unknown", View{State: "waiting"}, "You are in line · Harbour Hall", map[string]string{"place": "…", "ahead": "", "waiting": ""}},
-		{"state unknown", View{State: "lapsed", Position: 3, Ahead: 2}, "3 in line · Harbour Hall", map[string]string{"heading": "You are in line", "place": "3"}},
-		{"paused, message", View{State: "waiting", Position: 5, Ahead: 4, Paused: true, Message: "Hall 2"}, "5 in line · Harbour Hall",
+		{"one ahead", View{State: "waiting", Position: 2, Ahead: 1}, "2 in the queue · Harbour Hall", map[string]string{"ahead": "1 person ahead of you", "wait": "Not known yet", "waiting": "2"}},
+		{"next", View{State: "waiting", Position: 1, Waiting: 8, ETAKnown: true, ETASeconds: 5}, "1 in the queue · Harbour Hall", map[string]string{"ahead": "You are next", "wait": "less than a minute"}},
+		{"position unknown", View{State: "waiting"}, "You are in the queue · Harbour Hall", map[string]string{"place": "…", "ahead": "", "waiting": ""}},
+		{"state unknown", View{State: "lapsed", Position: 3, Ahead: 2}, "3 in the queue · Harbour Hall", map[string]string{"heading": "You are in the queue", "place": "3"}},
+		{"paused, message", View{State: "waiting", Position: 5, Ahead: 4, Paused: true, Message: "Hall 2"}, "5 in the queue · Harbour Hall",
 			map[string]string{"paused": "Entry is paused for a moment. Your place is safe.", "message": "Hall 2"}},
 		{"prequeue", View{State: "prequeue", OpensAt: "2026-03-02T10:00:00.000000+01:00"}, "Not open yet · Harbour Hall", map[string]string{"opens": "Opens 2026-03-02 09:00 UTC", "place": ""}},
 		{"prequeue, no time", View{State: "prequeue", OpensAt: "soon"}, "Not open yet · Harbour Hall", map[string]string{"opens": ""}},
-		{"expired late", View{State: "expired", Reason: "late", Position: 9, Ahead: 8}, "9 in line · Harbour Hall",
-			map[string]string{"heading": "You are in line", "place": "9", "note": "We had not heard from you for too long, so your place was lost. You have been given a new place."}},
-		{"expired lapsed", View{State: "expired", Reason: "lapsed"}, "You are in line · Harbour Hall", map[string]string{"note": "Your turn came while you were away and has passed. You have been given a new place."}},
-		{"expired, a key that is no reason", View{State: "expired", Reason: "site"}, "You are in line · Harbour Hall",
+		{"expired late", View{State: "expired", Reason: "late", Position: 9, Ahead: 8}, "9 in the queue · Harbour Hall",
+			map[string]string{"heading": "You are in the queue", "place": "9", "note": "We had not heard from you for too long, so your place was lost. You have been given a new place."}},
+		{"expired lapsed", View{State: "expired", Reason: "lapsed"}, "You are in the queue · Harbour Hall", map[string]string{"note": "Your turn came while you were away and has passed. You have been given a new place."}},
+		{"expired, a key that is no reason", View{State: "expired", Reason: "site"}, "You are in the queue · Harbour Hall",
 			map[string]string{"note": "We had not heard from you for too long, so your place was lost. You have been given a new place."}},
 		{"closed", View{State: "rejected", Reason: "closed"}, "Closed for now · Harbour Hall", map[string]string{"heading": "Closed for now", "place": ""}},
 		{"draining", View{State: "rejected", Reason: "draining"}, "No new visitors right now · Harbour Hall", nil},
-		{"full", View{State: "rejected", Reason: "full"}, "The line is full · Harbour Hall", nil},
+		{"full", View{State: "rejected", Reason: "full"}, "The queue is full · Harbour Hall", nil},
 		{"rejected, no reason", View{State: "rejected"}, "Closed for now · Harbour Hall", nil},
 		{"admitted", View{State: "admitted"}, "It is your turn · Harbour Hall", map[string]string{"heading": "It is your turn", "place": ""}},
 	} {
@@ -126,7 +126,7 @@ func TestPageSays(t *testing.T) {
 	}
 }
 
-func TestReloadWithoutScript(t *testing.T) {
+func TestPage_ReloadsWithoutScript(t *testing.T) {
 	p := mustNew(t, options)
 	for refresh, want := range map[int]string{0: "10", 2: "10", 45: "45"} {
 		if d := parse(t, p.Append(nil, &View{RefreshAfter: refresh})); d.reload != want {
@@ -135,7 +135,7 @@ func TestReloadWithoutScript(t *testing.T) {
 	}
 }
 
-func TestAppendKeepsWhatIsThere(t *testing.T) {
+func TestPage_AppendKeepsPrefix(t *testing.T) {
 	p := mustNew(t, options)
 	got := p.Append([]byte("before "), &View{State: "waiting"})
 	if !bytes.HasPrefix(got, []byte("before <!doctype html>")) {
@@ -143,7 +143,7 @@ func TestAppendKeepsWhatIsThere(t *testing.T) {
 	}
 }
 
-func TestLanguageIsNegotiated(t *testing.T) {
+func TestPage_NegotiatesLanguage(t *testing.T) {
 	p := mustNew(t, options)
 	korean := mustNew(t, Options{Room: "sale", Languages: []string{"ko", "en"}, Absence: time.Hour})
 	for _, row := range []struct {
@@ -180,7 +180,7 @@ func TestLanguageIsNegotiated(t *testing.T) {
 	}
 }
 
-// hostile are strings that break a page which inserts any of them as it is.
+// hostile are strings that break a page if any is inserted unescaped.
 var hostile = []string{
 	`<script>alert(1)</script>`, `</title><script>alert(1)</script>`, `"><img src=x onerror=alert(1)>`, `' onmouseover='alert(1)`,
 	`" autofocus onfocus="alert(1)`, `</script><script>alert(1)</script>`, `<!--<script>`, `]]><svg/onload=alert(1)>`, `&lt;b&gt;`, `{{.Site}}`,
@@ -188,14 +188,14 @@ var hostile = []string{
 	`</style><script>alert(1)</script>`, `{t}{n}{site}`,
 }
 
-func TestNothingIsUnescaped(t *testing.T) {
+func TestPage_EscapesText(t *testing.T) {
 	want := parse(t, mustNew(t, options).Append(nil, &View{State: "waiting"})).elements
 	for _, attack := range hostile {
 		checkInert(t, attack, want)
 	}
 }
 
-func FuzzNothingIsUnescaped(f *testing.F) {
+func FuzzPage_EscapesText(f *testing.F) {
 	for _, attack := range hostile {
 		f.Add(attack)
 	}
@@ -203,8 +203,8 @@ func FuzzNothingIsUnescaped(f *testing.F) {
 	f.Fuzz(func(t *testing.T, attack string) { checkInert(t, attack, want) })
 }
 
-// checkInert puts the attack wherever text from outside goes. The page must keep its elements, say the text as it
-// is, and keep its inline script and style to the bytes that the policy names.
+// checkInert puts the attack in each place for outside text. The page must keep its elements, show the text as it is, and
+// keep the inline script and style that the policy names.
 func checkInert(t *testing.T, attack string, elements []string) {
 	t.Helper()
 	p := mustNew(t, Options{Room: "sale", Title: attack, Absence: time.Hour})
@@ -226,7 +226,7 @@ func checkInert(t *testing.T, attack string, elements []string) {
 	checkHashes(t, small, ErrorHeader())
 }
 
-// parsed returns how a text reads after it went through an HTML parser.
+// parsed returns a text as an HTML parser reads it.
 func parsed(s string) string {
 	s = strings.ReplaceAll(clean(s), "\x00", "\uFFFD")
 	return strings.ReplaceAll(strings.ReplaceAll(s, "\r\n", "\n"), "\r", "\n")
@@ -252,7 +252,7 @@ func checkHashes(t *testing.T, page []byte, policy string) {
 	}
 }
 
-func TestPolicy(t *testing.T) {
+func TestPage_Policy(t *testing.T) {
 	want := "default-src 'none'; script-src " + hash(script) + "; style-src " + hash(style) +
 		"; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors "
 	if got := mustNew(t, options).Header(); got != want+"'none'" {
@@ -271,8 +271,8 @@ func TestPolicy(t *testing.T) {
 	}
 }
 
-// Two forms of one template have to say the same: run by html/template, and spliced.
-func TestSpliceIsTheTemplate(t *testing.T) {
+// The spliced page equals the one that html/template renders.
+func TestSplice_EqualsTemplate(t *testing.T) {
 	structure := template.Must(template.New("").Parse(pageHTML))
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.OneOf(rapid.String(), rapid.SampledFrom(hostile))
@@ -300,10 +300,10 @@ func TestSpliceIsTheTemplate(t *testing.T) {
 	})
 }
 
-// limit is what a page may weigh, so that it arrives in the first flight of a new connection.
+// limit is the largest size of a page that arrives in the first flight of a new connection.
 const limit = 14 << 10
 
-func TestSize(t *testing.T) {
+func TestPage_IsSmall(t *testing.T) {
 	o := options
 	o.Guard.Script = func(lang string) string { return "/.waiting-room/pow-" + lang + "-0123456789ab.js" }
 	p := mustNew(t, o)
@@ -322,7 +322,7 @@ func TestSize(t *testing.T) {
 	}
 }
 
-func TestNothingFromOutside(t *testing.T) {
+func TestPage_SendsNoOutsideRequest(t *testing.T) {
 	p := mustNew(t, options)
 	page := string(p.Append(nil, &samples[1]))
 	for _, no := range []string{"http://", "https://", `="//`, "@import", "url(", " src=", "style=\"", "onclick=\"", "zSLOT"} {
@@ -344,7 +344,7 @@ func write(t *testing.T, text string) string {
 	return file
 }
 
-func TestOwnTemplate(t *testing.T) {
+func TestTemplate_IsUsed(t *testing.T) {
 	o := options
 	o.TemplateFile = write(t, `<!doctype html><html lang="{{.Lang}}"><style>b { color: red }</style><style>{{.Style}}</style>`+
 		`<main data-room="{{.Room}}" data-state="{{.State}}"><b id="place">{{.Place}}</b> {{.Text.place}} <i id="message">{{.Message}}</i></main>`+
@@ -363,7 +363,7 @@ func TestOwnTemplate(t *testing.T) {
 	}
 }
 
-func TestOwnTemplateFaults(t *testing.T) {
+func TestTemplate_RefusesFaults(t *testing.T) {
 	for name, row := range map[string]struct{ file, want string }{
 		"missing":             {filepath.Join(t.TempDir(), "none.html"), "no such file"},
 		"does not parse":      {write(t, `{{.Site`), "unclosed action"},
@@ -382,19 +382,19 @@ func TestOwnTemplateFaults(t *testing.T) {
 	}
 }
 
-func TestOwnTemplateThatFailsLater(t *testing.T) {
+func TestTemplate_FallsBackToBuiltIn(t *testing.T) {
 	o := options
 	o.TemplateFile = write(t, `{{if eq .Message "break"}}{{index .Text.site 999}}{{end}}<meta http-equiv=refresh content="{{.Reload}}">fine`)
 	p := mustNew(t, o)
 	if got := string(p.Append(nil, &View{State: "waiting"})); got != `<meta http-equiv=refresh content="10">fine` {
 		t.Errorf("got %q", got)
 	}
-	if got := string(p.Append([]byte("x"), &View{State: "waiting", Message: "break"})); !strings.HasPrefix(got, "x<!doctype html>") || !strings.Contains(got, "You are in line") {
+	if got := string(p.Append([]byte("x"), &View{State: "waiting", Message: "break"})); !strings.HasPrefix(got, "x<!doctype html>") || !strings.Contains(got, "You are in the queue") {
 		t.Errorf("got %.60q, want the built-in page", got)
 	}
 }
 
-func TestUnknownLanguage(t *testing.T) {
+func TestNew_RefusesUnknownLanguage(t *testing.T) {
 	o := options
 	o.Languages = []string{"en", "tlh"}
 	if _, err := New(o); err == nil || !strings.Contains(err.Error(), "page.languages") || !strings.Contains(err.Error(), `"tlh"`) || !strings.Contains(err.Error(), "en, ko") {
@@ -402,7 +402,7 @@ func TestUnknownLanguage(t *testing.T) {
 	}
 }
 
-func TestAnotherLanguageIsOneFile(t *testing.T) {
+func TestLanguages_AddedByOneFile(t *testing.T) {
 	english, err := sources.ReadFile("languages/en.json")
 	if err != nil {
 		t.Fatal(err)
@@ -446,7 +446,7 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
-// TestData_IsDocumented: an operator who writes a template finds each field in the documentation.
+// Each field of Data is in the documentation for template authors.
 func TestData_IsDocumented(t *testing.T) {
 	text, err := os.ReadFile("../../docs/page.md")
 	if err != nil {

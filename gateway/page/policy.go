@@ -1,6 +1,7 @@
 package page
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
@@ -83,18 +84,16 @@ func runs(t html.Token) bool {
 	return kind == "module" || kind == "" || strings.Contains(kind, "javascript") || strings.Contains(kind, "ecmascript")
 }
 
-// ancestors matches the values of frame-ancestors: sources, and nothing that would end the directive or the header.
+// ancestors matches the values of frame-ancestors: sources only, without characters that would end the directive or the header.
 var ancestors = regexp.MustCompile(`^[A-Za-z0-9'*:/._\[\]-]+( [A-Za-z0-9'*:/._\[\]-]+)*$`)
 
 // policy returns the Content-Security-Policy: only the page's own inline style and script, and polls of this host. An operator's
 // own template may show pictures, fonts and styles from this host as well. A guard's script is of this host, runs itself as
 // workers, and may load a CAPTCHA.
 func policy(in inline, frame string, own bool, guard *Guard) (string, error) {
-	if frame == "" {
-		frame = "'none'"
-	}
+	frame = cmp.Or(frame, "'none'")
 	if !ancestors.MatchString(frame) {
-		return "", fmt.Errorf("page.frame_ancestors: %q is no list of sources; give origins with blanks between them, as \"'self' https://www.example.com\", or leave it empty", frame)
+		return "", fmt.Errorf("page.frame_ancestors: %q is not a list of sources; write origins with blanks between them, as \"'self' https://www.example.com\", or leave it empty", frame)
 	}
 	slices.Sort(in.styles)
 	slices.Sort(in.scripts)
@@ -118,9 +117,4 @@ func policy(in inline, frame string, own bool, guard *Guard) (string, error) {
 		"; connect-src " + connect + more + "; base-uri 'none'; form-action 'none'; frame-ancestors " + frame, nil
 }
 
-func orNone(list []string) string {
-	if len(list) == 0 {
-		return "'none'"
-	}
-	return strings.Join(list, " ")
-}
+func orNone(list []string) string { return cmp.Or(strings.Join(list, " "), "'none'") }

@@ -19,7 +19,7 @@ import (
 	"github.com/anteroom/anteroom/gateway/page"
 )
 
-// working is a site whose room wants work for a place.
+// working is a site whose room requires a proof of work.
 type working struct {
 	*httptest.Server
 	page    *page.Page
@@ -116,7 +116,7 @@ func (s *working) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// instead puts something else in the place of a part of the script.
+// instead replaces a part of the script.
 func instead(t testing.TB, part, other string) func([]byte) []byte {
 	return func(script []byte) []byte {
 		if !bytes.Contains(script, []byte(part)) {
@@ -132,9 +132,9 @@ func withoutWebAssembly(t testing.TB) func([]byte) []byte {
 }
 func withoutPlain(t testing.TB) func([]byte) []byte { return instead(t, "plain(M, W)", "undefined") }
 
-// A page proves its work in workers, joins, tries again where that fails, and shows its place: with WebAssembly under the
-// policy that the script is served with, and without in browsers that have none or are older than that policy's words.
-func TestAPageWorksForItsPlace(t *testing.T) {
+// A page computes its proof in workers, joins, tries again after a failure, and shows its place: with WebAssembly under the
+// policy of the script, and without it in browsers that lack WebAssembly or its policy keyword.
+func TestProof_PageJoins(t *testing.T) {
 	for name, prepare := range map[string]func(*working){
 		"by WebAssembly alone":  func(s *working) { s.change = withoutPlain(t) },
 		"where it is forbidden": func(s *working) { s.policy = "default-src 'none'" },
@@ -171,7 +171,7 @@ func TestAPageWorksForItsPlace(t *testing.T) {
 	}
 }
 
-func TestAPageThatWorksIsAccessible(t *testing.T) {
+func TestProof_PageIsAccessible(t *testing.T) {
 	source, err := axe()
 	if err != nil {
 		t.Fatal(err)
@@ -201,7 +201,7 @@ func TestAPageThatWorksIsAccessible(t *testing.T) {
 	}
 }
 
-// widget is what a provider's script does, as far as pages rely on it.
+// widget stands in for a provider's script.
 const widget = `{
 	const at = new URL(document.currentScript.src).searchParams;
 	if (at.get("render") !== "explicit") throw "it is not to render by itself";
@@ -215,8 +215,8 @@ const widget = `{
 	setTimeout(window[at.get("onload")]);
 }`
 
-// A page shows each provider's widget, loads nothing of anybody else's, sends the answer, and asks again where it did not count.
-func TestAPageShowsACaptcha(t *testing.T) {
+// A page shows each provider's widget, loads nothing from other hosts, sends the solution, and repeats the CAPTCHA if it was refused.
+func TestProof_PageShowsCaptcha(t *testing.T) {
 	for provider, global := range map[string]string{guard.Turnstile: "turnstile", guard.HCaptcha: "hcaptcha", guard.ReCaptcha: "grecaptcha"} {
 		t.Run(provider, func(t *testing.T) {
 			t.Parallel()

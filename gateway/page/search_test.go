@@ -18,7 +18,7 @@ import (
 	"github.com/anteroom/anteroom/gateway/page"
 )
 
-// searcher returns a tab in which search is at hand, of the script as it is or with a change to it.
+// searcher returns a tab with the function search, of the script as it is or with a change to it.
 func searcher(t testing.TB, change func([]byte) []byte) context.Context {
 	t.Helper()
 	texts, err := page.GuardTexts()
@@ -39,13 +39,13 @@ func searcher(t testing.TB, change func([]byte) []byte) context.Context {
 
 const salt = "0123456789abcdef01234567?expires=1795000300&"
 
-// found returns what a search for the hash finds.
+// found returns the result of a search for the hash.
 func found(t testing.TB, ctx context.Context, salt string, hash []byte, most, part, parts int) int {
 	t.Helper()
 	return value[int](t, ctx, fmt.Sprintf(`search({challenge: "%x", salt: %q, maxnumber: %d, part: %d, parts: %d}, () => {})`, hash, salt, most, part, parts))
 }
 
-func TestSearchFindsEachNumber(t *testing.T) {
+func TestSearch_FindsEachNumber(t *testing.T) {
 	for name, change := range map[string]func([]byte) []byte{"WebAssembly": withoutPlain(t), "plain": withoutWebAssembly(t)} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -79,8 +79,8 @@ func TestSearchFindsEachNumber(t *testing.T) {
 	}
 }
 
-// A number whose rounds go the right way until they are cut short, and then do not, is passed over.
-func TestSearchIsNotContentWithTheFirstRounds(t *testing.T) {
+// A number whose hash matches only in its first rounds is not accepted.
+func TestSearch_ComparesWholeHash(t *testing.T) {
 	for name, change := range map[string]func([]byte) []byte{"WebAssembly": withoutPlain(t), "plain": withoutWebAssembly(t)} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -104,7 +104,7 @@ func TestSearchIsNotContentWithTheFirstRounds(t *testing.T) {
 	}
 }
 
-// What a browser pays: the processor's seconds of an average proof at the default, by one worker.
+// BenchmarkSearch measures the processor time of an average proof at the default difficulty, in one worker.
 func BenchmarkSearch(b *testing.B) {
 	for name, change := range map[string]func([]byte) []byte{"WebAssembly": withoutPlain(b), "plain": withoutWebAssembly(b)} {
 		b.Run(name, func(b *testing.B) {

@@ -11,7 +11,7 @@ import (
 //go:embed page.html error.html page.css words.js page.js languages/*.json
 var sources embed.FS
 
-// The bytes that the browser gets are the same for every visitor, so that the policy can name them by hash.
+// The style and the script are the same for every visitor, so that the policy can name them by hash.
 var (
 	pageHTML  = unindent(source("page.html"))
 	errorHTML = unindent(source("error.html"))
@@ -84,7 +84,7 @@ func shorten(js string) string {
 // variable is a CSS variable; their first letters differ.
 var variable = regexp.MustCompile(`--(\w)\w+`)
 
-// squeezeCSS removes whole-line comments, line ends and the blanks that separate nothing.
+// squeezeCSS removes whole-line comments, line ends and redundant blanks.
 func squeezeCSS(s string) string {
 	var out strings.Builder
 	for line := range strings.Lines(s) {

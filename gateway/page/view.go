@@ -1,6 +1,7 @@
 package page
 
 import (
+	"cmp"
 	"html/template"
 	"strconv"
 	"strings"
@@ -9,7 +10,7 @@ import (
 
 // View is the state that one visitor's page shows. Zero numbers are unknown and not shown.
 type View struct {
-	State        string // waiting, admitted, prequeue, rejected, expired, proof (something has to be done first); anything else reads as waiting
+	State        string // waiting, admitted, prequeue, rejected, expired, proof (a proof of work or CAPTCHA comes first); any other value reads as waiting
 	Reason       string // rejected: closed, draining, full, joins; expired: late, reset, removed, lapsed, ended, missing
 	Position     int64  // from 1
 	Ahead        int64  // people before this visitor
@@ -42,7 +43,7 @@ type Data struct {
 	Keep      string // the sentence for it
 	Guard     string // address of the script that a room with a guard needs; else empty
 
-	// What differs from one visitor to the next; all may be empty but State, PageTitle, Heading, Refresh and Reload.
+	// The fields below differ between visitors; all may be empty except State, PageTitle, Heading, Refresh and Reload.
 	PageTitle   string
 	State       string
 	Reason      string
@@ -64,7 +65,7 @@ type Data struct {
 	Reload      string // seconds to the next reload of a page without JavaScript
 }
 
-// dynamic lists the fields of d that differ from one visitor to the next.
+// dynamic lists the fields of d that differ between visitors.
 func (d *Data) dynamic() [19]*string {
 	return [...]*string{&d.PageTitle, &d.State, &d.Reason, &d.Heading, &d.Lead, &d.Opens, &d.Note, &d.Paused, &d.Message,
 		&d.PlaceNumber, &d.Place, &d.Ahead, &d.Waiting, &d.Wait, &d.JoinedAt, &d.OpensAt, &d.Now, &d.Refresh, &d.Reload}
@@ -145,18 +146,11 @@ func (d *Data) position(w *words, v *View) {
 		d.Waiting = w.whole(all)
 	}
 	if v.ETAKnown {
-		low, high := v.ETALow, v.ETAHigh
-		if low <= 0 {
-			low = v.ETASeconds
-		}
-		if high <= 0 {
-			high = v.ETASeconds
-		}
-		d.Wait = w.wait(sane(low), sane(high))
+		d.Wait = w.wait(sane(cmp.Or(max(v.ETALow, 0), v.ETASeconds)), sane(cmp.Or(max(v.ETAHigh, 0), v.ETASeconds)))
 	}
 }
 
-// sane returns n limited to what a queue or a wait can be, and JavaScript counts exactly.
+// sane returns n limited to a range that JavaScript represents exactly.
 func sane(n int64) int64 { return min(max(n, 0), 1<<50) }
 
 // clean returns s with invalid UTF-8 replaced, as the page is declared UTF-8.

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/text/feature/plural"
 )
 
-func TestWait(t *testing.T) {
+func TestWords_Wait(t *testing.T) {
 	all, err := builtin()
 	if err != nil {
 		t.Fatal(err)
@@ -44,7 +44,7 @@ func TestWait(t *testing.T) {
 	}
 }
 
-func TestSpan(t *testing.T) {
+func TestWords_Span(t *testing.T) {
 	all, _ := builtin()
 	for seconds, want := range map[int64]string{180: "3 minutes", 600: "10 minutes", 3600: "60 minutes", 7200: "2 hours", 9000: "150 minutes", 36000: "10 hours"} {
 		if got := all["en"].span(seconds); got != want {
@@ -55,8 +55,8 @@ func TestSpan(t *testing.T) {
 
 var placeholder = regexp.MustCompile(`{\w+}`)
 
-// Every language says everything: the keys of English, its placeholders, and the plural forms that the language has.
-func TestLanguagesAreComplete(t *testing.T) {
+// Every language has the keys of English, its placeholders, and all plural forms of the language.
+func TestLanguages_AreComplete(t *testing.T) {
 	all, err := builtin()
 	if err != nil {
 		t.Fatal(err)
@@ -104,8 +104,8 @@ func TestLanguagesAreComplete(t *testing.T) {
 	}
 }
 
-// Every text that the script asks for is one that the page brings along, and none comes along for nothing.
-func TestScriptHasItsTexts(t *testing.T) {
+// The page contains exactly the texts that the script uses.
+func TestScript_HasItsTexts(t *testing.T) {
 	all, _ := builtin()
 	source := source("words.js") + source("page.js")
 	for key := range all["en"].texts {
@@ -118,12 +118,12 @@ func TestScriptHasItsTexts(t *testing.T) {
 	for _, m := range regexp.MustCompile(`\btext\.(\w+)|say\("(\w+)"|count\("(\w+)"`).FindAllStringSubmatch(source, -1) {
 		key := m[1] + m[2] + m[3]
 		if _, ok := all["en"].texts[key]; !ok || slices.Contains(serverOnly, key) {
-			t.Errorf("the script says %q, which the page does not bring along", key)
+			t.Errorf("the script uses the text %q, which the page does not contain", key)
 		}
 	}
 }
 
-func TestSqueeze(t *testing.T) {
+func TestSource_Squeeze(t *testing.T) {
 	for in, want := range map[string]string{
 		"// a comment\nconst a = \"b  + c\";\n  if (a === 1) {\n    b();\n  }\n": "let a=\"b  + c\"\nif(a===1){b()}\n",
 		"let x = a + +b, y = c - -d;\n":                                          "let x=a+ +b,y=c- -d\n",
@@ -144,7 +144,7 @@ func TestSqueeze(t *testing.T) {
 	}
 }
 
-func TestShortNamesDiffer(t *testing.T) {
+func TestSource_ShortNamesDiffer(t *testing.T) {
 	names, source := map[string]string{}, source("words.js")+source("page.js")
 	_, list, _ := strings.Cut(long.String(), ")(")
 	for name := range strings.SplitSeq(strings.TrimSuffix(list, `)\b`), "|") {
