@@ -29,7 +29,7 @@ func (s *sizes) Ack(_ context.Context, acks []store.Ack) ([]store.AckState, erro
 	return make([]store.AckState, len(acks)), nil
 }
 
-func TestAcksAreCutIntoCallsOfBoundedSize(t *testing.T) {
+func TestAcker_BoundsBytesOfCall(t *testing.T) {
 	s, p := &sizes{}, newPool(100, 100)
 	a := newAcker(s, p, newRegistry(), NewMetrics(nil, ""), discard(), newHealth(discard(), func(bool) {}).role("acker"), 20)
 	for i := range 100 {
@@ -64,7 +64,7 @@ func TestAcksAreCutIntoCallsOfBoundedSize(t *testing.T) {
 	}
 }
 
-func TestCodesAndTexts(t *testing.T) {
+func TestAck_NormalizesCodeAndText(t *testing.T) {
 	for in, want := range map[string]string{"": "error", "http_500": "http_500", "HTTP 500": "http_500", "größe": "gr__e", strings.Repeat("a", 99): strings.Repeat("a", 64)} {
 		if got := code(in); got != want {
 			t.Errorf("code %q becomes %q, want %q", in, got, want)

@@ -177,8 +177,8 @@ func TestAggregates(t *testing.T) {
 	}
 }
 
-// TestAMillionDecimalsAddUp: rounding does not gather, however large the neighbours.
-func TestAMillionDecimalsAddUp(t *testing.T) {
+// TestNumbers_SumMillionDecimals: rounding does not gather, however large the neighbours.
+func TestNumbers_SumMillionDecimals(t *testing.T) {
 	var n numbers
 	n.add(1e16)
 	for range 1_000_000 {
@@ -198,7 +198,7 @@ func TestAMillionDecimalsAddUp(t *testing.T) {
 	}
 }
 
-func TestErrorCodesAreBounded(t *testing.T) {
+func TestTally_BoundsErrorCodes(t *testing.T) {
 	var c store.Tally
 	for i := range 1000 {
 		c.Add(&store.Outcome{Status: "failed", Code: fmt.Sprint("code_", i)})
@@ -209,7 +209,7 @@ func TestErrorCodesAreBounded(t *testing.T) {
 }
 
 // However outcomes are cut into pages, and in whatever order they come, the result is the same.
-func TestAggregatesDoNotDependOnPages(t *testing.T) {
+func TestAggregates_AreIndependentOfPages(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		spec := rapid.SampledFrom([]string{`{"op":"count"}`, `{"op":"sum","field":"n"}`, `{"op":"min","field":"n"}`,
 			`{"op":"mean","field":"n"}`, `{"op":"reduce","name":"who"}`}).Draw(t, "spec")
@@ -253,7 +253,7 @@ func TestAggregatesDoNotDependOnPages(t *testing.T) {
 	})
 }
 
-func TestReducersThatFail(t *testing.T) {
+func TestReducer_ReportsFailures(t *testing.T) {
 	if _, err := newReduction(`{"op":"reduce","name":"x"}`, nil, nil, nil); !errors.Is(err, errNoReducer) {
 		t.Errorf("a reducer that is not there: %v", err)
 	}

@@ -31,7 +31,7 @@ func finished(t *testing.T, m *memory, want []string) {
 	}
 }
 
-func TestEveryJobRunsOnceOnAsManyWorkersAsThereAre(t *testing.T) {
+func TestEngine_RunsEachJobOnceOnAllWorkers(t *testing.T) {
 	ids := names(500)
 	m := newMemory(ids...)
 	var now, peak atomic.Int64
@@ -102,7 +102,7 @@ func TestOutage(t *testing.T) {
 }
 
 // Answers get lost: what took effect is repeated, and does no harm.
-func TestLostAnswers(t *testing.T) {
+func TestEngine_RepeatsUnansweredCalls(t *testing.T) {
 	ids := names(200)
 	m := newMemory(ids...)
 	m.tend = []string{"g"}
@@ -120,7 +120,7 @@ func TestLostAnswers(t *testing.T) {
 }
 
 // A pull whose answer is lost leaves leased jobs that nobody runs: the next call gives them back, and no lease has to end first.
-func TestLostPull(t *testing.T) {
+func TestFetcher_ReclaimsLostPull(t *testing.T) {
 	m := newMemory("j")
 	m.fail(true, "Pull")
 	bubble(t, m, Options{}, map[string]Handler{"t": noop}, func(t *testing.T, _ *Engine, _ *journal, _ func()) {
@@ -136,7 +136,7 @@ func TestLostPull(t *testing.T) {
 	})
 }
 
-func TestRefusedAckHarmsNoOther(t *testing.T) {
+func TestAcker_IsolatesRefusedAck(t *testing.T) {
 	ids := names(40)
 	m := newMemory(ids...)
 	m.group.Total++
@@ -160,7 +160,7 @@ func TestRefusedAckHarmsNoOther(t *testing.T) {
 	})
 }
 
-func TestIdleEngineHardlyAsks(t *testing.T) {
+func TestEngine_IsQuietWhenIdle(t *testing.T) {
 	m := newMemory()
 	bubble(t, m, Options{}, map[string]Handler{"t": noop}, func(t *testing.T, _ *Engine, _ *journal, _ func()) {
 		<-time.After(100 * time.Second)
@@ -181,7 +181,7 @@ func TestIdleEngineHardlyAsks(t *testing.T) {
 	})
 }
 
-func TestEverySlotOfALimitIsUsed(t *testing.T) {
+func TestFetcher_UsesEverySlotOfRate(t *testing.T) {
 	ids := names(200)
 	m := newMemory(ids...)
 	m.rate = 20 * time.Millisecond
@@ -255,7 +255,7 @@ func autoscaling(t *testing.T, took time.Duration) {
 	})
 }
 
-func TestShutdownGivesWorkBack(t *testing.T) {
+func TestEngine_ReturnsJobsAtShutdown(t *testing.T) {
 	m := newMemory("short", "long", "deaf", "last")
 	o := Options{Worker: WorkerOptions{Count: 3, JobTimeout: time.Hour, ShutdownGrace: 10 * time.Second}}
 	release := make(chan struct{})
@@ -322,7 +322,7 @@ func TestNoWorkers(t *testing.T) {
 	})
 }
 
-func TestShutdownWithoutTheStoreEnds(t *testing.T) {
+func TestEngine_StopsWithoutStore(t *testing.T) {
 	m := newMemory("j")
 	h := HandlerFunc(func(ctx context.Context, _ *Job) ([]byte, error) { <-ctx.Done(); return nil, ctx.Err() })
 	o := Options{Worker: WorkerOptions{ShutdownGrace: time.Second}}
@@ -340,7 +340,7 @@ func TestShutdownWithoutTheStoreEnds(t *testing.T) {
 	})
 }
 
-func TestOptionsThatCannotBe(t *testing.T) {
+func TestNew_RefusesInvalidOptions(t *testing.T) {
 	if _, err := New(Options{}); err == nil || !strings.Contains(err.Error(), "Store") {
 		t.Errorf("without a store: %v", err)
 	}

@@ -20,8 +20,8 @@ import (
 	"github.com/anteroom/anteroom/internal/short"
 )
 
-// TestKilledEngine: another process takes on what a killed one had leased, within lease + 1 s, and no try is spent.
-func TestKilledEngine(t *testing.T) {
+// TestEngine_JobsSurviveKill: another process takes on what a killed one had leased, within lease + 1 s, and no try is spent.
+func TestEngine_JobsSurviveKill(t *testing.T) {
 	short.Skip(t, "waits for the clock")
 	if socket := os.Getenv("BULK_KILLED_SOCKET"); socket != "" {
 		runUntilKilled(t, socket, os.Getenv("BULK_KILLED_PREFIX"))
@@ -32,7 +32,7 @@ func TestKilledEngine(t *testing.T) {
 	s := openStore(t, redistest.Client(t), prefix, nil)
 	group := submit(t, s, store.GroupSpec{Tenant: "a"}, 400, number)
 
-	cmd := exec.Command(os.Args[0], "-test.run", "^TestKilledEngine$")
+	cmd := exec.Command(os.Args[0], "-test.run", "^TestEngine_JobsSurviveKill$")
 	cmd.Env = append(os.Environ(), "BULK_KILLED_SOCKET="+redistest.SharedSocket(t), "BULK_KILLED_PREFIX="+prefix)
 	stdin, err := cmd.StdinPipe() // so that it ends with us, whatever happens
 	if err != nil {
@@ -101,8 +101,8 @@ func runUntilKilled(t *testing.T, socket, prefix string) {
 	_, _ = io.Copy(io.Discard, os.Stdin) // until the parent is gone
 }
 
-// TestShutdownHandsOver: what an engine gives back starts elsewhere at once, with nothing spent.
-func TestShutdownHandsOver(t *testing.T) {
+// TestEngine_ShutdownHandsOver: what an engine gives back starts elsewhere at once, with nothing spent.
+func TestEngine_ShutdownHandsOver(t *testing.T) {
 	t.Parallel()
 	prefix := redistest.Prefix(t)
 	s := openStore(t, redistest.Client(t), prefix, func(s *store.Settings) { s.Lease = time.Hour })

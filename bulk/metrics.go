@@ -90,32 +90,32 @@ func NewMetrics(reg prometheus.Registerer, version string) *Metrics {
 		enqueued:     counter("enqueued_total", "Jobs accepted."),
 		dequeued:     counter("dequeued_total", "Jobs leased to start."),
 		fetched:      counter("fetched_total", "Jobs taken out of the fair queue."),
-		emptyPolls:   counter("fetch_empty_total", "Pulls that brought no job."),
+		emptyPolls:   counter("fetch_empty_total", "Pulls that returned no job."),
 		admitted:     map[string]prometheus.Counter{},
 		moved:        counter("dispatch_moved_total", "Due jobs returned to the front of their group."),
-		skipped:      counter("dispatch_skipped_total", "Due jobs that could not return yet."),
+		skipped:      counter("dispatch_skipped_total", "Due jobs that could not be returned to their group yet."),
 		recovered:    counter("dispatch_recovered_total", "Jobs whose lease had ended, returned to their group."),
-		dispatchDead: counter("dispatch_dead_total", "Jobs that died of crashes or of their age."),
+		dispatchDead: counter("dispatch_dead_total", "Jobs that became dead letters after too many crashes or too long a wait."),
 		woken:        counter("dispatch_woken_total", "Gates that opened."),
-		silent:       counter("groups_sealed_total", "Groups sealed because they were silent for unsealed_after."),
+		silent:       counter("groups_sealed_total", "Groups sealed after unsealed_after without a new job or outcome."),
 		deadExpired:  counter("dead_expired_total", "Dead letters dropped after retention.dead."),
-		leasesLost:   counter("leases_lost_total", "Leases that this process lost while the job ran."),
-		reduced:      counter("reduced_total", "Outcomes that a reducer took into their group's aggregate; those of groups that only count have no reducer."),
+		leasesLost:   counter("leases_lost_total", "Leases that this process lost while their job ran."),
+		reduced:      counter("reduced_total", "Outcomes that a reducer added to the aggregate of their group; groups with count or concat need no reducer."),
 		reduceErrors: counter("reduce_errors_total", "Failures of reducers."),
-		uncertain:    counter("acks_uncertain_total", "Acks that were sent again and found their run ended."),
-		abandoned:    gauge("handlers_abandoned", "Handlers given up that have not returned yet."),
-		storeUp:      gauge("store_up", "1 while the store answers."),
+		uncertain:    counter("acks_uncertain_total", "Repeated acks of runs that had ended already."),
+		abandoned:    gauge("handlers_abandoned", "Abandoned handlers that have not returned yet."),
+		storeUp:      gauge("store_up", "1 while the store replies."),
 		storeFull:    counter("store_full_total", "Calls that the store refused because its memory is full."),
-		storeSeconds: histogram("store_script_seconds", "Time of calls to the store.",
+		storeSeconds: histogram("store_script_seconds", "Duration of calls to the store.",
 			[]float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1}, "script"),
 		storeErrors: counters("store_errors_total", "Calls to the store that failed.", "script"),
-		jobSeconds: histogram("job_seconds", "How long handlers ran.",
+		jobSeconds: histogram("job_seconds", "Run time of handlers.",
 			[]float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}, "type"),
-		jobs:        counters("job_runs_total", "Runs of jobs by what became of them.", "type", "verdict"),
+		jobs:        counters("job_runs_total", "Runs of jobs by outcome.", "type", "verdict"),
 		jobTimeouts: counters("job_timeouts_total", "Runs that took longer than worker.job_timeout.", "type"),
 		jobPanics:   counters("job_panics_total", "Runs in which the handler panicked.", "type"),
-		groups:      counters("groups_ended_total", "Groups that came to their end.", "status"),
-		callbacks:   counters("callbacks_total", "Tries of callbacks.", "verdict"),
+		groups:      counters("groups_ended_total", "Groups that completed or failed.", "status"),
+		callbacks:   counters("callbacks_total", "Attempts of callbacks by outcome.", "verdict"),
 	}
 	admitted := counters("fetch_admitted_total", "Fetched jobs by how they were admitted.", "verdict")
 	for _, v := range []string{"ready", "non_ready", "rejected"} {
@@ -128,7 +128,7 @@ func NewMetrics(reg prometheus.Registerer, version string) *Metrics {
 		m.callbacks.WithLabelValues(v)
 	}
 	m.waits = prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: namespace, Name: "refused_wait_seconds",
-		Help: "How long refused jobs were told to wait.", Buckets: []float64{.1, .5, 1, 2, 5, 10, 30, 60, 120, 300, 900, 3600}})
+		Help: "Time that refused jobs had to wait.", Buckets: []float64{.1, .5, 1, 2, 5, 10, 30, 60, 120, 300, 900, 3600}})
 	all = append(all, m.waits)
 	m.know(nil)
 	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: namespace, Name: "build_info", Help: "1, with the version."},

@@ -70,7 +70,7 @@ func same(t *testing.T, m *Metrics, want map[string]float64) {
 	}
 }
 
-func TestMetricsCountWhatHappens(t *testing.T) {
+func TestMetrics_CountEvents(t *testing.T) {
 	m := NewMetrics(nil, "v1")
 	m.know([]string{"webhook"})
 	m.attach(newPool(4, 6))

@@ -138,7 +138,7 @@ func live(p *Pace, takes float64) (l lived) {
 
 // Visitors wait hardly longer than without jobs, though their room adapts to the same origin, and whether they come within half a
 // minute or at once; and jobs use half of what visitors leave. By the jobs' own latency alone, the two would share the origin.
-func TestVisitorsFareAsIfThereWereNoJobs(t *testing.T) {
+func TestPace_LeavesVisitorsUnaffected(t *testing.T) {
 	t.Parallel()
 	for _, takes := range []float64{30, 1} {
 		first, none, both := plant, plant, plant
@@ -168,7 +168,7 @@ func TestVisitorsFareAsIfThereWereNoJobs(t *testing.T) {
 	}
 }
 
-func TestJobsGiveWay(t *testing.T) {
+func TestPace_YieldsToVisitors(t *testing.T) {
 	t.Parallel()
 	p := plant
 	p.People = "shop"
@@ -236,7 +236,7 @@ func TestJobsGiveWay(t *testing.T) {
 }
 
 // Whatever is reported, the rate stays within its bounds and the state can be read again.
-func TestPaceStaysWithinItsBounds(t *testing.T) {
+func TestPace_StaysWithinBounds(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		p := plant

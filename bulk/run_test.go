@@ -116,7 +116,7 @@ func TestEngine_WithoutHandlersTakesNothing(t *testing.T) {
 var noop = HandlerFunc(func(context.Context, *Job) ([]byte, error) { return nil, nil })
 
 // A handler that does not heed its context holds up nobody: its job is tried again and its worker goes to others.
-func TestHandlerThatIgnoresItsTimeOut(t *testing.T) {
+func TestRun_AbandonsHandlerAfterTimeout(t *testing.T) {
 	m := newMemory("stuck", "b", "c")
 	m.group.Total = 4 // never all: the reducer stays out of it
 	var released atomic.Bool
@@ -147,7 +147,7 @@ func TestHandlerThatIgnoresItsTimeOut(t *testing.T) {
 	})
 }
 
-func TestPanicIsLoggedWithItsStack(t *testing.T) {
+func TestRun_LogsPanicWithStack(t *testing.T) {
 	m := newMemory("j")
 	h := HandlerFunc(func(_ context.Context, j *Job) ([]byte, error) {
 		if j.Attempt == 1 {
@@ -157,13 +157,13 @@ func TestPanicIsLoggedWithItsStack(t *testing.T) {
 	})
 	bubble(t, m, Options{}, map[string]Handler{"t": h}, func(t *testing.T, _ *Engine, log *journal, _ func()) {
 		finished(t, m, []string{"j succeeded"})
-		if log.count("TestPanicIsLoggedWithItsStack.func1") == 0 || log.count("panic=oh") != 1 {
+		if log.count("TestRun_LogsPanicWithStack.func1") == 0 || log.count("panic=oh") != 1 {
 			t.Error(log.b.String())
 		}
 	})
 }
 
-func TestLongJobKeepsItsLease(t *testing.T) {
+func TestRenewer_KeepsLeaseOfLongJob(t *testing.T) {
 	m := newMemory("long")
 	o := Options{Worker: WorkerOptions{JobTimeout: 10 * time.Minute}}
 	h := HandlerFunc(func(ctx context.Context, _ *Job) ([]byte, error) { sleep(ctx, 5*time.Minute); return nil, ctx.Err() })
@@ -215,7 +215,7 @@ func ackedOf(m *memory) (acks []store.Ack) {
 	return acks
 }
 
-func TestLostLeaseStopsItsJobAndDropsItsAck(t *testing.T) {
+func TestRenewer_StopsJobOfLostLease(t *testing.T) {
 	m := newMemory("j")
 	var ended atomic.Int64
 	h := HandlerFunc(func(ctx context.Context, j *Job) ([]byte, error) {

@@ -12,7 +12,7 @@ import (
 
 // Somebody begins to wait: the gateway says so at once, and with the worker's next glance jobs are at their least, whatever is
 // to be found in this second. While more than that run, gateways know.
-func TestAGlanceAtTheLineIsEnoughToGiveWay(t *testing.T) {
+func TestSteerer_YieldsBetweenSteps(t *testing.T) {
 	t.Parallel()
 	client, prefix, ctx := redistest.Client(t), redistest.Prefix(t), t.Context()
 	gateway, err := admission.New(admission.Options{Client: client, Prefix: prefix, Timeout: patience / 2, Log: discard()})

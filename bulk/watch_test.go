@@ -19,7 +19,7 @@ import (
 func groupBody(g store.Group) ([]byte, error) { return []byte(g.ID + " " + string(g.Status)), nil }
 
 // A group is reduced while it runs, ends with its result, and calls back until it is heard.
-func TestGroupComesToItsEnd(t *testing.T) {
+func TestWatcher_EndsGroup(t *testing.T) {
 	ids := names(1700)
 	m := newMemory(ids...)
 	m.group.Aggregate, m.group.CallbackURL, m.tend = `{"op":"sum","field":"n"}`, "https://example.com/done", []string{"g"}
@@ -74,7 +74,7 @@ func TestGroupComesToItsEnd(t *testing.T) {
 	})
 }
 
-func TestCallbackIsGivenUpAfterADay(t *testing.T) {
+func TestCallback_IsAbandonedAfterDay(t *testing.T) {
 	for _, row := range []struct {
 		over  time.Duration // since the group's end
 		tries int64
@@ -119,7 +119,7 @@ func TestCallbackLog(t *testing.T) {
 }
 
 // Where nobody here can call back, or has the reducer, the group is left to others, and the log does not fill.
-func TestWhatThisProcessCannotDoIsLeftToOthers(t *testing.T) {
+func TestWatcher_OffersGroupToOthers(t *testing.T) {
 	m := newMemory("j")
 	m.group.Aggregate, m.group.CallbackURL, m.tend = `{"op":"reduce","name":"who"}`, "https://example.com", []string{"g"}
 	bubble(t, m, Options{}, map[string]Handler{"t": noop}, func(t *testing.T, _ *Engine, log *journal, _ func()) {
@@ -141,7 +141,7 @@ func TestWhatThisProcessCannotDoIsLeftToOthers(t *testing.T) {
 	})
 }
 
-func TestReducerThatPanicsIsTriedAgain(t *testing.T) {
+func TestReducer_IsRetriedAfterPanic(t *testing.T) {
 	m := newMemory("a", "b")
 	m.group.Aggregate, m.tend = `{"op":"reduce","name":"n"}`, []string{"g"}
 	var tries atomic.Int64
@@ -174,7 +174,7 @@ func TestReducerThatPanicsIsTriedAgain(t *testing.T) {
 	})
 }
 
-func TestCancelledGroupGetsItsResult(t *testing.T) {
+func TestReducer_FinishesCancelledGroup(t *testing.T) {
 	m := newMemory("a", "b", "c")
 	m.tend = []string{"g"}
 	h := HandlerFunc(func(ctx context.Context, j *Job) ([]byte, error) {
@@ -197,7 +197,7 @@ func TestCancelledGroupGetsItsResult(t *testing.T) {
 }
 
 // Two processes on one group: each outcome is taken in once, whoever commits, whatever answers are lost.
-func TestTwoReducersTakeEachOutcomeOnce(t *testing.T) {
+func TestReducers_TakeEachOutcomeOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()
 		m.group.Aggregate = `{"op":"sum","field":"n"}`
@@ -259,7 +259,7 @@ func TestReducing_DoesNotChaseAGroupThatRuns(t *testing.T) {
 }
 
 // A callback that hangs keeps no other group from its housekeeping.
-func TestSlowCallbacksHoldUpNobody(t *testing.T) {
+func TestCallback_DoesNotDelayOtherGroups(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		many := &manyGroups{tended: map[string]int{}}
 		log := &calling{send: func(ctx context.Context, _ string, _ []byte) error { <-ctx.Done(); return ctx.Err() },
@@ -298,7 +298,7 @@ func (s *sweeps) Tend(ctx context.Context, group string) (store.Tended, error) {
 }
 
 // Sweeps of many groups at once leave the store three quarters of its time for others.
-func TestSweepsRest(t *testing.T) {
+func TestWatcher_PausesBetweenSweeps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &sweeps{manyGroups{tended: map[string]int{}}, 100}
 		w := newWatcher(s, nil, nil, NewMetrics(nil, ""), discard(), newHealth(discard(), func(bool) {}))

@@ -254,7 +254,7 @@ func TestResultsAndDeadLetters(t *testing.T) {
 	wantCode(t, b.ask("POST", at+"/redrive", `{"statuses":["failed"],"codes":["http_500"]}`), 409, "wrong_state", "no such jobs")
 }
 
-func TestAFailedGroupSaysWhy(t *testing.T) {
+func TestGroup_NamesReasonOfFailure(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	id := b.create(`{"tenant":"acme","type":"mail","failure_tolerance":"1%"}`)
@@ -398,8 +398,8 @@ func TestEvents_EndWithTheLastRun(t *testing.T) {
 	}
 }
 
-// TestAFullStoreIsCalledFull: the answer was that the store did not answer in time.
-func TestAFullStoreIsCalledFull(t *testing.T) {
+// TestProblem_NamesFullStore: the answer was that the store did not answer in time.
+func TestProblem_NamesFullStore(t *testing.T) {
 	t.Parallel()
 	client := redistest.Server(t).Client()
 	b := newBenchOn(t, client, store.Defaults())
@@ -417,7 +417,7 @@ func TestAFullStoreIsCalledFull(t *testing.T) {
 	want(t, b.ask("POST", "/v1/groups/"+id+"/cancel", ""), 200)
 }
 
-func TestEventStreamsAreBoundedAndEndWithTheServer(t *testing.T) {
+func TestEvents_AreBoundedAndEndWithServer(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, func(o *Options) { o.Limits.Streams = 1 })
 	served := httptest.NewServer(b.handler)

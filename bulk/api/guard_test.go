@@ -44,7 +44,7 @@ var every = []struct{ method, path, body string }{
 	{"GET", "/v1/workers?tenant=zoo", ""}, {"GET", "/v1/breakers", ""}, {"DELETE", "/v1/breakers?processor=mail", ""}, {"GET", "/v1/limits", ""}, {"PATCH", "/v1/limits", `{"global":5}`}, {"GET", "/v1/tenants/zoo", ""}, {"PATCH", "/v1/tenants/zoo", `{"weight":2}`},
 }
 
-func TestWithoutATokenThereIsNothing(t *testing.T) {
+func TestGuard_RefusesWithoutToken(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	for _, r := range every {
@@ -70,7 +70,7 @@ func TestWithoutATokenThereIsNothing(t *testing.T) {
 	}
 }
 
-func TestATokenOfATenantSeesItsOwnOnly(t *testing.T) {
+func TestGuard_LimitsTokenToItsTenants(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	const acme = "Authorization: Bearer " + acmeToken
@@ -153,7 +153,7 @@ func TestWithoutAToken_AProxyLetsNobodyInFromElsewhere(t *testing.T) {
 	}
 }
 
-func TestOnLoopbackWithoutATokenPagesOfOthersGetNothing(t *testing.T) {
+func TestGuard_RefusesForeignPagesOnLoopback(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, func(o *Options) { o.Token, o.Tokens, o.RequireToken = "", nil, false })
 	const none, local = "Authorization:", "Host: 127.0.0.1:8090"
@@ -174,7 +174,7 @@ func TestOnLoopbackWithoutATokenPagesOfOthersGetNothing(t *testing.T) {
 	want(t, b.ask("POST", "/v1/groups", body, none, local), 201)
 }
 
-func TestRefusalsAndOutages(t *testing.T) {
+func TestProblem_MapsRefusalsAndOutages(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		code   store.Code

@@ -58,7 +58,7 @@ func TestLines(t *testing.T) {
 }
 
 // What came of the line in which a stream breaks off is no line, whole as it may look.
-func TestLinesOfACutStream(t *testing.T) {
+func TestLines_OfCutStream(t *testing.T) {
 	cut := errors.New("cut")
 	got, err := readLines(io.MultiReader(strings.NewReader("a\nb\n{}"), iotest.ErrReader(cut)), 8)
 	if got != "1:a 2:b " || !errors.Is(err, cut) {
@@ -67,7 +67,7 @@ func TestLinesOfACutStream(t *testing.T) {
 }
 
 // A line of any length is skipped without being held.
-func TestLongLinesAreNotHeld(t *testing.T) {
+func TestLines_SkipLongLines(t *testing.T) {
 	l := newLineReader(io.LimitReader(endless{}, 1<<30), 1<<10)
 	size := len(l.buf)
 	_, long, err := l.next()

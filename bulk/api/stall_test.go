@@ -14,7 +14,7 @@ import (
 )
 
 // A body that never comes must not hold a connection, whether somebody waits for it or not.
-func TestBodyThatNeverComesEndsTheConnection(t *testing.T) {
+func TestServer_EndsConnectionWithoutBody(t *testing.T) {
 	short.Skip(t, "waits for the clock")
 	t.Parallel()
 	b := newBench(t, func(o *Options) { o.Limits.Idle = time.Second })
@@ -63,7 +63,7 @@ func TestBodyThatNeverComesEndsTheConnection(t *testing.T) {
 }
 
 // An answer that nobody reads must not hold its handler.
-func TestAnswerThatNobodyReadsEnds(t *testing.T) {
+func TestServer_EndsUnreadResponse(t *testing.T) {
 	t.Parallel()
 	ended := make(chan error, 1)
 	large := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -27,7 +27,7 @@ func cut(text string) io.Reader {
 	return io.MultiReader(strings.NewReader(text), iotest.ErrReader(errCut))
 }
 
-func TestBadLinesLeaveTheOthersUnharmed(t *testing.T) {
+func TestAddJobs_AcceptsLinesBesideBadOnes(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	id := b.create(`{"tenant":"acme","type":"mail"}`)
@@ -64,7 +64,7 @@ func TestBadLinesLeaveTheOthersUnharmed(t *testing.T) {
 	}
 }
 
-func TestRejectionsAreNamedUpToABound(t *testing.T) {
+func TestAddJobs_BoundsNamedRejections(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	id := b.create(`{"tenant":"acme","type":"mail"}`)
@@ -76,7 +76,7 @@ func TestRejectionsAreNamedUpToABound(t *testing.T) {
 	}
 }
 
-func TestAChunkThatIsInGetsItsOldAnswer(t *testing.T) {
+func TestAddJobs_RepeatsAnswerOfCompleteChunk(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	id := b.create(`{"tenant":"acme","type":"mail"}`)
@@ -102,7 +102,7 @@ func TestAChunkThatIsInGetsItsOldAnswer(t *testing.T) {
 }
 
 // A chunk that broke off is sent again whole, and all its jobs count as accepted once, whichever attempt brought them.
-func TestAChunkThatBrokeOffGoesOn(t *testing.T) {
+func TestAddJobs_ContinuesBrokenChunk(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	id := b.create(`{"tenant":"acme","type":"mail"}`)
@@ -143,7 +143,7 @@ func TestSeal_AbandonsAChunkOnRequest(t *testing.T) {
 
 // The store goes away in the middle. A short outage is waited for; after a long one the same chunk, sent again, goes on. Nothing
 // is lost and nothing counted twice, whether or not the store had carried out what it did not answer.
-func TestAnOutageInTheMiddleOfAChunk(t *testing.T) {
+func TestAddJobs_ContinuesAfterOutage(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	total := 0
@@ -198,7 +198,7 @@ func (f *faulty) AddJobs(ctx context.Context, group string, c store.Chunk, jobs 
 	return store.Added{}, fmt.Errorf("%w: cut", store.ErrStore)
 }
 
-func TestWithoutAKeyNothingIsEnqueuedBeforeTheEnd(t *testing.T) {
+func TestAddJobs_WithoutKeyAddsAtEnd(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	id := b.create(`{"tenant":"acme","type":"mail"}`)
@@ -217,7 +217,7 @@ func TestWithoutAKeyNothingIsEnqueuedBeforeTheEnd(t *testing.T) {
 	wantCode(t, b.ask("POST", jobs, lines(1)), 503, "busy", "Idempotency-Key")
 }
 
-func TestJobsWithoutIDsAreTheirLines(t *testing.T) {
+func TestAddJobs_DerivesIDsFromLines(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	id := b.create(`{"tenant":"acme","type":"mail"}`)
@@ -228,7 +228,7 @@ func TestJobsWithoutIDsAreTheirLines(t *testing.T) {
 	want(t, b.ask("POST", jobs, same, key+"k"), 200, `{"accepted":3,"duplicates":0,"rejected":[],"rejected_total":0}`)
 }
 
-func TestAQuotaStopsAChunkUntilThereIsRoom(t *testing.T) {
+func TestAddJobs_ContinuesAfterQuota(t *testing.T) {
 	t.Parallel()
 	set := store.Defaults()
 	set.PendingPerTenant = 700
@@ -243,7 +243,7 @@ func TestAQuotaStopsAChunkUntilThereIsRoom(t *testing.T) {
 	want(t, b.ask("POST", "/v1/groups/"+id+"/jobs", lines(1000), key+"k"), 200, `{"accepted":1000,"duplicates":0,"rejected":[],"rejected_total":0}`)
 }
 
-func TestUploadsThatAreRefused(t *testing.T) {
+func TestAddJobs_RefusesInvalidUploads(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, func(o *Options) { o.AllowType = func(kind string) bool { return kind == "mail" } })
 	id := b.create(`{"tenant":"acme","type":"mail"}`)
@@ -263,7 +263,7 @@ func TestUploadsThatAreRefused(t *testing.T) {
 	wantCode(t, b.ask("POST", "/v1/groups", `{"tenant":"acme","type":"fax"}`), 422, "invalid", "type", "processor")
 }
 
-func TestCallbackThatMayNotBeCalled(t *testing.T) {
+func TestCreateGroup_RefusesForbiddenCallback(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, func(o *Options) {
 		o.CheckCallback = func(string) error { return errors.New("the operator forbids it") }
@@ -328,7 +328,7 @@ func TestBulk(t *testing.T) {
 }
 
 // A chunk of any length needs no more memory than a short one.
-func TestALongUploadIsNotHeld(t *testing.T) {
+func TestBulk_StreamsLongUpload(t *testing.T) {
 	b := newBench(t)
 	const jobs, every = 50_000, 5_000
 	var least, most uint64

@@ -74,7 +74,7 @@ func TestGroupJSON(t *testing.T) {
 	}
 }
 
-func TestResultsAreShownAsWhatTheyAre(t *testing.T) {
+func TestOutcomeView_KeepsFormOfResult(t *testing.T) {
 	for _, row := range []struct{ result, want string }{
 		{"", `{"id":"a","status":"succeeded","attempts":1}`},
 		{"{\n \"a\": 1\n}", `{"id":"a","status":"succeeded","attempts":1,"result":{"a":1}}`},

@@ -58,7 +58,7 @@ func answered(t *testing.T, c net.Conn) (status int, body string) {
 }
 
 // An upload that takes longer than Idle is not cut while it moves; one that stands still is told so.
-func TestUploadsMayBeSlowButNotStandStill(t *testing.T) {
+func TestUpload_MayBeSlowButNotStall(t *testing.T) {
 	short.Skip(t, "waits for the clock")
 	t.Parallel()
 	b := newBench(t, func(o *Options) { o.Limits.Idle = 3 * time.Second })
@@ -86,7 +86,7 @@ func TestUploadsMayBeSlowButNotStandStill(t *testing.T) {
 	}
 }
 
-func TestAResetConnectionLeavesAGroupThatGoesOn(t *testing.T) {
+func TestUpload_ContinuesAfterReset(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	c := dial(t, b.serve(), "/v1/bulk?tenant=acme&type=mail&id=g")
@@ -112,7 +112,7 @@ func TestAResetConnectionLeavesAGroupThatGoesOn(t *testing.T) {
 }
 
 // The store is killed and comes back while an upload runs: the upload waits and goes on by itself.
-func TestAnUploadOutlivesARestartOfTheStore(t *testing.T) {
+func TestUpload_SurvivesStoreRestart(t *testing.T) {
 	t.Parallel()
 	private := redistest.Server(t, "--appendonly", "yes", "--appendfsync", "always")
 	b := newBenchOn(t, private.Client(), store.Defaults())
@@ -137,7 +137,7 @@ func TestAnUploadOutlivesARestartOfTheStore(t *testing.T) {
 }
 
 // A client that writes all before it reads gets the answer to an upload that is refused at its beginning.
-func TestARefusedUploadIsReadFarEnough(t *testing.T) {
+func TestUpload_DrainsRefusedBody(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	r, err := http.NewRequestWithContext(t.Context(), "POST", "http://"+b.serve()+"/v1/groups/none/jobs", strings.NewReader(strings.Repeat(lines(100), 1000)))
@@ -158,7 +158,7 @@ func TestARefusedUploadIsReadFarEnough(t *testing.T) {
 }
 
 // An answer that breaks off does not look whole.
-func TestResultsThatBreakOffAreSeenToBe(t *testing.T) {
+func TestResults_BreakConnectionOnError(t *testing.T) {
 	t.Parallel()
 	private := redistest.Server(t)
 	b := newBenchOn(t, private.Client(), store.Defaults())

@@ -182,7 +182,7 @@ func TestDelete_LeavesNothing(t *testing.T) {
 }
 
 // The answer to a delete is lost; the second try finds the group gone.
-func TestDelete_ThroughABadLine(t *testing.T) {
+func TestDelete_ThroughUnreliableConnection(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int64
 	s := serve(t, lost("/gone", &asked))

@@ -37,7 +37,7 @@ func TestBulk(t *testing.T) {
 	}
 }
 
-func TestBulkThroughABadLine(t *testing.T) {
+func TestBulk_ThroughUnreliableConnection(t *testing.T) {
 	t.Parallel()
 	const jobs = 20_000
 	s := serve(t)
@@ -90,7 +90,7 @@ func TestBulkErrors(t *testing.T) {
 }
 
 // While the source of a body is slow, the connection is not to blame.
-func TestBulkFromASlowSource(t *testing.T) {
+func TestBulk_FromSlowSource(t *testing.T) {
 	short.Skip(t, "waits for the clock")
 	t.Parallel()
 	s := serve(t)

@@ -74,7 +74,7 @@ func TestLifeOfAGroup(t *testing.T) {
 }
 
 // The answer to a redrive is lost; the second try finds what the first has made.
-func TestRedriveThroughABadLine(t *testing.T) {
+func TestRedrive_ThroughUnreliableConnection(t *testing.T) {
 	t.Parallel()
 	var made atomic.Int64
 	s := serve(t, lost("/redrive", &made))
@@ -92,7 +92,7 @@ func TestRedriveThroughABadLine(t *testing.T) {
 	}
 }
 
-func TestGroupsPageByPage(t *testing.T) {
+func TestGroups_PageByPage(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	c := newClient(t, s.URL, Options{})
@@ -233,7 +233,7 @@ func TestOperators(t *testing.T) {
 }
 
 // Whatever the server says has a field here.
-func TestEveryFieldIsRead(t *testing.T) {
+func TestClient_ReadsEveryField(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	s.work(t)

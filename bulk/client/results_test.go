@@ -13,7 +13,7 @@ import (
 )
 
 // A download goes on where it broke: every outcome comes once.
-func TestResultsThroughABadLine(t *testing.T) {
+func TestResults_ThroughUnreliableConnection(t *testing.T) {
 	short.Skip(t, "waits for the clock")
 	t.Parallel()
 	const jobs = 5000
@@ -53,7 +53,7 @@ func TestResultsThroughABadLine(t *testing.T) {
 	}
 }
 
-func TestDownloadToAFullDisk(t *testing.T) {
+func TestResults_ToFullDisk(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	s.work(t)

@@ -54,7 +54,7 @@ func TestPatience(t *testing.T) {
 }
 
 // What goes on getting somewhere may be interrupted for longer in all than patience lasts.
-func TestPatienceBeginsAnewWithProgress(t *testing.T) {
+func TestPatience_RestartsWithProgress(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := newClient(t, "http://x", Options{Patience: 10 * time.Second})
@@ -71,7 +71,7 @@ func TestPatienceBeginsAnewWithProgress(t *testing.T) {
 	})
 }
 
-func TestPatienceEndsWithItsContext(t *testing.T) {
+func TestPatience_EndsWithContext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)

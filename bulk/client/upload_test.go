@@ -29,7 +29,7 @@ func total(t testing.TB, s *server, group string) int64 {
 }
 
 // However often the connection breaks, in whichever direction and wherever, each line comes in once.
-func TestUploadThroughABadLine(t *testing.T) {
+func TestUpload_ThroughUnreliableConnection(t *testing.T) {
 	short.Skip(t, "waits for the clock")
 	t.Parallel()
 	const jobs = 30_000 // of about 50 bytes: seven chunks
@@ -66,7 +66,7 @@ func TestUploadThroughABadLine(t *testing.T) {
 }
 
 // A program that was killed in mid-upload sends its file again.
-func TestUploadGoesOnInAnotherProcess(t *testing.T) {
+func TestUpload_ContinuesInAnotherProcess(t *testing.T) {
 	t.Parallel()
 	const jobs = 12_000
 	s := serve(t)
@@ -85,7 +85,7 @@ func TestUploadGoesOnInAnotherProcess(t *testing.T) {
 }
 
 // What was changed in the file between two runs is sent; nothing is taken for the chunk that once had its place.
-func TestUploadOfAChangedFile(t *testing.T) {
+func TestUpload_RefusesChangedFile(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	c := newClient(t, s.URL, Options{})
@@ -101,7 +101,7 @@ func TestUploadOfAChangedFile(t *testing.T) {
 	}
 }
 
-func TestUploadOfJobs(t *testing.T) {
+func TestUpload_OfJobs(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	c := newClient(t, s.URL, Options{})
@@ -130,7 +130,7 @@ func TestUploadOfJobs(t *testing.T) {
 	}
 }
 
-func TestUploadOfBadLines(t *testing.T) {
+func TestUpload_OfBadLines(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	c := newClient(t, s.URL, Options{})
@@ -152,7 +152,7 @@ func TestUploadOfBadLines(t *testing.T) {
 }
 
 // A source that fails ends the upload, and the part of a chunk that it gave is not sent: the next run cuts the same chunks.
-func TestUploadFromABrokenSource(t *testing.T) {
+func TestUpload_FromBrokenSource(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	c := newClient(t, s.URL, Options{})
@@ -165,7 +165,7 @@ func TestUploadFromABrokenSource(t *testing.T) {
 }
 
 // An upload holds a chunk, however long it is.
-func TestUploadReadsNoFurtherThanItsChunk(t *testing.T) {
+func TestUpload_ReadsOnlyItsChunk(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	c := newClient(t, s.URL, Options{})
@@ -207,7 +207,7 @@ func failing(path string, answers ...http.HandlerFunc) fault {
 	}
 }
 
-func TestUploadWaitsForABusyServer(t *testing.T) {
+func TestUpload_WaitsForBusyServer(t *testing.T) {
 	t.Parallel()
 	busy := func(status int, after string) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
@@ -228,7 +228,7 @@ func TestUploadWaitsForABusyServer(t *testing.T) {
 }
 
 // A tenant's quota takes a chunk in bit by bit, over longer than patience lasts.
-func TestUploadIntoAQuota(t *testing.T) {
+func TestUpload_WaitsForQuota(t *testing.T) {
 	short.Skip(t, "waits for the clock")
 	t.Parallel()
 	s := serveWith(t, func(o *store.Settings) { o.PendingPerTenant = 1000 })
@@ -248,7 +248,7 @@ func TestUploadIntoAQuota(t *testing.T) {
 }
 
 // A server that takes a chunk and never answers is left after a while, and the chunk is sent again.
-func TestUploadToASilentServer(t *testing.T) {
+func TestUpload_ToSilentServer(t *testing.T) {
 	t.Parallel()
 	s := serve(t, failing("/jobs", func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -264,7 +264,7 @@ func TestUploadToASilentServer(t *testing.T) {
 	}
 }
 
-func TestUploadEndsWithItsContext(t *testing.T) {
+func TestUpload_EndsWithContext(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	c := newClient(t, s.URL, Options{})

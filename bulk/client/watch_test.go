@@ -13,7 +13,7 @@ import (
 	"github.com/anteroom/anteroom/internal/short"
 )
 
-func TestWatchGoesOnAfterABreak(t *testing.T) {
+func TestWatch_ContinuesAfterBreak(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	bad := cut(t, s.Server)
@@ -42,7 +42,7 @@ func TestWatchGoesOnAfterABreak(t *testing.T) {
 }
 
 // Where events cannot be had, the group is read every second instead.
-func TestWatchWithoutEvents(t *testing.T) {
+func TestWatch_PollsWithoutEvents(t *testing.T) {
 	short.Skip(t, "waits for the clock")
 	t.Parallel()
 	for _, row := range []struct {

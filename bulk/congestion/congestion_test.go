@@ -121,9 +121,9 @@ func TestRepeats(t *testing.T) {
 	}
 }
 
-// TestRefusedJobsComeBackAtTheRate is what the formula is for: if jobs are refused one after the other at one moment, no
+// TestBackoff_ReturnsJobsAtRate is what the formula is for: if jobs are refused one after the other at one moment, no
 // second gets more of them back than can start in it.
-func TestRefusedJobsComeBackAtTheRate(t *testing.T) {
+func TestBackoff_ReturnsJobsAtRate(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rate := int64(rapid.IntRange(1, 500).Draw(t, "rate"))
 		refused := int64(rapid.IntRange(1, 5000).Draw(t, "refused"))

@@ -58,7 +58,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-func TestETagFollowsTheContent(t *testing.T) {
+func TestHandler_ETagFollowsContent(t *testing.T) {
 	seen := map[string]bool{}
 	for _, o := range []Options{{}, {Version: "1"}, {Version: "2"}, {Version: "2", Types: []string{"email"}}} {
 		seen[ask(t, o, "GET", "/").Header().Get("ETag")] = true
@@ -69,7 +69,7 @@ func TestETagFollowsTheContent(t *testing.T) {
 }
 
 // The policy is compared with what a browser finds in the document, not with what went into it.
-func TestPolicyNamesWhatThePageHas(t *testing.T) {
+func TestHandler_PolicyMatchesPage(t *testing.T) {
 	w := ask(t, Options{Types: []string{"webhook"}, Version: "1.2.3"}, "GET", "/")
 	var script, style string
 	root, err := html.Parse(bytes.NewReader(w.Body.Bytes()))
@@ -112,7 +112,7 @@ func TestPolicyNamesWhatThePageHas(t *testing.T) {
 	}
 }
 
-func TestPageIsSmallAndItsOwn(t *testing.T) {
+func TestPage_IsSmallAndSelfContained(t *testing.T) {
 	w := ask(t, Options{Types: []string{"webhook"}, Version: "1.2.3"}, "GET", "/")
 	if n := w.Body.Len(); n > 56_000 {
 		t.Errorf("the page has %d bytes, at most 56,000", n)
@@ -128,7 +128,7 @@ func TestPageIsSmallAndItsOwn(t *testing.T) {
 	}
 }
 
-func TestOptionsAreEscaped(t *testing.T) {
+func TestPage_EscapesOptions(t *testing.T) {
 	for _, row := range []struct {
 		o         Options
 		kind, has string
@@ -158,7 +158,7 @@ func TestOptionsAreEscaped(t *testing.T) {
 	}
 }
 
-func TestSqueezeKeepsWhatRuns(t *testing.T) {
+func TestSqueeze_KeepsCode(t *testing.T) {
 	const text = "  // why\n\n\tconst a = 'x // y'; // said\n   b()\n"
 	if got, want := squeeze(text), "const a = 'x // y'; // said\nb()\n"; got != want {
 		t.Errorf("%q, want %q", got, want)
@@ -172,7 +172,7 @@ func TestSqueezeKeepsWhatRuns(t *testing.T) {
 	}
 }
 
-func TestHandlerIsSharedByRequests(t *testing.T) {
+func TestHandler_ServesConcurrentRequests(t *testing.T) {
 	s := httptest.NewServer(Handler(Options{}))
 	defer s.Close()
 	for range 3 {

@@ -67,7 +67,7 @@ func TestPost(t *testing.T) {
 }
 
 // A server that never ends its answer costs no more than the bound.
-func TestAnswerIsBounded(t *testing.T) {
+func TestPost_BoundsResponse(t *testing.T) {
 	s := server(t, func(w http.ResponseWriter, r *http.Request) {
 		chunk := bytes.Repeat([]byte("x"), 1<<16)
 		for r.Context().Err() == nil {
@@ -180,7 +180,7 @@ func TestConnectionsPerHost(t *testing.T) {
 	}
 }
 
-func TestNoProxyFromTheEnvironment(t *testing.T) {
+func TestClient_IgnoresProxyEnvironment(t *testing.T) {
 	var proxied atomic.Int64
 	proxy := server(t, func(http.ResponseWriter, *http.Request) { proxied.Add(1) })
 	t.Setenv("HTTP_PROXY", proxy.URL)

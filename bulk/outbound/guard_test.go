@@ -48,7 +48,7 @@ func TestNotPublic(t *testing.T) {
 	}
 }
 
-func TestNewGuardNamesTheEntry(t *testing.T) {
+func TestNewGuard_NamesInvalidEntry(t *testing.T) {
 	for _, entry := range []string{"", "*", "*.", "*.com", "a.*.com", "http://x.example", "x.example/path", "user@x.example",
 		"x.example:0", "x.example:70000", "x.example:http", "10.0.0.0/8", "a b", "[::1]:", "[]", "*.10.0.0.1:x", "x.example:"} {
 		_, err := NewGuard([]string{"fine.example", entry, "*"})
@@ -187,7 +187,7 @@ func dnsServer(t *testing.T, answers ...string) (*net.Resolver, *atomic.Int64) {
 
 // The address that is judged is the one that is dialled: a name that looks like any other leads nowhere inside, whichever of
 // its answers are private, and nothing reaches the server there.
-func TestGuardJudgesAfterDNS(t *testing.T) {
+func TestGuard_ChecksResolvedAddress(t *testing.T) {
 	var reached atomic.Int64
 	inside := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached.Add(1) }))
 	defer inside.Close()

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestACallbackIsDueUntilItIsTakenOrGivenUp: it comes again when it was asked to, and never after its end.
-func TestACallbackIsDueUntilItIsTakenOrGivenUp(t *testing.T) {
+// TestCallback_IsDueUntilDoneOrAbandoned: it comes again when it was asked to, and never after its end.
+func TestCallback_IsDueUntilDoneOrAbandoned(t *testing.T) {
 	for _, row := range []struct {
 		name     string
 		ok, last bool

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// TestAnAddAfterTheCancelDoesNotPutOffTheHousekeeping: a chunk that was half in at the cancel and came again moved the group's
+// TestCancel_LateAddKeepsHousekeeping: a chunk that was half in at the cancel and came again moved the group's
 // place on the agenda a day away, as that of a submission which goes on; its cancelled jobs were swept and reduced only then.
-func TestAnAddAfterTheCancelDoesNotPutOffTheHousekeeping(t *testing.T) {
+func TestCancel_LateAddKeepsHousekeeping(t *testing.T) {
 	s, c := open(t, nil)
 	create(t, s, GroupSpec{ID: "g", Tenant: "acme"})
 	jobs := []Job{{ID: "a", Payload: []byte("{}")}}
@@ -27,9 +27,9 @@ func TestAnAddAfterTheCancelDoesNotPutOffTheHousekeeping(t *testing.T) {
 	clean(t, s)
 }
 
-// TestACancelledGroupIsFinishedWithItsLastOutcome: a reducer that had begun before the cancel finished the group while a job ran and
+// TestCancel_FinishesWithLastOutcome: a reducer that had begun before the cancel finished the group while a job ran and
 // others were not swept yet. What came later found the result where the reducer's state had been.
-func TestACancelledGroupIsFinishedWithItsLastOutcome(t *testing.T) {
+func TestCancel_FinishesWithLastOutcome(t *testing.T) {
 	s, c := open(t, nil)
 	create(t, s, GroupSpec{ID: "g", Tenant: "acme"})
 	add(t, s, "g", 0, 10)
@@ -76,9 +76,9 @@ func TestACancelledGroupIsFinishedWithItsLastOutcome(t *testing.T) {
 	clean(t, s)
 }
 
-// TestReratingDoesNotForgetTheDownstreamsWish: a group whose own rate was spent for longer than its downstream asked to wait was
+// TestPatch_NewRateKeepsRetryAfter: a group whose own rate was spent for longer than its downstream asked to wait was
 // opened by a higher rate, before the time that the downstream had named.
-func TestReratingDoesNotForgetTheDownstreamsWish(t *testing.T) {
+func TestPatch_NewRateKeepsRetryAfter(t *testing.T) {
 	s, c := open(t, nil)
 	create(t, s, GroupSpec{ID: "g", Tenant: "acme", Rate: 0.1})
 	add(t, s, "g", 0, 10)

@@ -11,8 +11,8 @@ import (
 	"github.com/anteroom/anteroom/internal/short"
 )
 
-// TestAnotherConfigurationTakesOver: what is in line, gated, or in READY under one configuration is served under each other one.
-func TestAnotherConfigurationTakesOver(t *testing.T) {
+// TestConfigure_ChangesOrder: what is in line, gated, or in READY under one configuration is served under each other one.
+func TestConfigure_ChangesOrder(t *testing.T) {
 	modes := map[string]func(*Settings){
 		"fair":    func(*Settings) {},
 		"strict":  func(set *Settings) { set.Strict = true },
@@ -68,8 +68,8 @@ func TestAnotherConfigurationTakesOver(t *testing.T) {
 	}
 }
 
-// TestTheClassicPipelineKeepsAGroupsRate: the rate of a group, that of a redrive too, was not looked at.
-func TestTheClassicPipelineKeepsAGroupsRate(t *testing.T) {
+// TestClassicPipeline_KeepsRateOfGroup: the rate of a group, that of a redrive too, was not looked at.
+func TestClassicPipeline_KeepsRateOfGroup(t *testing.T) {
 	s, c := open(t, func(set *Settings) { set.Policy, set.Limiter, set.Gating = "score", "fixed_window", false })
 	create(t, s, GroupSpec{ID: "g", Tenant: "acme", Rate: 5})
 	add(t, s, "g", 0, 100)
@@ -86,9 +86,9 @@ func TestTheClassicPipelineKeepsAGroupsRate(t *testing.T) {
 	clean(t, s)
 }
 
-// TestAPullIsBounded: under the score policy each group of a tenant whose rate is spent is gated when its turn comes, and all of
+// TestPull_IsBounded: under the score policy each group of a tenant whose rate is spent is gated when its turn comes, and all of
 // them were in one pull.
-func TestAPullIsBounded(t *testing.T) {
+func TestPull_IsBounded(t *testing.T) {
 	s, c := open(t, func(set *Settings) { set.Policy, set.PerTenant, set.Burst = "score", 0.001, 1 })
 	for i := range 700 {
 		id := string(rune('a'+i/26%26)) + string(rune('a'+i%26)) + string(rune('a'+i/676))
@@ -113,8 +113,8 @@ func TestAPullIsBounded(t *testing.T) {
 	clean(t, s)
 }
 
-// TestReratingReachesEveryGate: of more than a thousand tenants whose rate was spent those beyond the first thousand slept on.
-func TestReratingReachesEveryGate(t *testing.T) {
+// TestSetLimits_OpensGates: of more than a thousand tenants whose rate was spent those beyond the first thousand slept on.
+func TestSetLimits_OpensGates(t *testing.T) {
 	short.Skip(t, "runs for long")
 	s, c := open(t, func(set *Settings) { set.PerTenant, set.Global = 0.001, 1e6 })
 	for i := range 1100 {

@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-func TestRetriesThenDeadThenRedriven(t *testing.T) {
+func TestRetry_ThenDeadThenRedriven(t *testing.T) {
 	stores(t, func(t *testing.T, client redis.UniversalClient) {
 		s, c := openOn(t, client, nil)
 		create(t, s, GroupSpec{ID: "g", Tenant: "acme", Tolerance: Tolerance{Count: 5}})
@@ -114,7 +114,7 @@ func TestHeldGroup_GoesOnAfterAMinute(t *testing.T) {
 	clean(t, s)
 }
 
-func TestHeldGatesItsGroup(t *testing.T) {
+func TestHeld_GatesGroup(t *testing.T) {
 	s, c := open(t, nil)
 	create(t, s, GroupSpec{ID: "busy", Tenant: "a"})
 	create(t, s, GroupSpec{ID: "other", Tenant: "a"})
@@ -144,7 +144,7 @@ func TestHeldGatesItsGroup(t *testing.T) {
 	clean(t, s)
 }
 
-func TestRefusedForTooLongIsDead(t *testing.T) {
+func TestThrottled_DiesAfterMaxAge(t *testing.T) {
 	s, c := open(t, func(set *Settings) { set.MaxAge = time.Hour })
 	create(t, s, GroupSpec{ID: "g", Tenant: "a"})
 	add(t, s, "g", 0, 1)
@@ -162,7 +162,7 @@ func TestRefusedForTooLongIsDead(t *testing.T) {
 	clean(t, s)
 }
 
-func TestOrphansRunAgain(t *testing.T) {
+func TestLease_OrphansRunAgain(t *testing.T) {
 	stores(t, func(t *testing.T, client redis.UniversalClient) {
 		s, c := openOn(t, client, func(set *Settings) { set.MaxCrashes = 2 })
 		create(t, s, GroupSpec{ID: "g", Tenant: "a"})
@@ -199,7 +199,7 @@ func TestOrphansRunAgain(t *testing.T) {
 	})
 }
 
-func TestNoLeaseEndsRightAfterAGap(t *testing.T) {
+func TestLease_OutlastsGap(t *testing.T) {
 	s, c := open(t, nil)
 	create(t, s, GroupSpec{ID: "g", Tenant: "a"})
 	add(t, s, "g", 0, 1)
@@ -221,7 +221,7 @@ func TestNoLeaseEndsRightAfterAGap(t *testing.T) {
 	clean(t, s)
 }
 
-func TestCancelIsOneStep(t *testing.T) {
+func TestCancel_IsOneStep(t *testing.T) {
 	stores(t, func(t *testing.T, client redis.UniversalClient) {
 		s, c := openOn(t, client, nil)
 		create(t, s, GroupSpec{ID: "g", Tenant: "a"})
@@ -417,7 +417,7 @@ func TestRetention(t *testing.T) {
 	})
 }
 
-func TestReclaimGivesBackWhatALostAnswerHeld(t *testing.T) {
+func TestReclaim_ReturnsLostPull(t *testing.T) {
 	stores(t, func(t *testing.T, client redis.UniversalClient) {
 		s, _ := openOn(t, client, nil)
 		create(t, s, GroupSpec{ID: "g", Tenant: "a"})
@@ -450,10 +450,10 @@ func TestReclaimGivesBackWhatALostAnswerHeld(t *testing.T) {
 	})
 }
 
-// TestAWorkerThatBeginsEndsTheLeasesOfTheDead: where no process ran, nobody made rounds; that is no gap of the store, and the jobs of
+// TestReclaim_EndsLeasesOfDeadProcess: where no process ran, nobody made rounds; that is no gap of the store, and the jobs of
 // those who died are recovered a third of a lease after the new process came, not a full one: had the store been away, those who
 // are alive would have renewed theirs by then.
-func TestAWorkerThatBeginsEndsTheLeasesOfTheDead(t *testing.T) {
+func TestReclaim_EndsLeasesOfDeadProcess(t *testing.T) {
 	s, c := open(t, nil)
 	create(t, s, GroupSpec{ID: "g", Tenant: "a"})
 	add(t, s, "g", 0, 1)
@@ -471,9 +471,9 @@ func TestAWorkerThatBeginsEndsTheLeasesOfTheDead(t *testing.T) {
 	clean(t, s)
 }
 
-// TestAnOldFenceDecidesNothing: a worker that had lost its lease ends its run while the job runs again elsewhere. Only the new run's
+// TestAck_RefusesOldFence: a worker that had lost its lease ends its run while the job runs again elsewhere. Only the new run's
 // ack may count, and the old worker may not renew what is not its own.
-func TestAnOldFenceDecidesNothing(t *testing.T) {
+func TestAck_RefusesOldFence(t *testing.T) {
 	s, c := open(t, nil)
 	create(t, s, GroupSpec{ID: "g", Tenant: "a"})
 	add(t, s, "g", 0, 1)

@@ -12,9 +12,9 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-// TestFormulasOfTheScripts compares what the scripts compute with package congestion: backoff, rate, level, estimate and mean of
+// TestScripts_ComputeFormulas compares what the scripts compute with package congestion: backoff, rate, level, estimate and mean of
 // refused jobs, and the wait after a crash.
-func TestFormulasOfTheScripts(t *testing.T) {
+func TestScripts_ComputeFormulas(t *testing.T) {
 	t.Parallel()
 	client, run := redistest.Client(t), 0
 	rapid.Check(t, func(rt *rapid.T) {

@@ -15,8 +15,8 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-// TestAFullStoreDrains: with maxmemory reached submissions are refused, and what is in runs, is written down and goes.
-func TestAFullStoreDrains(t *testing.T) {
+// TestFullStore_Drains: with maxmemory reached submissions are refused, and what is in runs, is written down and goes.
+func TestFullStore_Drains(t *testing.T) {
 	client := redistest.Server(t).Client()
 	s, c := openOn(t, client, func(set *Settings) { set.KeepJobs, set.KeepGroups = time.Hour, time.Hour })
 	var logged bytes.Buffer
@@ -71,9 +71,9 @@ func TestAFullStoreDrains(t *testing.T) {
 	}
 }
 
-// TestAReplicaConfirms: durability replica is kept by a real one, and a submission that none confirms is an outage, though
+// TestDurability_WaitsForReplica: durability replica is kept by a real one, and a submission that none confirms is an outage, though
 // repeating it is answered once there is one.
-func TestAReplicaConfirms(t *testing.T) {
+func TestDurability_WaitsForReplica(t *testing.T) {
 	master := redistest.Server(t, "--repl-diskless-sync-delay", "0")
 	host, port, err := net.SplitHostPort(master.Addr())
 	if err != nil {
@@ -103,8 +103,8 @@ func TestAReplicaConfirms(t *testing.T) {
 	clean(t, s)
 }
 
-// TestNobodyConfirmsOnAClusterWithoutReplicas: WAIT goes to the shard's own node.
-func TestNobodyConfirmsOnAClusterWithoutReplicas(t *testing.T) {
+// TestDurability_FailsWithoutReplicas: WAIT goes to the shard's own node.
+func TestDurability_FailsWithoutReplicas(t *testing.T) {
 	s, _ := openOn(t, redistest.Cluster(t), func(set *Settings) { set.WaitReplicas = 1 })
 	s.o.Timeout = 500 * time.Millisecond
 	_, _, err := s.CreateGroup(t.Context(), GroupSpec{ID: "g", Tenant: "acme", Type: "webhook"})

@@ -34,9 +34,9 @@ func dying(t *testing.T, s *Store, c *clock, id string, n int, payload []byte) {
 	reduce(t, s, id)
 }
 
-// TestARedriveIntoACancelledGroup: a redrive that had broken off and was cancelled took dead letters in when it was called again;
+// TestRedrive_IntoCancelledGroup: a redrive that had broken off and was cancelled took dead letters in when it was called again;
 // they were swept away, or stayed in it for ever.
-func TestARedriveIntoACancelledGroup(t *testing.T) {
+func TestRedrive_IntoCancelledGroup(t *testing.T) {
 	s, c := open(t, nil)
 	dying(t, s, c, "g", 1200, []byte("1"))
 	half(t, s, "g")
@@ -86,9 +86,9 @@ func half(t *testing.T, s *Store, group string) {
 	}
 }
 
-// TestARedriveThatBrokeOffIsNotDropped: a redrive that nobody continued was removed as a submission that is silent, and the dead
+// TestRedrive_KeepsBrokenRedrive: a redrive that nobody continued was removed as a submission that is silent, and the dead
 // letters in it with it.
-func TestARedriveThatBrokeOffIsNotDropped(t *testing.T) {
+func TestRedrive_KeepsBrokenRedrive(t *testing.T) {
 	s, c := open(t, nil)
 	dying(t, s, c, "g", 1200, []byte("1"))
 	half(t, s, "g")
@@ -104,8 +104,8 @@ func TestARedriveThatBrokeOffIsNotDropped(t *testing.T) {
 	clean(t, s)
 }
 
-// TestTheLastStepSealsTheRedrive: between the last dead letter and the seal a redrive could break off, and could not be called again.
-func TestTheLastStepSealsTheRedrive(t *testing.T) {
+// TestRedrive_LastStepSeals: between the last dead letter and the seal a redrive could break off, and could not be called again.
+func TestRedrive_LastStepSeals(t *testing.T) {
 	s, c := open(t, nil)
 	dying(t, s, c, "g", 3, []byte("1"))
 	half(t, s, "g")
@@ -115,8 +115,8 @@ func TestTheLastStepSealsTheRedrive(t *testing.T) {
 	clean(t, s)
 }
 
-// TestARedriveTakesSmallSteps: 500 large payloads at once held Redis up.
-func TestARedriveTakesSmallSteps(t *testing.T) {
+// TestRedrive_TakesSmallSteps: 500 large payloads at once held Redis up.
+func TestRedrive_TakesSmallSteps(t *testing.T) {
 	s, c := open(t, nil)
 	dying(t, s, c, "g", 300, make([]byte, 10_000))
 	half(t, s, "g")
@@ -129,8 +129,8 @@ func TestARedriveTakesSmallSteps(t *testing.T) {
 	clean(t, s)
 }
 
-// TestARedriveSkipsANameThatIsTaken: a group of another tenant that is called g-r1 blocked every redrive of g.
-func TestARedriveSkipsANameThatIsTaken(t *testing.T) {
+// TestRedrive_SkipsTakenName: a group of another tenant that is called g-r1 blocked every redrive of g.
+func TestRedrive_SkipsTakenName(t *testing.T) {
 	s, c := open(t, nil)
 	dying(t, s, c, "g", 3, []byte("1"))
 	create(t, s, GroupSpec{ID: "g-r1", Tenant: "beta"})
@@ -140,8 +140,8 @@ func TestARedriveSkipsANameThatIsTaken(t *testing.T) {
 	clean(t, s)
 }
 
-// TestACommitCountsOnce: a commit whose answer got lost counted its outcomes again, and the group never ended.
-func TestACommitCountsOnce(t *testing.T) {
+// TestCommitReduce_CountsOnce: a commit whose answer got lost counted its outcomes again, and the group never ended.
+func TestCommitReduce_CountsOnce(t *testing.T) {
 	s, _ := open(t, nil)
 	create(t, s, GroupSpec{ID: "g", Tenant: "acme"})
 	add(t, s, "g", 0, 3)
@@ -164,9 +164,9 @@ func TestACommitCountsOnce(t *testing.T) {
 	clean(t, s)
 }
 
-// TestAHaltedServerEndsNoLease: a round that had been asked for before the server was halted was done when it went on, and took
+// TestLease_OutlastsHaltedServer: a round that had been asked for before the server was halted was done when it went on, and took
 // every job whose lease had ended meanwhile from a worker that was alive.
-func TestAHaltedServerEndsNoLease(t *testing.T) {
+func TestLease_OutlastsHaltedServer(t *testing.T) {
 	server := redistest.Server(t)
 	set := Defaults()
 	set.Lease = 900 * time.Millisecond
@@ -199,9 +199,9 @@ func TestAHaltedServerEndsNoLease(t *testing.T) {
 	}
 }
 
-// TestOneProcessThatComesAndGoesDoesNotHoldOthersUp: each time that one process had lost the store, orphans of all waited for
+// TestKeep_IgnoresProcessThatRestarts: each time that one process had lost the store, orphans of all waited for
 // another lease.
-func TestOneProcessThatComesAndGoesDoesNotHoldOthersUp(t *testing.T) {
+func TestKeep_IgnoresProcessThatRestarts(t *testing.T) {
 	s, c := open(t, nil)
 	create(t, s, GroupSpec{ID: "g", Tenant: "acme"})
 	add(t, s, "g", 0, 1)

@@ -10,9 +10,9 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-// TestNothingIsLeftOver: a group that was redriven late, a gate that outlives its group and its tenant, chunks among those of
+// TestRetention_LeavesNothing: a group that was redriven late, a gate that outlives its group and its tenant, chunks among those of
 // others: after every retention nothing is there.
-func TestNothingIsLeftOver(t *testing.T) {
+func TestRetention_LeavesNothing(t *testing.T) {
 	for _, row := range []GroupSpec{{}, {Results: FailureResults}, {Results: NoResults}, {Results: FailureResults, Aggregate: counts}, {Results: NoResults, Aggregate: counts}} {
 		t.Run(fmt.Sprintf("%q %s", row.Results, row.Aggregate), func(t *testing.T) { nothingLeftOver(t, row) })
 	}
@@ -139,8 +139,8 @@ func gatedTenant(t *testing.T, s *Store) {
 	ack(t, s, Done, pull(t, s, 10).Jobs...)
 }
 
-// TestHistoryOfWhoIsIdleGoesToo: it stayed until the tenant's next work.
-func TestHistoryOfWhoIsIdleGoesToo(t *testing.T) {
+// TestRetention_DropsHistoryOfIdleTenant: it stayed until the tenant's next work.
+func TestRetention_DropsHistoryOfIdleTenant(t *testing.T) {
 	stores(t, func(t *testing.T, client redis.UniversalClient) {
 		s, c := openOn(t, client, func(set *Settings) { set.StatsRetention = time.Minute })
 		for _, tenant := range []string{"a", "a-b", "a.b", "ab", "b"} {

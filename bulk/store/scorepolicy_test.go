@@ -7,9 +7,9 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-// TestScorePolicyRespectsTheGateOfATenant: with the score policy a tenant whose limit was spent stayed first in the queue, and
+// TestScorePolicy_RespectsGateOfTenant: with the score policy a tenant whose limit was spent stayed first in the queue, and
 // the pull asked it for ever, inside Redis. A server of its own, which would have to be killed.
-func TestScorePolicyRespectsTheGateOfATenant(t *testing.T) {
+func TestScorePolicy_RespectsGateOfTenant(t *testing.T) {
 	set := Defaults()
 	set.Policy, set.PerTenant = "score", 10
 	c := &clock{us: begin}
@@ -37,9 +37,9 @@ func TestScorePolicyRespectsTheGateOfATenant(t *testing.T) {
 	clean(t, s)
 }
 
-// TestReadyIsShort: in the classic pipeline jobs went to READY, and used up the rate, window after window while no worker was free
+// TestReady_IsShort: in the classic pipeline jobs went to READY, and used up the rate, window after window while no worker was free
 // for them. When workers came they started together what many seconds had allowed.
-func TestReadyIsShort(t *testing.T) {
+func TestReady_IsShort(t *testing.T) {
 	s, c := open(t, func(set *Settings) {
 		set.Policy, set.Limiter, set.Gating, set.Global, set.BaseBackoff = "score", "fixed_window", false, 10, 100*time.Millisecond
 	})
@@ -59,8 +59,8 @@ func TestReadyIsShort(t *testing.T) {
 	clean(t, s)
 }
 
-// TestRateOfAGroupInTheClassicPipeline: the rate of a group, as a redrive's, was not looked at.
-func TestRateOfAGroupInTheClassicPipeline(t *testing.T) {
+// TestClassicPipeline_RatesGroup: the rate of a group, as a redrive's, was not looked at.
+func TestClassicPipeline_RatesGroup(t *testing.T) {
 	s, c := open(t, func(set *Settings) { set.Policy, set.Limiter, set.Gating = "score", "fixed_window", false })
 	create(t, s, GroupSpec{ID: "g", Tenant: "acme", Rate: 2})
 	add(t, s, "g", 0, 20)

@@ -47,7 +47,7 @@ func TestRatesHold(t *testing.T) {
 	}
 }
 
-func TestReratingWakesWhatItGated(t *testing.T) {
+func TestPatch_NewRateOpensGate(t *testing.T) {
 	s, c := open(t, func(set *Settings) { set.PerTenant = 0.001 })
 	create(t, s, GroupSpec{ID: "g", Tenant: "a"})
 	add(t, s, "g", 0, 100)
@@ -76,7 +76,7 @@ func TestReratingWakesWhatItGated(t *testing.T) {
 	clean(t, s)
 }
 
-func TestConcurrencyFreesItsSlotWithTheAck(t *testing.T) {
+func TestConcurrency_FreesSlotWithAck(t *testing.T) {
 	s, _ := open(t, nil)
 	create(t, s, GroupSpec{ID: "g", Tenant: "a", Concurrency: 3})
 	add(t, s, "g", 0, 10)
@@ -92,7 +92,7 @@ func TestConcurrencyFreesItsSlotWithTheAck(t *testing.T) {
 	clean(t, s)
 }
 
-func TestSharesByWeightAndLevel(t *testing.T) {
+func TestShares_FollowWeightAndLevel(t *testing.T) {
 	for _, row := range []struct {
 		name  string
 		specs []GroupSpec
@@ -133,7 +133,7 @@ func TestSharesByWeightAndLevel(t *testing.T) {
 	}
 }
 
-func TestStrictDrainsHighFirst(t *testing.T) {
+func TestStrict_DrainsHighFirst(t *testing.T) {
 	s, _ := open(t, func(set *Settings) { set.Strict = true })
 	create(t, s, GroupSpec{ID: "low", Tenant: "a", Level: Low})
 	create(t, s, GroupSpec{ID: "high", Tenant: "b", Level: High})
@@ -148,7 +148,7 @@ func TestStrictDrainsHighFirst(t *testing.T) {
 	clean(t, s)
 }
 
-func TestRunAtAndHeldUntilTheSeal(t *testing.T) {
+func TestStart_WaitsForRunAtAndSeal(t *testing.T) {
 	s, c := open(t, nil)
 	create(t, s, GroupSpec{ID: "g", Tenant: "a", StartSealed: true})
 	if _, err := s.AddJobs(t.Context(), "g", Chunk{}, []Job{

@@ -61,7 +61,7 @@ func TestClientScripts(t *testing.T) {
 }
 
 // submit is killed in the middle of its input; the same command once more brings the rest in, and nothing twice.
-func TestSubmitGoesOnWhereItWasKilled(t *testing.T) {
+func TestSubmit_ContinuesAfterKill(t *testing.T) {
 	p := startForClients(t)
 	total := func() float64 {
 		_, answer := p.do("GET", "/v1/groups/half", "", "Authorization", "Bearer "+operatorsToken)
@@ -163,7 +163,7 @@ func TestInterrupt(t *testing.T) {
 }
 
 // docs/bulk-client.md has every command and every flag.
-func TestClientCommandsAreDocumented(t *testing.T) {
+func TestClientCommands_AreDocumented(t *testing.T) {
 	doc, err := os.ReadFile("../../docs/bulk-client.md")
 	if err != nil {
 		t.Fatal(err)

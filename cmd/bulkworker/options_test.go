@@ -105,7 +105,7 @@ func (g *gate) Close() error {
 	return nil
 }
 
-func TestAProcessorIsReplacedUnderItsJobs(t *testing.T) {
+func TestProcessor_IsReplacedWhileJobsRun(t *testing.T) {
 	old, next := newGate("old"), newGate("new")
 	p := &processor{}
 	p.replace(old)
@@ -139,7 +139,7 @@ func TestAProcessorIsReplacedUnderItsJobs(t *testing.T) {
 	}
 }
 
-func TestProblemsOfSeveralPackages(t *testing.T) {
+func TestCheckConfig_ReportsAllProblems(t *testing.T) {
 	err := errors.Join(errors.New("processors.a.url: empty; give one"), errors.Join(errors.New(`callbacks.allow[0] "x y": no host`)))
 	var lines []string
 	for _, p := range asProblems(err) {

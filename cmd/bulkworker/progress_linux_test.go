@@ -54,7 +54,7 @@ func terminal(t *testing.T, columns int) (tty *os.File, shown func() string) {
 	}
 }
 
-func TestProgressOnATerminal(t *testing.T) {
+func TestProgress_OnTerminal(t *testing.T) {
 	t.Parallel()
 	for _, columns := range []int{120, 80, 40, 5} {
 		tty, shown := terminal(t, columns)
@@ -91,7 +91,7 @@ func TestProgressOnATerminal(t *testing.T) {
 	}
 }
 
-func TestWatchOnATerminal(t *testing.T) {
+func TestWatch_OnTerminal(t *testing.T) {
 	short.Skip(t, "waits for the clock")
 	p := startForClients(t)
 	tty, shown := terminal(t, 100)

@@ -47,7 +47,7 @@ var life = []*client.Group{
 	{ID: "g", Status: client.Completed, Total: 200, Succeeded: 190, Failed: 7, Dead: 3},
 }
 
-func TestProgressAsLines(t *testing.T) {
+func TestProgress_AsLines(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer
 	s := newScreen(&b)
@@ -68,7 +68,7 @@ g COMPLETED: 190 succeeded, 7 failed, 3 dead, 0 cancelled
 	}
 }
 
-func TestUploadAsLines(t *testing.T) {
+func TestUpload_AsLines(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer
 	s := newScreen(&b)
@@ -87,7 +87,7 @@ the line broke
 }
 
 // A file is no terminal.
-func TestScreenOfAFile(t *testing.T) {
+func TestScreen_OfFile(t *testing.T) {
 	t.Parallel()
 	f, err := os.CreateTemp(t.TempDir(), "")
 	if err != nil {

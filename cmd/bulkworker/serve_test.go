@@ -26,7 +26,7 @@ const (
 	callbackSecret = "callback-secret-0123456789"
 )
 
-func TestFromSubmissionToCallback(t *testing.T) {
+func TestServe_FromSubmissionToCallback(t *testing.T) {
 	to := newReceiver(t, nil)
 	host := strings.TrimPrefix(to.URL, "http://")
 	p := start(t, fmt.Sprintf(`
@@ -93,7 +93,7 @@ processors: {webhook: {url: "%s/jobs", secret_file: %q, headers: {X-Own: mine}}}
 }
 
 // A team's own worker runs the jobs of whatever type; the API, the end of groups and callbacks are bulkworker's.
-func TestWithoutWorkers(t *testing.T) {
+func TestServe_WithoutWorkers(t *testing.T) {
 	to := newReceiver(t, nil)
 	server := redistest.Server(t)
 	p := start(t, fmt.Sprintf("store: {url: %q}\nworker: {count: 0}\ncallbacks: {allow: [%q]}\n", server.URL(), strings.TrimPrefix(to.URL, "http://")))
@@ -130,7 +130,7 @@ func TestWithoutWorkers(t *testing.T) {
 }
 
 // After SIGTERM no job starts, one that runs ends, and the process says to balancers that it goes.
-func TestShutdownLetsRunningJobsEnd(t *testing.T) {
+func TestServe_LetsRunningJobsEnd(t *testing.T) {
 	goOn := make(chan struct{})
 	var once sync.Once
 	release := func() { once.Do(func() { close(goOn) }) }
@@ -172,7 +172,7 @@ func TestShutdownLetsRunningJobsEnd(t *testing.T) {
 }
 
 // What has not ended within worker.shutdown_grace goes back at once, and costs no try.
-func TestShutdownGivesBack(t *testing.T) {
+func TestServe_ReturnsUnfinishedJobs(t *testing.T) {
 	var mu sync.Mutex
 	stuck := true
 	to := newReceiver(t, func(_ delivery, gone <-chan struct{}) {
@@ -203,7 +203,7 @@ func TestShutdownGivesBack(t *testing.T) {
 	}
 }
 
-func TestSecondSignalEndsAtOnce(t *testing.T) {
+func TestServe_SecondSignalEndsImmediately(t *testing.T) {
 	to := newReceiver(t, func(_ delivery, gone <-chan struct{}) { <-gone })
 	p := start(t, fmt.Sprintf("store: {url: %q}\nworker: {shutdown_grace: 1h, job_timeout: 1h}\nprocessors: {webhook: {url: \"%s/jobs\", timeout: 1h}}\n", redistest.Server(t).URL(), to.URL))
 	p.submit("g1", "a")
@@ -286,7 +286,7 @@ processors: {webhook: {url: "%s/new"}, invoice: {kind: webhook, url: "%s/invoice
 }
 
 // A worker that starts before its store waits for it, and says so.
-func TestStoreAwayAtStart(t *testing.T) {
+func TestServe_StartsWithoutStore(t *testing.T) {
 	to := newReceiver(t, nil)
 	redis := redistest.Server(t)
 	redis.Kill()
@@ -302,7 +302,7 @@ func TestStoreAwayAtStart(t *testing.T) {
 }
 
 // One that is away at the start and then turns out not to fit ends the worker.
-func TestStoreDoesNotFitWhenItComes(t *testing.T) {
+func TestServe_EndsWithUnsuitableStore(t *testing.T) {
 	redis := redistest.Server(t, "--maxmemory-policy", "allkeys-lru")
 	redis.Kill()
 	p := start(t, fmt.Sprintf("store: {url: %q}\n", redis.URL()))
@@ -319,7 +319,7 @@ func TestStoreDoesNotFitWhenItComes(t *testing.T) {
 }
 
 // The jobs of a worker that was killed run again when their leases have ended, and cost no try.
-func TestKilledWorker(t *testing.T) {
+func TestServe_JobsSurviveKill(t *testing.T) {
 	short.Skip(t, "waits for the clock")
 	stuck := make(chan struct{})
 	to := newReceiver(t, func(_ delivery, gone <-chan struct{}) {
@@ -351,7 +351,7 @@ func TestKilledWorker(t *testing.T) {
 	next.audit()
 }
 
-func TestAuditNamesWhatIsBroken(t *testing.T) {
+func TestAudit_NamesViolations(t *testing.T) {
 	redis := redistest.Server(t)
 	if err := redis.Client().Set(t.Context(), "wr:{bulk:0}:stray", "x", 0).Err(); err != nil {
 		t.Fatal(err)

@@ -24,7 +24,7 @@ var mutations = []mutation{
 		fault: "a flow is charged cost times its weight",
 		file:  "lua/lib/fair.lua",
 		old:   "math.ceil(cost * fair.UNIT * 1000 / weight)", new: "math.ceil(cost * fair.UNIT * weight / 1000)",
-		pkg: "./bulk/store", tests: "^(TestFormulasOfTheScripts|TestSharesByWeightAndLevel)$",
+		pkg: "./bulk/store", tests: "^(TestScripts_ComputeFormulas|TestShares_FollowWeightAndLevel)$",
 	},
 	{
 		fault: "an idle flow hoards credit",
@@ -170,13 +170,13 @@ var mutations = []mutation{
 		fault: "a late acknowledgement decides a job",
 		file:  "lua/jobs_ack.lua",
 		old:   "if stored and run.held and", new: "if stored and",
-		pkg: "./bulk/store", tests: "^(TestAnOldFenceDecidesNothing|TestModel)$",
+		pkg: "./bulk/store", tests: "^(TestAck_RefusesOldFence|TestModel)$",
 	},
 	{
 		fault: "retries never end",
 		file:  "lua/jobs_ack.lua",
 		old:   "if run.tries > retries then", new: "if false then",
-		pkg: "./bulk/store", tests: "^(TestRetriesThenDeadThenRedriven|TestModel)$",
+		pkg: "./bulk/store", tests: "^(TestRetry_ThenDeadThenRedriven|TestModel)$",
 	},
 	{
 		fault: "a refusal spends a try",
@@ -206,7 +206,7 @@ var mutations = []mutation{
 		fault: "callbacks reach private addresses",
 		file:  "bulk/outbound/address.go",
 		old:   `	{netip.MustParsePrefix("10.0.0.0/8"), "a private address"},` + "\n", new: "",
-		pkg: "./bulk/outbound", tests: "^(TestNotPublic|TestGuardJudgesAfterDNS)$",
+		pkg: "./bulk/outbound", tests: "^(TestNotPublic|TestGuard_ChecksResolvedAddress)$",
 	},
 	{
 		fault: "a redirect leads a webhook to another host",

@@ -95,7 +95,7 @@ func TestLongResultIsDropped(t *testing.T) {
 
 // A job has one outcome: where one of its recipients is refused nobody gets the message, so that trying again cannot reach the
 // others twice, and one that is refused for good decides.
-func TestRecipientsStandTogether(t *testing.T) {
+func TestSend_GroupsRecipients(t *testing.T) {
 	box := newMailbox(t, nil)
 	h := handler(t, Options{SMTP: "smtp://" + box.addr})
 	box.setRefuse(func(command string) error {
@@ -143,7 +143,7 @@ func TestUTF8Addresses(t *testing.T) {
 	}
 }
 
-func TestConnectionsAreKeptAndBounded(t *testing.T) {
+func TestPool_KeepsAndBoundsConnections(t *testing.T) {
 	box := newMailbox(t, nil)
 	h := handler(t, Options{SMTP: "smtp://" + box.addr, MaxConns: 3})
 	for range 5 {
@@ -184,7 +184,7 @@ func TestConnectionsAreKeptAndBounded(t *testing.T) {
 	soon(t, "Close ends the kept connections", func() bool { _, open, _ := box.count(); return open == 0 })
 }
 
-func TestIdleConnectionsEnd(t *testing.T) {
+func TestPool_ClosesIdleConnections(t *testing.T) {
 	box := newMailbox(t, nil)
 	h := handler(t, Options{SMTP: "smtp://" + box.addr, Idle: time.Millisecond})
 	if _, err := h.Handle(t.Context(), job(nil)); err != nil {
@@ -197,7 +197,7 @@ func TestIdleConnectionsEnd(t *testing.T) {
 }
 
 // A server that closes kept connections, silently or with 421, costs no try.
-func TestStaleConnection(t *testing.T) {
+func TestPool_ReplacesStaleConnection(t *testing.T) {
 	box := newMailbox(t, func(s *smtp.Server) { s.ReadTimeout = 20 * time.Millisecond })
 	h := handler(t, Options{SMTP: "smtp://" + box.addr})
 	for range 2 {
@@ -227,7 +227,7 @@ func TestStaleConnection(t *testing.T) {
 	}
 }
 
-func TestTLSAndSigningIn(t *testing.T) {
+func TestServer_UsesTLSAndAuth(t *testing.T) {
 	serverTLS, clientTLS := certificate(t)
 	starttls := newMailbox(t, func(s *smtp.Server) { s.TLSConfig, s.AllowInsecureAuth = serverTLS, false })
 	smtps := newMailbox(t, func(s *smtp.Server) { s.TLSConfig, s.Addr = serverTLS, "smtps" })

@@ -152,7 +152,7 @@ func TestLongResultIsDropped(t *testing.T) {
 }
 
 // A token is renewed before it ends, for all callers at once, and when FCM refuses it earlier.
-func TestTokenIsRenewed(t *testing.T) {
+func TestFCM_RenewsToken(t *testing.T) {
 	g := newFirebase(t)
 	h := handler(t, g.options(t))
 	if _, err := h.Handle(t.Context(), job(toAnn)); err != nil {
@@ -184,7 +184,7 @@ func TestTokenIsRenewed(t *testing.T) {
 	}
 }
 
-func TestFCMAnswers(t *testing.T) {
+func TestFCM_MapsResponses(t *testing.T) {
 	g := newFirebase(t)
 	h := handler(t, g.options(t))
 	refusal := func(status int, name, code string) string {
@@ -237,7 +237,7 @@ func TestFCMAnswers(t *testing.T) {
 	}
 }
 
-func TestTokenEndpointFails(t *testing.T) {
+func TestFCM_ReportsTokenEndpoint(t *testing.T) {
 	g := newFirebase(t)
 	h := handler(t, g.options(t))
 	for _, c := range []struct {
@@ -271,7 +271,7 @@ func TestTokenEndpointFails(t *testing.T) {
 }
 
 // The end of the context ends the request itself, for a token as for a message, and the wait for another's token.
-func TestFCMReallyCancelled(t *testing.T) {
+func TestFCM_CancelsRequest(t *testing.T) {
 	started, left := make(chan struct{}), make(chan struct{})
 	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.ReadAll(r.Body)

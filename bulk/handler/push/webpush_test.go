@@ -203,7 +203,7 @@ func TestWebPush(t *testing.T) {
 	}
 }
 
-func TestWebPushAnswers(t *testing.T) {
+func TestWebPush_MapsResponses(t *testing.T) {
 	b := newBrowser(t)
 	h := b.handler(t)
 	for _, c := range []struct {
@@ -233,7 +233,7 @@ func TestWebPushAnswers(t *testing.T) {
 }
 
 // Endpoints come from outside: what is not public is refused unless it is listed, and nothing is sent there.
-func TestWebPushEndpointIsGuarded(t *testing.T) {
+func TestWebPush_GuardsEndpoint(t *testing.T) {
 	b := newBrowser(t)
 	reached := 0
 	b.answer = func(http.ResponseWriter) bool { reached++; return true }
@@ -263,7 +263,7 @@ func TestWebPushEndpointIsGuarded(t *testing.T) {
 	}
 }
 
-func TestWebPushReallyCancelled(t *testing.T) {
+func TestWebPush_CancelsRequest(t *testing.T) {
 	started, left := make(chan struct{}), make(chan struct{})
 	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.ReadAll(r.Body)

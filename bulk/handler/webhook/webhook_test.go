@@ -145,7 +145,7 @@ func TestAnswers(t *testing.T) {
 }
 
 // What was done stays done: a result that is too large is dropped, and the job has succeeded.
-func TestResultIsBounded(t *testing.T) {
+func TestWebhook_BoundsResult(t *testing.T) {
 	size := 0
 	s := server(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, strings.Repeat("x", size)) })
 	h := handler(t, Options{URL: s.URL, MaxResult: 100})
@@ -171,7 +171,7 @@ func TestResultIsBounded(t *testing.T) {
 	}
 }
 
-func TestNoAnswer(t *testing.T) {
+func TestWebhook_ReportsMissingResponse(t *testing.T) {
 	dead, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -232,7 +232,7 @@ func TestReallyCancelled(t *testing.T) {
 }
 
 // One connection serves job after job, a failed one too.
-func TestConnectionIsKept(t *testing.T) {
+func TestWebhook_KeepsConnection(t *testing.T) {
 	var mu sync.Mutex
 	peers := map[string]bool{}
 	s := server(t, func(w http.ResponseWriter, r *http.Request) {
