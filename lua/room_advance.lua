@@ -26,8 +26,10 @@ local gap, most, owed = tonumber(ARGV[5]), tonumber(ARGV[8]), tonumber(ARGV[14])
 local KEEP = 2592000 -- seconds after which the keys of a room without gateways expire
 local RARELY = 60000000 -- a gateway ticks an idle room at least every 30 s (admission/idle.go)
 
--- count_gateway keeps the caller's score in GATEWAYS: the room time until which it counts.
-local function count_gateway()
+-- Redis creates each function of a script anew with each call. What every call needs once is therefore no function, and the functions of
+-- the tick are defined below the return of a call that only reads.
+
+do -- keep the caller's score in GATEWAYS: the room time until which it counts
   local from_now = s.busy == 1 and 5000000 or RARELY
   local counted = num(redis.call('ZSCORE', GATEWAYS, ARGV[6]))
   if counted < s.now + from_now - 1000000 or counted > s.now + from_now then
@@ -35,19 +37,18 @@ local function count_gateway()
   end
 end
 
-local function count_arrivals()
-  for i = 15, #ARGV, 2 do
-    local n = tonumber(ARGV[i + 1])
-    redis.call('HINCRBY', PENDING, ARGV[i], n)
-    s.joins = s.joins + n
-    s.busy = 1
-    count_minute(s, 'j', n)
-  end
+for i = 15, #ARGV, 2 do -- arrivals
+  local n = tonumber(ARGV[i + 1])
+  redis.call('HINCRBY', PENDING, ARGV[i], n)
+  s.joins = s.joins + n
+  s.busy = 1
+  count_minute(s, 'j', n)
 end
 
--- pay_offline charges the limiter for visitors that the caller has admitted while the store was away.
-local function pay_offline()
-  if owed == 0 then return end
+add_lease(s, ARGV[11])
+local commitment = draw_commitment(s, ARGV[12])
+
+if owed > 0 then -- charge the limiter for visitors that the caller has admitted while the store was away
   local limit = room_limiter(s, p)
   limit.owe(owed)
   limit.save()
@@ -84,8 +85,6 @@ local function with_ends(list)
   return out
 end
 
-local commitment -- of the lottery
-
 local function reply(snapshot)
   local r = reply_head(s)
   r[7] = snapshot
@@ -96,15 +95,8 @@ local function reply(snapshot)
   return r
 end
 
-count_gateway()
-count_arrivals()
-add_lease(s, ARGV[11])
-commitment = draw_commitment(s, ARGV[12])
-pay_offline()
-
 -- The tick may be done already. The snapshot is of no use after a silence, although that counts as the last tick (keep_time), nor when
--- it was built before a restore: a gateway would forget the silences and the reset that it has just restored. The functions of the
--- tick are defined below this return, because Redis creates them anew with each call.
+-- it was built before a restore: a gateway would forget the silences and the reset that it has just restored.
 local former = redis.call('GET', SNAPSHOT)
 local built, built_at = string.match(former or '', '^%S+ (%d+) %S+ %d+ %d+ (%d+)')
 if built and num(built) >= s.restored and not opened and s.wall - s.tick < gap and math.abs(s.wall - tonumber(built_at)) <= GAP then

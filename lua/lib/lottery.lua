@@ -90,8 +90,8 @@ end
 
 local function clear_prequeue(s)
   s.prequeued, prequeue_slots = 0, nil
-  stored.prequeued = nil -- save_state writes it
-  redis.call('HDEL', STATE, 'slots', 'prequeued', 'slots_absence')
+  redis.call('HDEL', STATE, 'slots', 'slots_absence')
+  redis.call('HSET', STATE, 'prequeued', 0)
 end
 
 -- note_opening notes the opening that the calling gateway is configured with. While gateways differ, as when their files are changed one

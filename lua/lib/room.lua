@@ -69,15 +69,14 @@ local FIELDS = { 'epoch', 'seq', 'adj', 'lead', 'last', 'gaps', 'reset', 'owed',
 local TEXTS = { epoch = true, gaps = true }
 
 local room_state -- for policy()
-local stored = {} -- the fields of the state that load_state found
+local stored -- the values of FIELDS that load_state found, as text; false: none
 
 local function load_state()
-  local h = redis.call('HMGET', STATE, unpack(FIELDS))
+  stored = redis.call('HMGET', STATE, unpack(FIELDS))
   local s = {}
   for i, f in ipairs(FIELDS) do
-    local v = TEXTS[f] and (h[i] or '') or num(h[i])
-    s[f] = v
-    if h[i] then stored[f] = v end
+    local v = stored[i]
+    if TEXTS[f] then s[f] = v or '' else s[f] = v and tonumber(v) or 0 end
   end
   s.fresh_store = s.virgin
   room_state = s
@@ -90,9 +89,9 @@ local function save_state(s)
   s.last = s.time
   s.virgin = s.fresh_store
   local a, n = {}, 0
-  for _, f in ipairs(FIELDS) do
-    local v = s[f]
-    if v ~= stored[f] then
+  for i, f in ipairs(FIELDS) do
+    local v, was = s[f], stored[i]
+    if not was or v ~= (TEXTS[f] and was or tonumber(was)) then
       a[n + 1], a[n + 2] = f, TEXTS[f] and v or str(v)
       n = n + 2
     end
