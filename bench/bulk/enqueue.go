@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/anteroom/anteroom/bench/child"
 	"github.com/anteroom/anteroom/bench/rig"
 	"github.com/anteroom/anteroom/bench/table"
 )
@@ -30,6 +31,7 @@ type way struct {
 func enqueueing(b *bench) []table.Row {
 	jobs := b.jobs * 5 / 2 // enqueueing is faster than running
 	front := startFront(b, jobs)
+	defer front.process.Stop() // or it would pull the jobs of the other parts
 	a := newAsynq(b.redis)
 	var ways []way
 	for _, goroutines := range []int{8, 64, 256} {
@@ -70,17 +72,18 @@ func enqueueing(b *bench) []table.Row {
 
 // front is a running bulkworker that starts hardly any job.
 type front struct {
-	url  string
-	line []byte // a job
-	jobs int
-	seq  int
+	process *child.Child
+	url     string
+	line    []byte // a job
+	jobs    int
+	seq     int
 }
 
 func startFront(b *bench, jobs int) *front {
 	addr := b.Port()
-	b.Start("bulkworker", b.bulkworker, addr, "serve", "--config", b.File("bulkworker.yaml", fmt.Sprintf(
+	process := b.Start("bulkworker", b.bulkworker, addr, "serve", "--config", b.File("bulkworker.yaml", fmt.Sprintf(
 		"listen: %q\nlog: {level: warn}\nstore: {url: %q}\nrate: {global: 0.001}\nworker: {count: 1}\nprocessors: {webhook: {url: \"http://127.0.0.1:9/\"}}\n", addr, b.redis.URL())))
-	return &front{url: "http://" + addr, line: fmt.Appendf(nil, "{\"payload\":%s}\n", payload), jobs: jobs}
+	return &front{process: process, url: "http://" + addr, line: fmt.Appendf(nil, "{\"payload\":%s}\n", payload), jobs: jobs}
 }
 
 // send posts a body and compares how many jobs were accepted.
