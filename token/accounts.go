@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,7 +18,7 @@ import (
 )
 
 const (
-	// AccountMaxLength is the longest accepted JWT of a site, in bytes: such tokens carry more than ours.
+	// AccountMaxLength is the longest accepted JWT of a site, in bytes: such tokens have more claims than Anteroom's.
 	AccountMaxLength = 8192
 	// AccountLeeway is the accepted difference between the clocks of the site and the store, in seconds.
 	AccountLeeway = 60
@@ -46,14 +47,14 @@ type accountKey struct {
 
 // AccountRules describe the JWTs that name an account.
 type AccountRules struct {
-	Claim    string // that names it: a string, or a whole number
+	Claim    string // the claim that names the account: a string, or a whole number
 	Issuer   string // iss; empty: any
 	Audience string // one of aud; empty: any
 }
 
 // ParseAccountKeys reads a JWK set (RFC 7517, 7518, 8037). Keys for other uses, of other kinds and with unknown
-// parameters are ignored. A broken or weak key of a known kind is skipped (RFC 7517 §5), so that it does not take the other keys with it.
-// A set without any usable key is an error.
+// parameters are ignored. A broken or weak key of a known kind is skipped (RFC 7517 §5), so that the other keys can be used. A
+// set without any usable key is an error.
 func ParseAccountKeys(jwks []byte) (*AccountKeys, error) {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`
@@ -62,7 +63,7 @@ func ParseAccountKeys(jwks []byte) (*AccountKeys, error) {
 		return nil, fmt.Errorf("token: the key set is not JSON as in RFC 7517: %w", err)
 	}
 	if len(set.Keys) > accountKeysMost {
-		return nil, fmt.Errorf("token: the key set has %d keys, at most %d are taken", len(set.Keys), accountKeysMost)
+		return nil, fmt.Errorf("token: the key set has %d keys, at most %d are accepted", len(set.Keys), accountKeysMost)
 	}
 	keys := &AccountKeys{}
 	for i, text := range set.Keys {
@@ -92,7 +93,7 @@ type jwk struct {
 
 // key returns the public key, zero if it is for another purpose.
 func (k *jwk) key() (accountKey, error) {
-	if k.Use != "" && k.Use != "sig" || len(k.Ops) > 0 && !contains(k.Ops, "verify") {
+	if k.Use != "" && k.Use != "sig" || len(k.Ops) > 0 && !slices.Contains(k.Ops, "verify") {
 		return accountKey{}, nil
 	}
 	var alg string
@@ -117,15 +118,6 @@ func (k *jwk) key() (accountKey, error) {
 	return accountKey{k.Kid, alg, public}, nil
 }
 
-func contains(list []string, s string) bool {
-	for _, v := range list {
-		if v == s {
-			return true
-		}
-	}
-	return false
-}
-
 func rsaKey(n, e string) (any, error) {
 	modulus, err := strict64.DecodeString(n)
 	if err != nil {
@@ -137,7 +129,7 @@ func rsaKey(n, e string) (any, error) {
 	}
 	k := &rsa.PublicKey{N: new(big.Int).SetBytes(modulus), E: int(new(big.Int).SetBytes(exponent).Int64())}
 	if bits := k.N.BitLen(); bits < 2048 || bits > 8192 {
-		return nil, fmt.Errorf("an RSA key of %d bits; 2048 to 8192 are taken", bits)
+		return nil, fmt.Errorf("an RSA key of %d bits; 2048 to 8192 are accepted", bits)
 	}
 	if k.E < 3 || k.E%2 == 0 || k.E > 1<<31-1 {
 		return nil, errors.New("e is no exponent")
@@ -171,9 +163,9 @@ func ed25519Key(x string) (any, error) {
 	return ed25519.PublicKey(b), nil
 }
 
-// Account checks a site's JWT and returns the account and the end of its validity, in seconds of the store's clock, as now is.
-// exp is required, nbf optional; both have AccountLeeway. Every error is a Rejection: ErrKey if the set has no key for the
-// token, so that a newer set may.
+// Account checks a site's JWT and returns the account and the end of its validity. Both that and now are in seconds of the
+// store's clock. exp is required, nbf optional; both have AccountLeeway. Every error is a Rejection. ErrKey is returned if the
+// set has no key for the token; a newer set may have it.
 func (k *AccountKeys) Account(raw string, rules *AccountRules, now int64) (account string, expires int64, err error) {
 	if len(raw) > AccountMaxLength {
 		return "", 0, ErrTooLong
@@ -247,7 +239,7 @@ func (k *AccountKeys) verify(raw string) (*accountKey, error) {
 		return nil, ErrMalformed
 	}
 	var alg, kid string
-	if json.Unmarshal(h.Alg, &alg) != nil || !contains(accountAlgorithms, alg) {
+	if json.Unmarshal(h.Alg, &alg) != nil || !slices.Contains(accountAlgorithms, alg) {
 		return nil, ErrAlgorithm
 	}
 	if h.Kid != nil && (h.Kid[0] != '"' || json.Unmarshal(h.Kid, &kid) != nil) {
@@ -319,12 +311,7 @@ func rejection(err error) error {
 }
 
 func ourType(typ string) bool {
-	for _, t := range types {
-		if strings.EqualFold(typ, t) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(types[:], func(t string) bool { return strings.EqualFold(typ, t) })
 }
 
 // Ours reports whether a JWT's header is that of one of Anteroom's tokens, valid or not.

@@ -20,7 +20,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// siteKeys are a site's own, one of each kind.
+// siteKeys are a site's keys, one of each kind.
 var siteKeys = sync.OnceValue(func() map[string]crypto.Signer {
 	r, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -96,7 +96,7 @@ func signWith(m jwt.SigningMethod, key any, kid string, header, claims map[strin
 // m is a JSON object.
 type m = map[string]any
 
-func TestAccount(t *testing.T) {
+func TestAccountKeys_Account(t *testing.T) {
 	keys := accountKeysOf(t, siteJWKS())
 	rules := AccountRules{Claim: "sub", Issuer: "https://shop.example", Audience: "waiting"}
 	public := string(siteKeys()["RS256"].Public().(*rsa.PublicKey).N.Bytes())
@@ -194,7 +194,7 @@ func TestParseAccountKeys(t *testing.T) {
 	}
 }
 
-// One key that cannot be used does not take the others with it.
+// One unusable key does not affect the others.
 func TestParseAccountKeys_SkipsBrokenKeys(t *testing.T) {
 	weak, err := rsa.GenerateKey(rand.Reader, 1024) //nolint:gosec // it is to be skipped
 	if err != nil {
@@ -238,7 +238,7 @@ func TestOurs(t *testing.T) {
 	}
 }
 
-// Whatever is shown, only what one of the keys has signed names an account.
+// Of any input only a token signed by one of the keys has an account.
 func FuzzAccount(f *testing.F) {
 	keys := accountKeysOf(f, siteJWKS())
 	good := map[string]bool{}

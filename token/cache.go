@@ -8,12 +8,12 @@ import (
 )
 
 // Cache remembers tokens that a Ring has verified, so that verifying one again costs a hash and a comparison instead of a
-// signature. A hit allocates nothing. Waiting tokens of HS256 are left to the Ring: a queue may hold millions, and with more of
+// signature check. A hit allocates nothing. Waiting tokens of HS256 are left to the Ring: a queue may hold millions, and with more of
 // them than the cache holds, keeping and finding one costs more than verifying it.
 //
-// The cache remembers only that the signature and the claims are good; every hit compares the room, the type and the time.
-// Forged tokens are never kept. The cache holds at most the number of tokens it was made for, about half a kilobyte each; a
-// full one replaces tokens that have expired first, then those that were not shown again.
+// The cache remembers only that the signature and the claims are valid; every hit compares the room, the type and the time.
+// Forged tokens are never kept. The cache holds at most the number of tokens it was made for, about half a kilobyte each. A full
+// cache replaces expired tokens first, then tokens that were not verified again.
 type Cache struct {
 	state atomic.Pointer[cacheState]
 	size  int
@@ -48,7 +48,7 @@ func (c *Cache) Swap(r *Ring) {
 // Ring returns the ring in use, nil before the first Swap.
 func (c *Cache) Ring() *Ring { return c.state.Load().ring }
 
-// VerifyPass returns what Ring.VerifyPass does, from memory where it can.
+// VerifyPass returns the result of Ring.VerifyPass, from the cache if it has the token.
 func (c *Cache) VerifyPass(raw []byte, room string, now int64) (Pass, error) {
 	s := c.state.Load()
 	e, key, err := s.lookup(raw, room, now)
@@ -69,7 +69,7 @@ func (c *Cache) VerifyPass(raw []byte, room string, now int64) (Pass, error) {
 	return p, err
 }
 
-// VerifyWaiting returns what Ring.VerifyWaiting does, from memory where it can.
+// VerifyWaiting returns the result of Ring.VerifyWaiting, from the cache if it has the token.
 func (c *Cache) VerifyWaiting(raw []byte, room string, now int64) (Waiting, error) {
 	s := c.state.Load()
 	if s.ring != nil && s.ring.symmetric {
@@ -94,7 +94,7 @@ func (c *Cache) VerifyWaiting(raw []byte, room string, now int64) (Waiting, erro
 	return w, err
 }
 
-// lookup returns the entry of a token that is good now, or nil and the token's key in the table.
+// lookup returns the entry of a token that is valid now, or nil and the token's key in the table.
 func (s *cacheState) lookup(raw []byte, room string, now int64) (*cacheEntry, uint64, error) {
 	switch {
 	case len(raw) > MaxLength:

@@ -15,7 +15,7 @@ func newTestCache(t testing.TB, size int, keys ...Key) *Cache {
 	return c
 }
 
-func TestACacheAnswersAsItsRingDoes(t *testing.T) {
+func TestCache_AgreesWithRing(t *testing.T) {
 	for _, key := range []Key{hsKey("k1", true), edKey("k1", true)} {
 		t.Run(key.Alg, func(t *testing.T) { answersAsItsRing(t, newTestCache(t, 64, key)) })
 	}
@@ -57,7 +57,7 @@ func answersAsItsRing(t *testing.T, c *Cache) {
 	}
 }
 
-func TestACacheForgetsWithItsRing(t *testing.T) {
+func TestCache_ForgetsOnSwap(t *testing.T) {
 	c := NewCache(8)
 	p := testPass()
 	raw := mustRing(t, hsKey("k1", true)).AppendPass(nil, &p)
@@ -75,7 +75,7 @@ func TestACacheForgetsWithItsRing(t *testing.T) {
 	}
 }
 
-func TestTheTokensOfACacheAreNotTheCallersBytes(t *testing.T) {
+func TestCache_CopiesTokens(t *testing.T) {
 	c := newTestCache(t, 8, hsKey("k1", true))
 	p := testPass()
 	raw := c.Ring().AppendPass(nil, &p)
@@ -98,7 +98,7 @@ func (s *cacheState) entries(now int64) (list []*cacheEntry) {
 	return list
 }
 
-func TestACacheIsBounded(t *testing.T) {
+func TestCache_IsBounded(t *testing.T) {
 	c := newTestCache(t, 64, hsKey("k1", true))
 	for i := range 1000 {
 		p := testPass()
@@ -112,7 +112,7 @@ func TestACacheIsBounded(t *testing.T) {
 	}
 }
 
-func TestAFullCacheKeepsWhatIsInUse(t *testing.T) {
+func TestCache_KeepsTokensInUse(t *testing.T) {
 	c := newTestCache(t, 8, hsKey("k1", true)) // one set
 	mint := func(issued, expires int64) []byte {
 		p := testPass()
@@ -151,7 +151,7 @@ func TestAFullCacheKeepsWhatIsInUse(t *testing.T) {
 	}
 }
 
-func TestACacheUnderManyGoroutines(t *testing.T) {
+func TestCache_IsSafeForConcurrentUse(t *testing.T) {
 	c := newTestCache(t, 32, hsKey("k1", true), hsKey("k2", false))
 	rings := []*Ring{c.Ring(), mustRing(t, hsKey("k1", false), hsKey("k2", true))}
 	var tokens [64][]byte

@@ -4,9 +4,9 @@ package token
 type Waiting struct {
 	ID       ID     // jti: the ticket
 	Room     string // aud
-	Order    int64  // ord: microseconds of order time; 0 (absent in the token) while a lottery has not drawn it
+	Order    int64  // ord: microseconds of order time; 0 (absent in the token) until a lottery is drawn
 	Seen     int64  // seen: microseconds of order time of the store's last confirmation; 0 (absent) before the first
-	Heard    int64  // hd: likewise, of the last answer that a gateway gave without the store, where that is later; 0 (absent): none
+	Heard    int64  // hd: likewise, of a later response of a gateway without the store; 0 (absent): none
 	Hold     int64  // hold: seconds after seen for which the store counts the ticket as present; 0 (absent): not known
 	Epoch    string // ep: the store's epoch at that time; empty (absent): never enrolled
 	Fence    int64  // fn: the room's fence; 0 (absent) when its gateway had never reached the store
@@ -16,24 +16,24 @@ type Waiting struct {
 	Bind     string // bnd: hash of what the token is bound to; may be empty
 	Account  bool   // acc: the place is an account's, and jti derived from it
 
-	// used: the seconds of earlier sessions of a visitor who came back with the order of one; 0 (absent): none.
+	// used: the seconds of the visitor's earlier sessions, if the visitor keeps the order of one; 0 (absent): none.
 	Used int64
 
 	// eta, elo, ehi: the announced wait on joining, and its range, s; absent if eta is 0.
 	Promised, PromisedLow, PromisedHigh int64
 }
 
-// Pass lets a visitor reach the origin.
+// Pass is the session of an admitted visitor.
 type Pass struct {
 	ID       ID     // jti
 	Session  ID     // sid
 	Room     string // aud
-	Order    int64  // ord: microseconds of order time at which its visitor arrived; 0 (absent): not known
+	Order    int64  // ord: microseconds of order time at which the visitor arrived; 0 (absent): not known
 	Fence    int64  // fn: the room's fence then; 0 (absent): not known
-	IssuedAt int64  // iat: seconds of the store's clock at which the session began, less what earlier ones have used of its most
+	IssuedAt int64  // iat: seconds of the store's clock at which the session began, less the seconds used by earlier sessions
 	Expires  int64  // exp: seconds of the store's clock
 	Bind     string // bnd; may be empty
-	Off      bool   // off: minted or renewed without the store's knowledge
+	Off      bool   // off: signed or renewed while the store was away
 }
 
 const (
@@ -42,7 +42,7 @@ const (
 	// Leeway is the number of seconds after exp for which a token is still valid (clocks of a store and its successor differ a
 	// little).
 	Leeway = 5
-	// MaxLife bounds exp, in seconds from now: a year and a day, longer than any of our tokens.
+	// MaxLife bounds exp, in seconds from now: a year and a day, longer than any token of Anteroom.
 	MaxLife = 366 * 24 * 3600
 	// maxInteger is the largest integer that every JSON reader holds exactly (2^53 - 1, RFC 8259 §6).
 	maxInteger = 1<<53 - 1
@@ -87,8 +87,7 @@ type claimSet struct {
 //
 // It is stricter than JSON where two readers could differ (RFC 8725 §2.4): no name twice, names of lower-case letters,
 // digits and underscores only (some readers ignore case), integers without fraction, exponent or minus and at most
-// 2^53-1, valid UTF-8 without lone surrogates. Claims that it does not know, from a newer version, are skipped where
-// their values are scalars.
+// 2^53-1, valid UTF-8 without lone surrogates. Unknown claims, from a newer version, are skipped if their values are scalars.
 func parseClaims(buf []byte, c *claimSet) error {
 	s := scanner{buf: buf}
 	var others names
@@ -151,7 +150,7 @@ func (s *scanner) claim(c *claimSet, name []byte, others *names) error {
 		return s.booleanClaim(c, hasOFF, &c.off)
 	case "acc":
 		return s.booleanClaim(c, hasACC, &c.acc)
-	case "nbf": // never ours; a check that passes later would not fit a cache of verified tokens
+	case "nbf": // not a claim of Anteroom; a cache of verified tokens could not represent it
 		return ErrClaims
 	}
 	if !plainName(name) || !others.add(name) {

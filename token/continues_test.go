@@ -4,7 +4,7 @@ import (
 	"testing"
 )
 
-func TestContinues_TellsARotationFromAReplacement(t *testing.T) {
+func TestRing_ContinuesAfterRotation(t *testing.T) {
 	key := func(id, secret string, active bool) Key {
 		return Key{ID: id, Alg: "HS256", Secret: []byte(secret + " signs tokens of a test, 32 bytes"), Active: active}
 	}

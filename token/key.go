@@ -1,6 +1,7 @@
 package token
 
 import (
+	"bytes"
 	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/x509"
@@ -8,6 +9,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -68,12 +70,7 @@ func validKeyID(id string) bool {
 	if len(id) == 0 || len(id) > 64 {
 		return false
 	}
-	for i := range len(id) {
-		if c := id[i]; !isBase64URL(c) && c != '.' {
-			return false
-		}
-	}
-	return true
+	return !strings.ContainsFunc(id, func(c rune) bool { return c > 127 || !isBase64URL(byte(c)) && c != '.' })
 }
 
 // placeholders are the words that examples use for a secret.
@@ -84,8 +81,8 @@ var placeholders = strings.NewReplacer(
 	"letmein", "", "foobar", "", "token", "", "hs256", "", "jwt", "", "key", "", "your", "", "256bit", "", "bits", "",
 )
 
-// weakness returns why a secret of sufficient length is guessable, or "". It finds what people type; it cannot prove that a
-// secret is random.
+// weakness returns why a secret of sufficient length is guessable, or "". It finds typical typed secrets; it cannot prove that
+// a secret is random.
 func weakness(secret []byte) string {
 	if distinct(secret) < 8 {
 		return "has fewer than 8 different bytes"
@@ -118,25 +115,14 @@ func weakness(secret []byte) string {
 }
 
 func distinct(b []byte) int {
-	var seen [256]bool
-	n := 0
-	for _, c := range b {
-		if !seen[c] {
-			seen[c] = true
-			n++
-		}
-	}
-	return n
+	sorted := slices.Sorted(slices.Values(b))
+	return len(slices.Compact(sorted))
 }
 
 // period returns the length of the shortest beginning of b that b repeats.
 func period(b []byte) int {
 	for p := 1; p < len(b); p++ {
-		same := true
-		for i := p; i < len(b) && same; i++ {
-			same = b[i] == b[i-p]
-		}
-		if same {
+		if bytes.Equal(b[p:], b[:len(b)-p]) {
 			return p
 		}
 	}

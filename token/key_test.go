@@ -12,7 +12,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-func TestWhatARingRefuses(t *testing.T) {
+func TestNewRing_RefusesKeys(t *testing.T) {
 	secret := func(s string) []Key { return []Key{{ID: "k1", Alg: HS256, Secret: []byte(s), Active: true}} }
 	mismatched := append(ed25519.PrivateKey(nil), edKey("a", true).Private...)
 	mismatched[40] ^= 1
@@ -69,7 +69,7 @@ func TestWhatARingRefuses(t *testing.T) {
 	}
 }
 
-func TestARingKeepsNothingOfItsCaller(t *testing.T) {
+func TestNewRing_CopiesKeys(t *testing.T) {
 	keys := []Key{hsKey("k1", true)}
 	r := mustRing(t, keys...)
 	clear(keys[0].Secret)
@@ -79,7 +79,7 @@ func TestARingKeepsNothingOfItsCaller(t *testing.T) {
 	}
 }
 
-func TestPublicKeys(t *testing.T) {
+func TestRing_JWKS(t *testing.T) {
 	if got := string(mustRing(t, hsKey("k1", true)).JWKS()); got != `{"keys":[]}` {
 		t.Errorf("HS256 only: %s", got)
 	}
@@ -107,7 +107,7 @@ func TestPublicKeys(t *testing.T) {
 	}
 }
 
-func TestKeyFiles(t *testing.T) {
+func TestGenerateKeyPEM_IsReadable(t *testing.T) {
 	file, err := GenerateKeyPEM()
 	if err != nil {
 		t.Fatal(err)

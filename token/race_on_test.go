@@ -2,5 +2,5 @@
 
 package token
 
-// raceDetector is set where sync.Pool drops some of what it is given, on purpose, so that allocations cannot be counted.
+// raceDetector is set with -race: sync.Pool then drops some values on purpose, so that allocations cannot be counted.
 const raceDetector = true

@@ -2,8 +2,8 @@ package token
 
 import "errors"
 
-// Rejection is the reason for which a token was refused. It holds nothing of the token, so it may be logged. All of them are
-// made once: refusing allocates nothing.
+// Rejection is an error about a token that was refused. It contains no part of the token, so it may be logged. Each Rejection
+// is a sentinel, so refusing does not allocate.
 type Rejection struct{ reason, text string }
 
 func (r *Rejection) Error() string { return "token: " + r.text }
@@ -11,8 +11,10 @@ func (r *Rejection) Error() string { return "token: " + r.text }
 // Reason returns the label for the metric; see Reasons.
 func (r *Rejection) Reason() string { return r.reason }
 
-// Sentinels, for errors.Is.
+// The rejections.
 var (
+	// ErrTooLong is returned before any parsing, ErrMalformed for a token that is not three parts, strict base64url or JSON,
+	// and ErrCritical for a crit header (RFC 7515 §4.1.11).
 	ErrTooLong   = &Rejection{"too_long", "longer than 4096 bytes"}
 	ErrMalformed = &Rejection{"malformed", "not three parts of strict base64url holding one JSON object each"}
 	ErrHeader    = &Rejection{"header", "the header has members other than alg, kid and typ"}
@@ -23,30 +25,17 @@ var (
 	ErrType      = &Rejection{"type", "a token of another type"}
 	ErrIssuer    = &Rejection{"issuer", "another issuer's token"}
 	ErrAudience  = &Rejection{"audience", "a token for another room"}
-	ErrExpired   = &Rejection{"expired", "its time has passed"}
+	ErrExpired   = &Rejection{"expired", "it has expired"}
 	ErrClaims    = &Rejection{"claims", "a claim is missing, repeated, of the wrong type or out of range"}
 )
 
-// Reasons lists every value that Reason gives to an error, for the label of tokens_rejected_total{reason}:
-//
-//	too_long   over 4 KiB; nothing was parsed
-//	malformed  not three parts, not strict base64url, not JSON
-//	header     a header member other than alg, kid, typ
-//	crit       a crit header (RFC 7515 §4.1.11)
-//	alg        none, an unknown algorithm, or not that of the key
-//	kid        no key id, or one that is not in the ring
-//	signature  wrong or missing signature
-//	type       wrong or missing typ: a pass shown as a waiting token, the reverse, or neither
-//	issuer     wrong or missing iss
-//	audience   wrong or missing aud: another room's token
-//	expired    exp has passed
-//	claims     any other claim missing, repeated, mistyped or out of range
-//	other      an error that is not a Rejection
+// Reasons lists every value that Reason returns for an error, the label of tokens_rejected_total{reason}. "other" is an error
+// that is not a Rejection; the others belong to the rejections above.
 var Reasons = []string{
 	"too_long", "malformed", "header", "crit", "alg", "kid", "signature", "type", "issuer", "audience", "expired", "claims", "other",
 }
 
-// Reason returns why a verification failed, as one of Reasons; nil has the empty reason.
+// Reason returns the reason of an error as one of Reasons, "" for nil.
 func Reason(err error) string {
 	if err == nil {
 		return ""

@@ -11,7 +11,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// reference reads tokens with golang-jwt at its strictest, the other implementation that ours is held against.
+// reference reads tokens with golang-jwt at its strictest, as a second implementation.
 type reference struct {
 	parser *jwt.Parser
 	keys   map[string]any
@@ -63,7 +63,7 @@ func (ref reference) verify(raw string) (referenceClaims, error) {
 	return c, err
 }
 
-// same compares what the two read, field by field, as JSON for a readable difference.
+// same compares the results of both, field by field, as JSON for a readable difference.
 func same(t *testing.T, ours, theirs any) {
 	t.Helper()
 	a, errA := json.Marshal(ours)
@@ -102,7 +102,7 @@ func (c referenceClaims) pass(t *testing.T) Pass {
 	return Pass{ID: id, Session: sid, Room: c.Audience[0], Order: c.Order, Fence: c.Fence, IssuedAt: c.IssuedAt.Unix(), Expires: c.ExpiresAt.Unix(), Bind: c.Bind, Off: c.Off}
 }
 
-func TestTheReferenceReadsWhatWeSignAndWeReadWhatItSigns(t *testing.T) {
+func TestRing_AgreesWithReference(t *testing.T) {
 	for _, key := range []Key{hsKey("k1", true), edKey("k1", true)} {
 		r := mustRing(t, key)
 		w, p := testWaiting(), testPass()
@@ -136,7 +136,7 @@ func TestTheReferenceReadsWhatWeSignAndWeReadWhatItSigns(t *testing.T) {
 	}
 }
 
-// FuzzClaims signs any claims under any header: whatever we accept, the reference accepts with the same meaning.
+// FuzzClaims signs any claims under any header: the reference accepts every token that a Ring accepts, with the same meaning.
 func FuzzClaims(f *testing.F) {
 	const pattern = `{"iss":"anteroom","aud":"sale","jti":"AgkQFx4lLDM6QUhPVl1kaw","sid":"AwoRGB8mLTQ7QklQV15lbA","iat":1767323045,"exp":1767323345,"ord":1,"seen":2,"hold":4,"hd":5,"ep":"e","fn":3,"ah":"a","bnd":"b","off":true,"acc":true,"used":6}`
 	passHead, waitHead := `{"alg":"HS256","kid":"k1","typ":"pass+jwt"}`, `{"alg":"HS256","kid":"k1","typ":"wait+jwt"}`
@@ -197,7 +197,7 @@ func FuzzClaims(f *testing.F) {
 	})
 }
 
-// FuzzToken shows any bytes: nothing panics, nothing is accepted that was not signed, and the ring and the cache agree.
+// FuzzToken verifies any bytes: no panic, no unsigned token is accepted, and the ring and the cache agree.
 func FuzzToken(f *testing.F) {
 	r := mustRing(f, hsKey("k1", true), edKey("k2", false))
 	c := NewCache(64)

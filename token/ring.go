@@ -32,7 +32,7 @@ type Ring struct {
 	issuer  string
 	issJSON []byte // `{"iss":"…","aud":"`, the beginning of all claims
 	keys    map[string]*ringKey
-	headers map[string]header // by the header's base64url text, as we write it
+	headers map[string]header // by the header's base64url text, as AppendWaiting and AppendPass write it
 	active  *ringKey
 	jwks    []byte
 
@@ -120,7 +120,7 @@ func newRingKey(k *Key) *ringKey {
 	return rk
 }
 
-// sign computes the HMAC of text, as base64url. The caller returns the mac to k.macs.
+// sign computes the HMAC of text, as base64url. The caller puts the mac back into k.macs.
 func (k *ringKey) sign(text []byte) *mac {
 	m := k.macs.Get().(*mac)
 	m.hash.Reset()
@@ -150,8 +150,8 @@ func (r *Ring) Continues(old *Ring) error {
 	return err
 }
 
-// JWKS returns the set of the public EdDSA keys (RFC 7517, RFC 8037), in the order of the keys; `{"keys":[]}` where there is
-// none. HS256 keys are secret and never in it. The caller must not change the bytes.
+// JWKS returns the set of the public EdDSA keys (RFC 7517, RFC 8037), in the order of the keys; `{"keys":[]}` without
+// such keys. HS256 keys are secret and never in it. The caller must not change the bytes.
 func (r *Ring) JWKS() []byte { return r.jwks }
 
 func encodeJWKS(keys []Key) []byte {

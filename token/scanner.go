@@ -85,7 +85,8 @@ func (s *scanner) end() error {
 	return nil
 }
 
-// text reads a string. Without escapes it is a slice of buf; with them it is decoded in place, where its spelling is longer.
+// text reads a string. Without escapes the result is a slice of buf. A string with escapes is decoded in place, as its spelling
+// is longer.
 func (s *scanner) text() ([]byte, error) {
 	if !s.take('"') {
 		return nil, ErrMalformed

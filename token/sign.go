@@ -7,46 +7,28 @@ import (
 	"unicode/utf8"
 )
 
-// scratch holds a token's claims in clear while it is minted or read.
+// scratch holds a token's decoded claims while it is signed or read.
 type scratch struct{ buf [MaxLength]byte }
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
 // AppendWaiting appends the signed token for w to dst. With an HS256 key and room in dst (about 400 bytes) it allocates
-// nothing. Order, Seen, Hold, Heard, Fence, Used and what was promised must lie in 0..2^53-1, Expires in 1..2^53-1; a token outside that would not verify.
+// nothing. All integers must lie in 0..2^53-1, and Expires must not be 0; other tokens would not verify.
 func (r *Ring) AppendWaiting(dst []byte, w *Waiting) []byte {
 	s := scratches.Get().(*scratch)
 	b := r.appendCommon(s.buf[:0], w.Room, w.ID, w.IssuedAt, w.Expires)
-	if w.Order != 0 {
-		b = strconv.AppendInt(append(b, `,"ord":`...), w.Order, 10)
-	}
-	if w.Seen != 0 {
-		b = strconv.AppendInt(append(b, `,"seen":`...), w.Seen, 10)
-	}
-	if w.Hold != 0 {
-		b = strconv.AppendInt(append(b, `,"hold":`...), w.Hold, 10)
-	}
-	if w.Heard != 0 {
-		b = strconv.AppendInt(append(b, `,"hd":`...), w.Heard, 10)
-	}
-	if w.Epoch != "" {
-		b = appendJSON(append(b, `,"ep":`...), w.Epoch)
-	}
-	if w.Fence != 0 {
-		b = strconv.AppendInt(append(b, `,"fn":`...), w.Fence, 10)
-	}
-	if w.AddrHash != "" {
-		b = appendJSON(append(b, `,"ah":`...), w.AddrHash)
-	}
-	if w.Bind != "" {
-		b = appendJSON(append(b, `,"bnd":`...), w.Bind)
-	}
+	b = appendNumber(b, `,"ord":`, w.Order)
+	b = appendNumber(b, `,"seen":`, w.Seen)
+	b = appendNumber(b, `,"hold":`, w.Hold)
+	b = appendNumber(b, `,"hd":`, w.Heard)
+	b = appendText(b, `,"ep":`, w.Epoch)
+	b = appendNumber(b, `,"fn":`, w.Fence)
+	b = appendText(b, `,"ah":`, w.AddrHash)
+	b = appendText(b, `,"bnd":`, w.Bind)
 	if w.Account {
 		b = append(b, `,"acc":true`...)
 	}
-	if w.Used != 0 {
-		b = strconv.AppendInt(append(b, `,"used":`...), w.Used, 10)
-	}
+	b = appendNumber(b, `,"used":`, w.Used)
 	if w.Promised > 0 {
 		b = strconv.AppendInt(append(b, `,"eta":`...), w.Promised, 10)
 		b = strconv.AppendInt(append(b, `,"elo":`...), w.PromisedLow, 10)
@@ -58,27 +40,37 @@ func (r *Ring) AppendWaiting(dst []byte, w *Waiting) []byte {
 }
 
 // AppendPass appends the signed token for p to dst. With an HS256 key and room in dst (about 400 bytes) it allocates
-// nothing. Order and Fence must lie in 0..2^53-1, Expires in 1..2^53-1; a token outside that would not verify.
+// nothing. All integers must lie in 0..2^53-1, and Expires must not be 0; other tokens would not verify.
 func (r *Ring) AppendPass(dst []byte, p *Pass) []byte {
 	s := scratches.Get().(*scratch)
 	b := r.appendCommon(s.buf[:0], p.Room, p.ID, p.IssuedAt, p.Expires)
 	b = strict64.AppendEncode(append(b, `,"sid":"`...), p.Session[:])
 	b = append(b, '"')
-	if p.Order != 0 {
-		b = strconv.AppendInt(append(b, `,"ord":`...), p.Order, 10)
-	}
-	if p.Fence != 0 {
-		b = strconv.AppendInt(append(b, `,"fn":`...), p.Fence, 10)
-	}
-	if p.Bind != "" {
-		b = appendJSON(append(b, `,"bnd":`...), p.Bind)
-	}
+	b = appendNumber(b, `,"ord":`, p.Order)
+	b = appendNumber(b, `,"fn":`, p.Fence)
+	b = appendText(b, `,"bnd":`, p.Bind)
 	if p.Off {
 		b = append(b, `,"off":true`...)
 	}
 	dst = r.appendSigned(dst, pass, append(b, '}'))
 	scratches.Put(s)
 	return dst
+}
+
+// appendNumber appends a claim unless it is 0.
+func appendNumber(b []byte, name string, v int64) []byte {
+	if v == 0 {
+		return b
+	}
+	return strconv.AppendInt(append(b, name...), v, 10)
+}
+
+// appendText appends a claim unless it is empty.
+func appendText(b []byte, name, v string) []byte {
+	if v == "" {
+		return b
+	}
+	return appendJSON(append(b, name...), v)
 }
 
 func (r *Ring) appendCommon(b []byte, room string, id ID, iat, exp int64) []byte {
@@ -102,7 +94,7 @@ func (r *Ring) appendSigned(dst []byte, kind kind, claims []byte) []byte {
 	return dst
 }
 
-// appendJSON appends s as a JSON string. What is not UTF-8 becomes U+FFFD.
+// appendJSON appends s as a JSON string. Invalid UTF-8 becomes U+FFFD.
 func appendJSON(b []byte, s string) []byte {
 	const hex = "0123456789abcdef"
 	b = append(b, '"')

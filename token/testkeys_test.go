@@ -49,7 +49,7 @@ func testPass() Pass {
 	return Pass{ID: testID(2), Session: testID(3), Room: testRoom, Order: 1_767_323_001_234_567, Fence: 3, IssuedAt: testNow, Expires: testNow + 300, Bind: "x_-9", Off: true}
 }
 
-// forge signs any header and claims with a key, as whoever held the key could.
+// forge signs any header and claims with a key, like an attacker who has the key.
 func forge(k Key, header, claims string) string {
 	text := b64(header) + "." + b64(claims)
 	if k.Alg == EdDSA {

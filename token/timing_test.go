@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestAllocations(t *testing.T) {
+func TestToken_DoesNotAllocate(t *testing.T) {
 	r := mustRing(t, hsKey("k1", true))
 	c := NewCache(64)
 	c.Swap(r)

@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestWhatIsMintedVerifies(t *testing.T) {
+func TestRing_VerifiesSignedTokens(t *testing.T) {
 	for _, key := range []Key{hsKey("k1", true), edKey("k1", true)} {
 		r := mustRing(t, key)
 		for name, w := range map[string]Waiting{
@@ -45,7 +45,7 @@ func TestWhatIsMintedVerifies(t *testing.T) {
 	}
 }
 
-func TestTheTokensAreSpelledAsTheContractSays(t *testing.T) {
+func TestRing_SpellsTokens(t *testing.T) {
 	r := mustRing(t, hsKey("k1", true))
 	w, p := testWaiting(), testPass()
 	old := p
@@ -71,7 +71,7 @@ func TestTheTokensAreSpelledAsTheContractSays(t *testing.T) {
 	}
 }
 
-func TestForgedAndMisusedTokensAreRefusedWithTheirReason(t *testing.T) {
+func TestVerify_RefusesForgedTokens(t *testing.T) {
 	hs, ed, foreign := hsKey("k1", true), edKey("k2", false), hsKey("k1", true)
 	foreign.Secret = hsKey("other", true).Secret
 	r := mustRing(t, hs, ed)
@@ -217,7 +217,7 @@ func TestForgedAndMisusedTokensAreRefusedWithTheirReason(t *testing.T) {
 	}
 }
 
-func TestIntegersOfWaitingTokens(t *testing.T) {
+func TestVerify_WaitingIntegers(t *testing.T) {
 	key := hsKey("k1", true)
 	r := mustRing(t, key)
 	for _, claim := range []string{"ord", "seen", "hold", "hd", "fn", "used", "iat"} {
@@ -237,7 +237,7 @@ func TestIntegersOfWaitingTokens(t *testing.T) {
 	}
 }
 
-func TestNoRoomIsNotARoom(t *testing.T) {
+func TestVerify_RefusesEmptyRoom(t *testing.T) {
 	r := mustRing(t, hsKey("k1", true))
 	p := testPass()
 	p.Room = ""
@@ -246,7 +246,7 @@ func TestNoRoomIsNotARoom(t *testing.T) {
 	}
 }
 
-func TestEverySpellingOfTheLastCharacterButOneIsRefused(t *testing.T) {
+func TestVerify_RefusesOtherSpellings(t *testing.T) {
 	for _, key := range []Key{hsKey("k1", true), edKey("k1", true)} {
 		r := mustRing(t, key)
 		p := testPass()
@@ -264,7 +264,7 @@ func TestEverySpellingOfTheLastCharacterButOneIsRefused(t *testing.T) {
 	}
 }
 
-func TestNoTokenIsAcceptedForAnotherUse(t *testing.T) {
+func TestVerify_RefusesAnotherUse(t *testing.T) {
 	rings := map[string]*Ring{}
 	for _, issuer := range []string{"anteroom", "other"} {
 		for _, k := range []Key{hsKey("k1", true), hsKey("k2", true), edKey("k1", true), edKey("k3", true)} {
@@ -311,7 +311,7 @@ func TestNoTokenIsAcceptedForAnotherUse(t *testing.T) {
 	}
 }
 
-func TestKeysAreRotatedWithoutRefusingAnyone(t *testing.T) {
+func TestRing_RotatesKeys(t *testing.T) {
 	w, p := testWaiting(), testPass()
 	before := mustRing(t, hsKey("k1", true))
 	oldWaiting, oldPass := before.AppendWaiting(nil, &w), before.AppendPass(nil, &p)
@@ -343,7 +343,7 @@ func TestKeysAreRotatedWithoutRefusingAnyone(t *testing.T) {
 	}
 }
 
-func TestRoundTrip(t *testing.T) {
+func TestRing_RoundTrip(t *testing.T) {
 	r := mustRing(t, hsKey("k1", true))
 	integer := rapid.Int64Range(0, maxInteger)
 	rapid.Check(t, func(t *rapid.T) {
@@ -371,7 +371,7 @@ func TestRoundTrip(t *testing.T) {
 	})
 }
 
-func TestIDs(t *testing.T) {
+func TestID_String(t *testing.T) {
 	id := testID(200)
 	if back, err := strict64.DecodeString(id.String()); err != nil || string(back) != string(id[:]) || len(id.String()) != 22 {
 		t.Fatalf("%v %v %v", id, back, err)
@@ -384,7 +384,7 @@ func TestIDs(t *testing.T) {
 	}
 }
 
-func TestReason(t *testing.T) {
+func TestReason_OfErrors(t *testing.T) {
 	if got := Reason(nil); got != "" {
 		t.Errorf("nil: %q", got)
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/ed25519"
 	"crypto/subtle"
+	"slices"
 
 	"github.com/golang-jwt/jwt/v5"
 )
@@ -43,7 +44,7 @@ func (r *Ring) VerifyPass(raw []byte, room string, now int64) (Pass, error) {
 	return p, nil
 }
 
-// verify does what both kinds share. Claims are read only after the signature has matched.
+// verify checks a token of either kind and parses its claims. Claims are read only after the signature has matched.
 func (r *Ring) verify(raw []byte, want kind, room string, now int64, s *scratch, c *claimSet) error {
 	if len(raw) > MaxLength {
 		return ErrTooLong
@@ -100,7 +101,7 @@ func (k *ringKey) verifies(text, signature []byte) bool {
 		}
 		return jwt.SigningMethodEdDSA.Verify(string(text), sig[:], k.public) == nil
 	}
-	// Compared as text: one spelling, so no variant of the last character passes.
+	// Compared as text, so that no other spelling of the last character passes.
 	m := k.sign(text)
 	same := subtle.ConstantTimeCompare(m.text[:], signature) == 1
 	k.macs.Put(m)
@@ -161,10 +162,8 @@ func (r *Ring) parseHeader(text []byte, buf *scratch) (header, error) {
 	if key.alg != string(alg) {
 		return header{}, ErrAlgorithm
 	}
-	for i, t := range types {
-		if string(typ) == t {
-			return header{key: key, kind: kind(i)}, nil
-		}
+	if i := slices.Index(types[:], string(typ)); i >= 0 {
+		return header{key: key, kind: kind(i)}, nil
 	}
 	return header{}, ErrType
 }
