@@ -61,12 +61,12 @@ func (v *visit) identify() {
 			return
 		case errors.Is(err, identity.ErrNoKeys):
 			v.account.state = accountUnclear
-			v.g.metrics.rejectAccount("no_keys")
+			v.g.metrics.RejectedAccounts["no_keys"].Inc()
 		case errors.Is(err, errForger):
 			v.account.state = accountUnclear
-			v.g.metrics.rejectAccount("forger")
+			v.g.metrics.RejectedAccounts["forger"].Inc()
 		default:
-			v.g.metrics.rejectAccount(token.Reason(err))
+			v.g.metrics.RejectedAccounts[token.Reason(err)].Inc()
 			if errors.Is(err, token.ErrSignature) {
 				return // a client that forges one has no other
 			}

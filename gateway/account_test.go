@@ -21,6 +21,7 @@ import (
 	"github.com/anteroom/anteroom/gateway/client"
 	"github.com/anteroom/anteroom/gateway/client/clienttest"
 	"github.com/anteroom/anteroom/gateway/http1"
+	"github.com/anteroom/anteroom/gateway/metrics"
 	"github.com/anteroom/anteroom/gateway/proxy"
 	"github.com/anteroom/anteroom/internal/redistest"
 	"github.com/anteroom/anteroom/token"
@@ -548,14 +549,14 @@ func TestForgedAccounts_AreCheckedAFewTimesASecond(t *testing.T) {
 		t.Error("a forged token is not counted")
 	}
 	b.meters.forgeries.take(loopback, time.Hour, forgeryQuota, 1) // as if an hour's allowance were used up
-	checked := counted(b.metrics.accounts["signature"])
+	checked := metrics.Value(b.metrics.RejectedAccounts["signature"])
 	for range 3 {
 		a := b.call(tickets, "Authorization: Bearer "+sign("bob")).code(t, 503)
 		if a.field("code") != "accounts_unavailable" {
 			t.Error(a.text())
 		}
 	}
-	if n := counted(b.metrics.accounts["signature"]); n != checked || counted(b.metrics.accounts["forger"]) != 3 {
+	if n := metrics.Value(b.metrics.RejectedAccounts["signature"]); n != checked || metrics.Value(b.metrics.RejectedAccounts["forger"]) != 3 {
 		t.Errorf("%d signatures were checked, want none", n-checked)
 	}
 	b.call(tickets, "Authorization: Bearer "+ann).code(t, 200)

@@ -29,7 +29,7 @@ func keysOf(g *Gateway, i Identity, s, old *state) *accountKeys {
 		k = old.keys[i.JWKSURL]
 	}
 	if k == nil {
-		k = &accountKeys{Keys: identity.New(i.JWKSURL, g.log, g.metrics.fetchedKeys)}
+		k = &accountKeys{Keys: identity.New(i.JWKSURL, g.log, g.metrics.FetchedKeys)}
 		k.life, k.stop = context.WithCancel(g.life.ctx)
 	}
 	s.keys[i.JWKSURL] = k

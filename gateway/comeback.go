@@ -79,7 +79,7 @@ func joinBack(v *visit, body *joinBody, a arrival) (d decision, p *answer.Proble
 	case a.Proof != (admission.ID{}) && err == nil && refusal == admission.Granted && s.State == admission.Ended:
 		return d, v.refuseProof("spent", answer.ProofSpent), true
 	case a.Proof != (admission.ID{}) && s.New:
-		v.room.metrics.proofs["accepted"].Inc()
+		v.room.metrics.Proofs["accepted"].Inc()
 	}
 	d, p = joined(v, joinCode(&s), &a, s, refusal, err)
 	return d, p, true

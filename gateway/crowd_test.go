@@ -104,7 +104,7 @@ Vary: Cookie
 X-Content-Type-Options: nosniff
 
 {"type":"urn:anteroom:problem:streams_full","title":"Too many event streams","status":503,"detail":"Poll the status instead, or try again.","code":"streams_full"}`)
-	if n := testutil.ToFloat64(b.metrics.streams); n != 2 {
+	if n := testutil.ToFloat64(b.metrics.Streams); n != 2 {
 		t.Errorf("%v streams are counted", n)
 	}
 	b.stop()

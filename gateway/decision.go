@@ -2,8 +2,21 @@ package gateway
 
 import (
 	"github.com/anteroom/anteroom/gateway/answer"
+	"github.com/anteroom/anteroom/gateway/metrics"
 	"github.com/anteroom/anteroom/gateway/sse"
 	"github.com/anteroom/anteroom/token"
+)
+
+// outcome is the result of a request, for metrics and the access log.
+type outcome = metrics.Outcome
+
+const (
+	proxied  = metrics.Proxied
+	letIn    = metrics.LetIn
+	waiting  = metrics.Waiting
+	bypassed = metrics.Bypassed
+	refused  = metrics.Refused
+	failed   = metrics.Failed
 )
 
 // action is what a decision has the gateway do.

@@ -69,7 +69,7 @@ func withPass(v *visit, p *token.Pass, policy *admission.Policy) (decision, *ans
 	if q := r.options.SessionRequests; q.N > 0 {
 		if wait := v.g.meters.requests.take(q.key(p.Session), v.g.meters.at(v.start), q, r.queue.Snapshot().Gateways); wait > 0 {
 			v.kind = client.KindOf(v.req)
-			r.metrics.overQuota.Inc()
+			r.metrics.OverQuota.Inc()
 			return decision{}, answer.SessionRequests.After(seconds(wait))
 		}
 	}

@@ -180,12 +180,12 @@ func appendEvent(b []byte, name string, s *answer.Status) []byte {
 // streamObserver counts and logs what happens to event streams.
 type streamObserver struct{ *Gateway }
 
-func (g streamObserver) StreamsOpen(n int) { g.metrics.streams.Set(float64(n)) }
+func (g streamObserver) StreamsOpen(n int) { g.metrics.Streams.Set(float64(n)) }
 
-func (g streamObserver) StreamRefused() { g.metrics.streamsRefused.Inc() }
+func (g streamObserver) StreamRefused() { g.metrics.StreamsRefused.Inc() }
 
 func (g streamObserver) StreamFault(s sse.Source, fault any) {
-	g.metrics.panics.Inc()
+	g.metrics.Panics.Inc()
 	id := ""
 	if e, ok := s.(*ticketEvents); ok {
 		id = e.room.id

@@ -26,7 +26,7 @@ import (
 	"github.com/anteroom/anteroom/token"
 )
 
-func openStreams(b *bench) float64 { return testutil.ToFloat64(b.metrics.streams) }
+func openStreams(b *bench) float64 { return testutil.ToFloat64(b.metrics.Streams) }
 
 func TestEvents_RefuseLargeBody(t *testing.T) {
 	s := newSite(t, "shop", nil)

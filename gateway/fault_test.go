@@ -171,7 +171,7 @@ X-Waiting-Room-Pass: JWT
 		t.Error("a client.Navigation does not get a page")
 	}
 	const want = `
-# HELP anteroom_upstream_errors_total Requests that an origin did not answer properly.
+# HELP anteroom_upstream_errors_total Requests to an origin that failed.
 # TYPE anteroom_upstream_errors_total counter
 `
 	var rows []string

@@ -13,7 +13,7 @@ func TestForgedTokens_CostOneLookARequest(t *testing.T) {
 	good := b.call("POST /.waiting-room/sale/tickets").code(t, 201).field("token")
 	forged := good[:strings.LastIndexByte(good, '.')+1] + strings.Repeat("A", 43)
 	cookies := "Cookie: wr_sale_ticket=" + forged + "; wr_sale_ticket=" + forged + "x; wr_sale_pass=" + forged + "; wr_sale_pass=" + forged
-	looked := func() float64 { return testutil.ToFloat64(b.metrics.rejected["signature"]) }
+	looked := func() float64 { return testutil.ToFloat64(b.metrics.RejectedTokens["signature"]) }
 	before := looked()
 	b.call("GET /.waiting-room/sale/status", "X-Waiting-Room-Token: "+forged, "Authorization: Bearer "+forged, cookies).code(t, 401)
 	if n := looked() - before; n != 1 {

@@ -13,6 +13,7 @@ import (
 	"github.com/anteroom/anteroom/gateway/answer"
 	"github.com/anteroom/anteroom/gateway/client"
 	"github.com/anteroom/anteroom/gateway/forecast"
+	"github.com/anteroom/anteroom/gateway/metrics"
 	"github.com/anteroom/anteroom/gateway/proxy"
 	"github.com/anteroom/anteroom/token"
 )
@@ -21,7 +22,7 @@ import (
 type upstream struct {
 	*proxy.Origin
 	config  proxy.Config
-	metrics originMetrics
+	metrics metrics.Origin
 	recent  forecast.Recent // times to first byte, for operators
 	health  *adaptive.Recorder
 }
@@ -87,7 +88,7 @@ func (v *visit) prepareForward(session token.ID) {
 // observe counts a request for the metrics, for operators and for the controller of adaptive rates.
 func (u *upstream) observe(out *proxy.Outcome, start time.Time) {
 	if out.FirstByte > 0 {
-		u.metrics.seconds.Observe(out.FirstByte.Seconds())
+		u.metrics.Seconds.Observe(out.FirstByte.Seconds())
 	}
 	switch {
 	case !clientsFault(out):
@@ -97,7 +98,7 @@ func (u *upstream) observe(out *proxy.Outcome, start time.Time) {
 	case out.Kind == proxy.KindClientGone:
 		u.measure(out, false, start)
 	}
-	if c := u.metrics.errors[out.Kind]; out.Err != nil && c != nil {
+	if c := u.metrics.Errors[out.Kind]; out.Err != nil && c != nil {
 		c.Inc()
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/anteroom/anteroom/gateway/accesslog"
 	"github.com/anteroom/anteroom/gateway/guard"
 	"github.com/anteroom/anteroom/gateway/listener"
+	"github.com/anteroom/anteroom/gateway/metrics"
 	"github.com/anteroom/anteroom/gateway/sse"
 	"github.com/anteroom/anteroom/gateway/wire"
 	"github.com/anteroom/anteroom/internal/certs"
@@ -31,7 +32,7 @@ type Gateway struct {
 	log     *slog.Logger
 	faults  faultLog
 	access  accesslog.Log
-	metrics *Metrics
+	metrics *metrics.Metrics
 	core    *admission.Core
 	limits  wire.Limits
 	server  *fasthttp.Server
@@ -50,19 +51,19 @@ type Gateway struct {
 // cacheSize is how many verified tokens are cached, about half a kilobyte each.
 const cacheSize = 1 << 16
 
-// New returns a gateway, which Serve starts. Its rooms are those of o.Core, which the caller runs. metrics may be nil; pass those
-// whose ObserveStore the core calls.
-func New(o Options, metrics *Metrics) (*Gateway, error) {
+// New returns a gateway, which Serve starts. Its rooms are those of o.Core, which the caller runs. m are the metrics whose
+// ObserveStore the core calls; nil: new ones.
+func New(o Options, m *metrics.Metrics) (*Gateway, error) {
 	if o.Core == nil {
 		return nil, errors.New("gateway: Options.Core is missing")
 	}
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	if metrics == nil {
-		metrics = NewMetrics(o.Registerer, o.Version)
+	if m == nil {
+		m = metrics.New(o.Registerer, o.Version)
 	}
-	g := &Gateway{log: o.Log, core: o.Core, metrics: metrics, limits: o.Limits, cache: token.NewCache(cacheSize), meters: newMeters(), captcha: guard.NewVerifier()}
+	g := &Gateway{log: o.Log, core: o.Core, metrics: m, limits: o.Limits, cache: token.NewCache(cacheSize), meters: newMeters(), captcha: guard.NewVerifier()}
 	g.life.ctx, g.life.end = context.WithCancel(context.Background())
 	g.visits.New = func() any {
 		v := &visit{}
@@ -70,7 +71,7 @@ func New(o Options, metrics *Metrics) (*Gateway, error) {
 		return v
 	}
 	g.streams = sse.New(g.life.ctx, o.MaxStreams, streamObserver{g})
-	metrics.streamsLimit.Set(float64(g.streams.Limit()))
+	m.StreamsLimit.Set(float64(g.streams.Limit()))
 	if err := g.Reload(o); err != nil {
 		g.life.end()
 		return nil, err
@@ -84,7 +85,7 @@ func New(o Options, metrics *Metrics) (*Gateway, error) {
 	wire.ServerOptions(g.server)
 	g.server.KeepHijackedConns = true // event streams, which streams closes
 	if o.Registerer != nil {
-		if err := o.Registerer.Register(newCollector(g)); err != nil {
+		if err := o.Registerer.Register(metrics.NewCollector(g.core, figures{g})); err != nil {
 			g.life.end()
 			return nil, fmt.Errorf("gateway: register metrics: %w", err)
 		}
@@ -104,7 +105,7 @@ func (l fasthttpLog) Printf(format string, args ...any) {
 
 // Serve serves the connections of ln until Shutdown, and then returns nil. It may be called for several listeners.
 func (g *Gateway) Serve(ln net.Listener) error {
-	ln = listener.New(ln, g.log, g.metrics.acceptErrors.Inc)
+	ln = listener.New(ln, g.log, g.metrics.AcceptErrors.Inc)
 	ln = wire.ProxyProtocolListener(ln, wire.ProxyProtocolOptions{Wanted: g.wantedProxyProtocol, Refused: g.refusedProxyHeader})
 	if g.state.Load().tls != nil {
 		ln = certs.Listener(ln, func() *tls.Config { return g.state.Load().tls })
@@ -129,7 +130,7 @@ func (g *Gateway) wantedProxyProtocol(peer netip.Addr) wire.ProxyProtocol {
 }
 
 func (g *Gateway) refusedProxyHeader(peer net.Addr, reason string, err error) {
-	g.metrics.prefaces[reason].Inc()
+	g.metrics.ProxyHeaderErrors[reason].Inc()
 	g.log.Debug("connection closed for its PROXY header", "peer", peer.String(), "reason", reason, "error", err)
 }
 

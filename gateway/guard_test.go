@@ -66,10 +66,10 @@ func TestAnAddressTakesSoManyPlaces(t *testing.T) {
 		}
 	}
 	b.call("GET /buy", from("203.0.113.7"), asJSON, first.jar()).code(t, 202)
-	if n := testutil.ToFloat64(b.metrics.joinsRefused.WithLabelValues("sale", "address")); n != 4 {
+	if n := testutil.ToFloat64(b.metrics.Room("sale").Refused["address"]); n != 4 {
 		t.Errorf("%v refused for their address, want 4", n)
 	}
-	if n := testutil.ToFloat64(b.metrics.joinsRefused.WithLabelValues("sale", "network")); n != 1 {
+	if n := testutil.ToFloat64(b.metrics.Room("sale").Refused["network"]); n != 1 {
 		t.Errorf("%v refused for their network, want 1", n)
 	}
 }

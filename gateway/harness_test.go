@@ -25,6 +25,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/gateway/metrics"
 	"github.com/anteroom/anteroom/gateway/proxy"
 	"github.com/anteroom/anteroom/internal/redistest"
 	"github.com/anteroom/anteroom/token"
@@ -143,9 +144,9 @@ func startTicking(t testing.TB, client redis.UniversalClient, prefix string, tic
 	b := &bench{t: t, prefix: prefix, reg: prometheus.NewRegistry(), logs: &syncBuffer{}}
 	o.Log = slog.New(slog.NewJSONHandler(b.logs, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	o.Registerer = b.reg
-	metrics := NewMetrics(b.reg, "test")
+	m := metrics.New(b.reg, "test")
 	core, err := admission.New(admission.Options{
-		Client: client, Prefix: prefix, Timeout: 10 * time.Second, Tick: tick, Log: o.Log, Observe: metrics.ObserveStore,
+		Client: client, Prefix: prefix, Timeout: 10 * time.Second, Tick: tick, Log: o.Log, Observe: m.ObserveStore,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -155,7 +156,7 @@ func startTicking(t testing.TB, client redis.UniversalClient, prefix string, tic
 		o.Ring = testRing(t)
 	}
 	o.IDKey = testSecret
-	g, err := New(o, metrics)
+	g, err := New(o, m)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -239,7 +239,7 @@ func TestPassthroughOnlyMeasures(t *testing.T) {
 			t.Errorf("not the origin's: %s", a.text())
 		}
 	}
-	proxiedSoFar := func() float64 { return testutil.ToFloat64(b.metrics.room("sale").requests[proxied]) }
+	proxiedSoFar := func() float64 { return testutil.ToFloat64(b.metrics.Room("sale").Requests[proxied]) }
 	before := proxiedSoFar()
 	served(b.call("GET /", asPage))
 	served(b.call("POST /buy", asJSON, waits.jar(), "", "x=1"))

@@ -71,16 +71,16 @@ func TestOriginMetrics(t *testing.T) {
 # TYPE anteroom_upstream_connections gauge
 anteroom_upstream_connections{origin="shop",server="URL",state="idle"} 1
 anteroom_upstream_connections{origin="shop",server="URL",state="in_use"} 0
-# HELP anteroom_upstream_connections_limit Connections in use that an origin may have at once.
+# HELP anteroom_upstream_connections_limit Highest number of connections to the origin in use.
 # TYPE anteroom_upstream_connections_limit gauge
 anteroom_upstream_connections_limit{origin="shop"} 100
 # HELP anteroom_upstream_queue Requests that wait for a connection to the origin.
 # TYPE anteroom_upstream_queue gauge
 anteroom_upstream_queue{origin="shop"} 0
-# HELP anteroom_upstream_queue_limit Requests that may wait at once.
+# HELP anteroom_upstream_queue_limit Highest number of requests that wait for a connection to the origin.
 # TYPE anteroom_upstream_queue_limit gauge
 anteroom_upstream_queue_limit{origin="shop"} 4096
-# HELP anteroom_upstream_server_up 1 while the server is among those that are chosen.
+# HELP anteroom_upstream_server_up 1 while the server may receive requests.
 # TYPE anteroom_upstream_server_up gauge
 anteroom_upstream_server_up{origin="shop",server="URL"} 1
 `, "URL", s.URL)
@@ -137,7 +137,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	row := regexp.MustCompile("^\\| `(" + namespace + "_[a-z_]+)` \\| ([a-z]+) \\| ([^|]+) \\|")
+	row := regexp.MustCompile("^\\| `(" + "anteroom" + "_[a-z_]+)` \\| ([a-z]+) \\| ([^|]+) \\|")
 	var want []string
 	for lines := bufio.NewScanner(file); lines.Scan(); {
 		if c := row.FindStringSubmatch(lines.Text()); c != nil {

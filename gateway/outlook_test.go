@@ -46,11 +46,11 @@ func TestAPromiseIsHeldAgainstTheWaitAtAnyGateway(t *testing.T) {
 		real = instant(t, in.field("admitted_at")).Sub(instant(t, in.field("joined_at"))).Seconds()
 	}
 	for name, want := range map[*bench]int{a: 0, b: 1} {
-		if got := testutil.CollectAndCount(name.metrics.etaError); got != 2 { // the room, and requests of none
-			t.Errorf("%d rooms have a histogram", got)
+		if got, err := testutil.GatherAndCount(name.reg, "anteroom_eta_error_ratio"); err != nil || got != 2 { // the room, and requests of none
+			t.Errorf("%d rooms have a histogram, %v", got, err)
 		}
 		total := 0.0
-		for _, c := range name.metrics.rooms["sale"].ranges {
+		for _, c := range name.metrics.Room("sale").Ranges {
 			total += testutil.ToFloat64(c)
 		}
 		if int(total) != want {
@@ -93,7 +93,7 @@ func TestAModelThatIsTooOldIsNotUsed(t *testing.T) {
 	fallback := func(old string) bool {
 		b.state.Load().byID["sale"].forecaster.Room()
 		return testutil.GatherAndCompare(b.reg, strings.NewReader(`
-# HELP anteroom_eta_fallback 1 while the model is not used for estimates, for that reason.
+# HELP anteroom_eta_fallback 1 while the model is not used for estimates, by reason.
 # TYPE anteroom_eta_fallback gauge
 anteroom_eta_fallback{reason="missing",room="sale"} 0
 anteroom_eta_fallback{reason="old",room="sale"} `+old+`

@@ -51,3 +51,25 @@ func problemOfEnded(s *admission.Standing) *answer.Problem {
 	}
 	return answer.Ended
 }
+
+// refusalReason returns the label of a refused join in joins_refused_total.
+func refusalReason(why admission.Refusal, s *admission.Standing) string {
+	switch why {
+	case admission.TooMany:
+		if s.Reason == admission.ReasonNetwork {
+			return admission.ReasonNetwork
+		}
+		return admission.ReasonAddress
+	case admission.Closed:
+		return "closed"
+	case admission.Draining:
+		return "draining"
+	case admission.Full:
+		return "full"
+	case admission.Spent:
+		return "account"
+	}
+	return "store"
+}
+
+func (v *visit) countRefusedJoin(reason string) { v.room.metrics.Refused[reason].Inc() }

@@ -15,12 +15,6 @@ import (
 	"github.com/anteroom/anteroom/token"
 )
 
-// Outcomes of proofs and of CAPTCHAs, for their metrics.
-var (
-	proofOutcomes   = []string{"accepted", "repeated", "invalid", "expired", "spent"}
-	captchaOutcomes = []string{"passed", "failed", "unavailable"}
-)
-
 // scripts are what guarded pages load, in each language.
 var scripts = sync.OnceValue(func() *guard.Scripts {
 	texts, err := page.GuardTexts()
@@ -85,7 +79,7 @@ func serveChallenge(v *visit) (decision, *answer.Problem) {
 	if r.proofs != nil {
 		c := proofsFor(v).Challenge(r.options.Guard.Effort.At(r.forecaster.Room().JoinRate), v.now/1e6+guard.Life)
 		out.Challenge = &c
-		r.metrics.challenges.Inc()
+		r.metrics.Challenges.Inc()
 	}
 	if c := &r.options.Guard.Captcha; c.Provider != "" {
 		out.Captcha = &captchaKey{c.Provider, c.SiteKey}
@@ -158,9 +152,9 @@ func joinedByProof(v *visit, a *arrival, proof bool, s admission.Standing, refus
 		case s.State > admission.Active:
 			return decision{}, v.refuseProof("spent", answer.ProofSpent)
 		case proof && s.New:
-			v.room.metrics.proofs["accepted"].Inc()
+			v.room.metrics.Proofs["accepted"].Inc()
 		case proof:
-			v.room.metrics.proofs["repeated"].Inc()
+			v.room.metrics.Proofs["repeated"].Inc()
 		}
 	}
 	return joined(v, joinCode(&s), a, s, refusal, err)
@@ -201,7 +195,7 @@ func verifyProof(v *visit, body *joinBody) (challenge string, p *answer.Problem)
 }
 
 func (v *visit) refuseProof(outcome string, p *answer.Problem) *answer.Problem {
-	v.room.metrics.proofs[outcome].Inc()
+	v.room.metrics.Proofs[outcome].Inc()
 	v.countRefusedJoin("proof_invalid")
 	return p.At("altcha")
 }
@@ -231,7 +225,7 @@ func joinAccount(v *visit, body *joinBody) (decision, *answer.Problem) {
 		if s.State == admission.Ended {
 			return decision{}, v.refuseProof("spent", answer.ProofSpent)
 		}
-		v.room.metrics.proofs["accepted"].Inc()
+		v.room.metrics.Proofs["accepted"].Inc()
 	}
 	return joined(v, joinCode(&s), &a, s, refusal, err)
 }
@@ -262,11 +256,11 @@ func verifyCaptcha(v *visit, solution string) *answer.Problem {
 	err := v.g.captcha.Verify(v.g.life.ctx, &r.options.Guard.Captcha, solution, v.peer.Addr)
 	switch {
 	case err == nil:
-		r.metrics.captcha["passed"].Inc()
+		r.metrics.Captcha["passed"].Inc()
 		return nil
 	case errors.Is(err, guard.ErrFailed):
 		v.g.meters.forged(v, forgedAnswer)
-		r.metrics.captcha["failed"].Inc()
+		r.metrics.Captcha["failed"].Inc()
 		v.countRefusedJoin("captcha_failed")
 		v.fault(slog.LevelInfo, "a captcha's answer does not count", answer.CaptchaFailed.Code, r.id, "room", r.id, "error", err)
 		return answer.CaptchaFailed.At("captcha")
@@ -278,7 +272,7 @@ func verifyCaptcha(v *visit, solution string) *answer.Problem {
 func unverified(v *visit, err error) *answer.Problem {
 	r := v.room
 	open := r.options.Guard.Captcha.Open
-	r.metrics.captcha["unavailable"].Inc()
+	r.metrics.Captcha["unavailable"].Inc()
 	v.fault(slog.LevelWarn, "the captcha's provider gave no judgement", answer.CaptchaUnavailable.Code, r.id, "room", r.id, "on_fail", map[bool]string{true: "open", false: "closed"}[open], "error", err)
 	if open && !errors.Is(err, guard.ErrRefused) { // a flood of answers must not open the room
 		return nil

@@ -90,7 +90,7 @@ X-Waiting-Room: proof
 	}
 	b.call(tickets, first.jar()).code(t, 200) // who has a place is not asked again
 	b.call("GET /buy", asJSON, first.jar()).code(t, 202)
-	if n := testutil.ToFloat64(b.metrics.proofs.WithLabelValues("sale", "repeated")); n != 2 {
+	if n := testutil.ToFloat64(b.metrics.Room("sale").Proofs["repeated"]); n != 2 {
 		t.Errorf("%v repeated, want 2", n)
 	}
 	b.call("DELETE /.waiting-room/sale/tickets", "X-Waiting-Room-Token: "+first.field("token")).code(t, 204)
@@ -163,7 +163,7 @@ func TestAnAccountsProofIsSpentOnce(t *testing.T) {
 	for outcome, want := range map[string]float64{"accepted": 2, "spent": 2} {
 		got := 0.0
 		for _, b := range fleet {
-			got += testutil.ToFloat64(b.metrics.proofs.WithLabelValues("sale", outcome))
+			got += testutil.ToFloat64(b.metrics.Room("sale").Proofs[outcome])
 		}
 		if got != want {
 			t.Errorf("%v proofs were %s, want %v", got, outcome, want)

@@ -47,13 +47,13 @@ anteroom_requests_total{outcome="waiting",room="sale"} 2
 	})
 	eventually(t, "the snapshot has the one who waits", func() bool {
 		return testutil.GatherAndCompare(b.reg, strings.NewReader(`
-# HELP anteroom_waiting People in line.
+# HELP anteroom_waiting Visitors in the queue.
 # TYPE anteroom_waiting gauge
 anteroom_waiting{room="sale"} 1
-# HELP anteroom_admissions_total Visitors let in, those let in at once included, since the store began.
+# HELP anteroom_admissions_total Visitors admitted, including those admitted immediately, since the store began.
 # TYPE anteroom_admissions_total counter
 anteroom_admissions_total{room="sale"} 1
-# HELP anteroom_store_up 1 while the store answers.
+# HELP anteroom_store_up 1 while the store replies.
 # TYPE anteroom_store_up gauge
 anteroom_store_up 1
 `), "anteroom_waiting", "anteroom_admissions_total", "anteroom_store_up") == nil

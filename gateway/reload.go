@@ -219,7 +219,7 @@ func (g *Gateway) origin(c proxy.Config, old *state) (*upstream, error) {
 			g.log.Warn("origin server is out", "origin", c.ID, "server", change.Server, "reason", change.Reason)
 		}
 	})
-	return &upstream{Origin: p, config: c, metrics: g.metrics.origin(c.ID), health: g.core.Origin(c.ID)}, nil
+	return &upstream{Origin: p, config: c, metrics: g.metrics.Origin(c.ID), health: g.core.Origin(c.ID)}, nil
 }
 
 func (g *Gateway) room(o Room, s, old *state) (*room, error) {

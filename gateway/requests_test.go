@@ -96,11 +96,11 @@ func TestSessionRequests(t *testing.T) {
 	}
 	b.call("GET /a.png", "Cookie: wr_sale_pass="+mine, "Sec-Fetch-Dest: image").code(t, 429)
 	b.call("GET /", "X-Waiting-Room-Pass: "+other).code(t, 200)
-	if n := testutil.ToFloat64(b.metrics.overQuota.WithLabelValues("sale")); n != 3 {
+	if n := testutil.ToFloat64(b.metrics.Room("sale").OverQuota); n != 3 {
 		t.Errorf("session_requests_refused_total %v, want 3", n)
 	}
 	eventually(t, "3 are counted as refused", func() bool { // after their answers are sent
-		return testutil.ToFloat64(b.metrics.requests.WithLabelValues("sale", "refused")) == 3
+		return testutil.ToFloat64(b.metrics.Room("sale").Requests[refused]) == 3
 	})
 	reload(t, b, func(r *Room) { r.SessionRequests = Quota{3, time.Minute} }) // of which that hour's three have used nothing
 	b.call("GET /", "X-Waiting-Room-Pass: "+mine).code(t, 200)

@@ -15,6 +15,7 @@ import (
 	"github.com/anteroom/anteroom/gateway/client"
 	"github.com/anteroom/anteroom/gateway/forecast"
 	"github.com/anteroom/anteroom/gateway/guard"
+	"github.com/anteroom/anteroom/gateway/metrics"
 	"github.com/anteroom/anteroom/gateway/page"
 	"github.com/anteroom/anteroom/gateway/route"
 	"github.com/anteroom/anteroom/token"
@@ -59,7 +60,7 @@ type room struct {
 	page       *page.Page
 	cookies    [2]client.CookieNames // without and with TLS
 	bypass     []route.Bypass
-	metrics    *roomMetrics
+	metrics    *metrics.Room
 	proofs     *guard.Proofs // nil where none are asked for
 	identity   *identified   // nil where tickets do not belong to accounts
 	preflights token.ID      // by which the room's preflights are metered
@@ -69,13 +70,13 @@ type room struct {
 
 // newRoom returns a room, which use has to complete. keys are those of its jwks_url, nil without one. old is the room of that id
 // so far, or nil.
-func newRoom(o Room, origin *upstream, m *Metrics, keys *accountKeys, old *room, idKey []byte) (*room, error) {
+func newRoom(o Room, origin *upstream, m *metrics.Metrics, keys *accountKeys, old *room, idKey []byte) (*room, error) {
 	if err := o.setDefaults(); err != nil {
 		return nil, err
 	}
 	r := &room{
 		id: o.ID, origin: origin, cookies: [2]client.CookieNames{client.NamesOf(o.ID, false), client.NamesOf(o.ID, true)},
-		metrics: m.room(o.ID), preflights: preflightsID(o.ID),
+		metrics: m.Room(o.ID), preflights: preflightsID(o.ID),
 	}
 	if o.Identity.OnePlace {
 		r.identity = &identified{Identity: o.Identity, header: strings.ToLower(o.Identity.Header), keys: keys}

@@ -84,7 +84,7 @@ func (g *Gateway) begin(req *wire.Request, ctx *fasthttp.RequestCtx) *visit {
 // finish sends, counts and logs. A panic ends the request, not the process.
 func (g *Gateway) finish(v *visit) {
 	if fault := recover(); fault != nil {
-		g.metrics.panics.Inc()
+		g.metrics.Panics.Inc()
 		g.log.Error("fault in a request", "room", v.roomID(), "fault", fault, "stack", string(debug.Stack()))
 		v.out.Abandon()
 		v.outcome = failed
@@ -96,12 +96,12 @@ func (g *Gateway) finish(v *visit) {
 	}
 	v.out.Finish()
 	took := time.Since(v.start)
-	m := g.metrics.none
+	m := g.metrics.None
 	if v.room != nil {
 		m = v.room.metrics
 	}
-	m.requests[v.outcome].Inc()
-	m.seconds[v.outcome].Observe(took.Seconds())
+	m.Requests[v.outcome].Inc()
+	m.Seconds[v.outcome].Observe(took.Seconds())
 	if v.state.options.Access.Output != nil {
 		g.logAccess(v, took)
 	}
@@ -110,7 +110,7 @@ func (g *Gateway) finish(v *visit) {
 func (g *Gateway) logAccess(v *visit, took time.Duration) {
 	sent := v.out.Sent()
 	e := accesslog.Entry{
-		At: v.start, Took: took, Addr: v.peer.Addr, Room: v.roomID(), Outcome: outcomeNames[v.outcome], Status: sent.Code, Bytes: sent.Bytes,
+		At: v.start, Took: took, Addr: v.peer.Addr, Room: v.roomID(), Outcome: v.outcome.String(), Status: sent.Code, Bytes: sent.Bytes,
 	}
 	if len(v.target) > 0 { // else the header was refused, and the request is a substitute
 		e.Method, e.Host, e.Target, e.Protocol = v.req.Method(), v.req.Host(), v.target, v.req.Protocol()

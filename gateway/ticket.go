@@ -149,10 +149,10 @@ func (v *visit) observeWait(s *admission.Standing, w *token.Waiting) {
 	}
 	waited := max(0, float64(s.AdmittedAt-joinedAt(w))/1e6)
 	m := v.room.metrics
-	m.wait.Observe(waited)
+	m.Wait.Observe(waited)
 	if ratio, in, ok := v.room.forecaster.Observe(forecast.Announced(w), waited); ok {
-		m.etaError.Observe(ratio)
-		m.ranges[in].Inc()
+		m.ETAError.Observe(ratio)
+		m.Ranges[in].Inc()
 	}
 }
 

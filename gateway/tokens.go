@@ -40,11 +40,11 @@ func firstValid[T any](v *visit, tokens [][]byte, verify func(*visit, []byte) (T
 		case err == nil:
 			return t, true
 		case errors.Is(err, errBound):
-			v.g.metrics.reject("bind")
+			v.g.metrics.RejectedTokens["bind"].Inc()
 		case errors.Is(err, errRevoked), errors.Is(err, errOtherAccount):
 		default:
 			v.tokens.forged = errors.Is(err, token.ErrSignature)
-			v.g.metrics.reject(token.Reason(err))
+			v.g.metrics.RejectedTokens[token.Reason(err)].Inc()
 		}
 	}
 	return t, false

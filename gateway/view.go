@@ -5,6 +5,8 @@ import (
 
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/eta"
+	"github.com/anteroom/anteroom/gateway/metrics"
+	"github.com/anteroom/anteroom/gateway/proxy"
 )
 
 // View is what operators see of a room beside its queue.
@@ -45,12 +47,12 @@ func (v View) Guard() (number, proofs int64, refused map[string]int64, ok bool) 
 		return 0, 0, nil, false
 	}
 	refused = map[string]int64{}
-	for reason, c := range r.metrics.refused {
-		if n := counted(c); n > 0 {
+	for reason, c := range r.metrics.Refused {
+		if n := metrics.Value(c); n > 0 {
 			refused[reason] = n
 		}
 	}
-	return r.proofEffort(), counted(r.metrics.proofs["accepted"]), refused, true
+	return r.proofEffort(), metrics.Value(r.metrics.Proofs["accepted"]), refused, true
 }
 
 // OriginStats returns an origin's p95 time to first byte (seconds) and share of failed requests over the last minute; zeros while
@@ -60,4 +62,21 @@ func (g *Gateway) OriginStats(id string) (p95, failed float64) {
 		p95, failed, _ = u.recent.Quantile(time.Now(), time.Minute, 0.95)
 	}
 	return p95, failed
+}
+
+// figures are what the collector of metrics reads of a gateway.
+type figures struct{ *Gateway }
+
+func (f figures) EachOrigin(each func(id string, stats proxy.Stats)) {
+	for id, u := range f.state.Load().origins {
+		each(id, u.Stats())
+	}
+}
+
+func (f figures) EachRoom(each func(*metrics.RoomFigures)) {
+	for _, r := range f.state.Load().rooms {
+		each(&metrics.RoomFigures{
+			ID: r.id, Queue: r.queue, Forecaster: r.forecaster, Policy: &r.options.Policy, Model: r.options.Estimator == "model", ProofEffort: r.proofEffort(),
+		})
+	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/gateway"
+	"github.com/anteroom/anteroom/gateway/metrics"
 	"github.com/anteroom/anteroom/gateway/console"
 	"github.com/anteroom/anteroom/internal/cli"
 	"github.com/anteroom/anteroom/internal/config"
@@ -42,8 +43,8 @@ func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config,
 		Namespace: "anteroom", Name: "log_lines_dropped_total", Help: "Log lines that nobody read, or not in time.",
 	}, func() float64 { return float64(queue.Dropped()) }))
 	name, _ := cli.BuildVersion(version)
-	metrics := gateway.NewMetrics(registry, name)
-	core, err := admission.New(coreOptions(cfg, s.Client, metrics.ObserveStore, log))
+	m := metrics.New(registry, name)
+	core, err := admission.New(coreOptions(cfg, s.Client, m.ObserveStore, log))
 	if err != nil {
 		return err
 	}
@@ -56,7 +57,7 @@ func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config,
 	if err != nil {
 		return err
 	}
-	g, err := gateway.New(options, metrics)
+	g, err := gateway.New(options, m)
 	if err != nil {
 		return err
 	}
