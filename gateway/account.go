@@ -41,32 +41,32 @@ type identified struct {
 }
 
 // identify sets the request's account. Requests with a pass need none.
-func (v *visit) identify() {
-	i := v.room.identity
+func (c *tokenCheck) identify() {
+	i := c.r.room.identity
 	if i == nil {
 		return
 	}
-	if name := v.headerAccount(i); len(name) > 0 {
-		v.account = v.named(name)
+	if name := c.r.headerAccount(i); len(name) > 0 {
+		c.r.account = c.r.named(name)
 		return
 	}
 	if i.keys == nil {
 		return
 	}
-	for _, raw := range v.siteTokens(i) {
-		name, err := v.accountOf(i, raw)
+	for _, raw := range c.r.siteTokens(i) {
+		name, err := c.accountOf(i, raw)
 		switch {
 		case err == nil:
-			v.account = v.named([]byte(name))
+			c.r.account = c.r.named([]byte(name))
 			return
 		case errors.Is(err, identity.ErrNoKeys):
-			v.account.state = accountUnclear
-			v.g.metrics.RejectedAccounts["no_keys"].Inc()
+			c.r.account.state = accountUnclear
+			c.g.metrics.RejectedAccounts["no_keys"].Inc()
 		case errors.Is(err, errForger):
-			v.account.state = accountUnclear
-			v.g.metrics.RejectedAccounts["forger"].Inc()
+			c.r.account.state = accountUnclear
+			c.g.metrics.RejectedAccounts["forger"].Inc()
 		default:
-			v.g.metrics.RejectedAccounts[token.Reason(err)].Inc()
+			c.g.metrics.RejectedAccounts[token.Reason(err)].Inc()
 			if errors.Is(err, token.ErrSignature) {
 				return // a client that forges one has no other
 			}
@@ -78,25 +78,25 @@ func (v *visit) identify() {
 var errForger = errors.New("too many JWTs from this address have a wrong signature")
 
 // accountOf returns the account that a JWT of the site names.
-func (v *visit) accountOf(i *identified, raw []byte) (string, error) {
-	if name, ok := i.keys.Known(raw, &i.JWT, v.now/1e6); ok {
+func (c *tokenCheck) accountOf(i *identified, raw []byte) (string, error) {
+	if name, ok := i.keys.Known(raw, &i.JWT, c.r.now/1e6); ok {
 		return name, nil
 	}
-	if v.g.meters.forges(v, forgedToken) {
+	if c.g.meters.forges(c.r, forgedToken) {
 		return "", errForger
 	}
-	name, err := i.keys.Account(v.g.life.ctx, raw, &i.JWT, v.now/1e6)
+	name, err := i.keys.Account(c.g.life.ctx, raw, &i.JWT, c.r.now/1e6)
 	if errors.Is(err, token.ErrSignature) {
-		v.g.meters.forged(v, forgedToken)
+		c.g.meters.forged(c.r, forgedToken)
 	}
 	return name, err
 }
 
 // named returns the account of a name.
-func (v *visit) named(name []byte) account {
+func (r *request) named(name []byte) account {
 	a := account{state: accountKnown}
-	for i, key := range v.state.options.AccountKeys {
-		id := admission.ID(v.deriveBy(key, "account", name))
+	for i, key := range r.state.options.AccountKeys {
+		id := admission.ID(r.deriveBy(key, "account", name))
 		if i == 0 {
 			a.base = id
 		} else {
@@ -111,15 +111,15 @@ const siteTokensMax = 2
 
 // siteTokens returns the JWTs of the site that a request carries: that of Authorization, then those of the cookies in their
 // order, at most siteTokensMax.
-func (v *visit) siteTokens(i *identified) [][]byte {
+func (r *request) siteTokens(i *identified) [][]byte {
 	var list [][]byte
-	if raw := bearer(v.req); len(raw) > 0 && !token.Ours(raw) {
+	if raw := bearer(r.req); len(raw) > 0 && !token.Ours(raw) {
 		list = append(list, raw)
 	}
 	if i.JWTCookie == "" {
 		return list
 	}
-	for _, line := range v.req.PeekAll("cookie") {
+	for _, line := range r.req.PeekAll("cookie") {
 		for pair := range bytes.SplitSeq(line, []byte(";")) {
 			if len(list) == siteTokensMax {
 				return list
@@ -135,11 +135,11 @@ func (v *visit) siteTokens(i *identified) [][]byte {
 
 // headerAccount returns the account that a trusted proxy names. Where the field is there twice, one may be the client's own,
 // and neither is used.
-func (v *visit) headerAccount(i *identified) []byte {
-	if i.header == "" || !v.peer.Trusted {
+func (r *request) headerAccount(i *identified) []byte {
+	if i.header == "" || !r.peer.Trusted {
 		return nil
 	}
-	values := v.req.PeekAll(i.header)
+	values := r.req.PeekAll(i.header)
 	if len(values) != 1 || len(values[0]) > accountMax {
 		return nil
 	}
@@ -153,7 +153,7 @@ func (a *account) owns(id admission.ID) bool {
 
 // newArrival returns the join of this client, or why it is given no ticket.
 func newArrival(v *visit) (arrival, *answer.Problem) {
-	a := arrival{Arrival: admission.Arrival{Client: v.client(), Interval: pace.LongestFirst, Address: v.addressOf()}}
+	a := arrival{Arrival: admission.Arrival{Client: v.grant.client(), Interval: pace.LongestFirst, Address: v.addressOf()}}
 	switch i := v.room.identity; {
 	case v.account.state == accountKnown:
 		a.ID, a.Former, a.Keyed, a.Account = v.account.base, v.account.former, true, true
@@ -169,7 +169,7 @@ func newArrival(v *visit) (arrival, *answer.Problem) {
 
 // refuseAccount returns the problem of a client that has to log in first. Its page has the operator's message and a link.
 func (v *visit) refuseAccount(p *answer.Problem) *answer.Problem {
-	v.countRefusedJoin("account")
+	v.room.countRefusedJoin("account")
 	p = p.In(answer.StateRejected)
 	if v.kind == client.Navigation {
 		p.Link = v.room.identity.LoginURL
@@ -187,7 +187,7 @@ func adopt(v *visit, w *token.Waiting) {
 	if v.account.state != accountKnown || w.Account {
 		return
 	}
-	old, err := v.room.store.Check(v.g.life.ctx, ticketOf(w, 0, forecast.Wait{}, v.client()))
+	old, err := v.room.store.Check(v.g.life.ctx, ticketOf(w, 0, forecast.Wait{}, v.grant.client()))
 	if err != nil || old.State != admission.Waiting || old.Offline {
 		return
 	}
@@ -200,7 +200,7 @@ func adopt(v *visit, w *token.Waiting) {
 	if s.State == admission.Active { // on another device: the account's session is found by its id
 		s.Ticket.Order, s.Ticket.Fence = s.AdmittedAt, v.room.queue.Snapshot().Fence
 	}
-	*w = v.signTicket(&s.Ticket, v.takenAt(s.Ticket.Order), lineageOf(w))
+	*w = v.grant.signTicket(&s.Ticket, v.takenAt(s.Ticket.Order), lineageOf(w))
 }
 
 // shareSession replaces the standing of an account's ticket that another device has claimed by that device's session.

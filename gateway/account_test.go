@@ -528,8 +528,7 @@ func sitesKeys(t *testing.T) (url string, sign func(name string) string) {
 }
 
 func forgerOf(address string, kind byte) token.ID {
-	v := &visit{request: request{peer: client.Peer{Addr: netip.MustParseAddr(address)}}}
-	return forgerID(v, kind)
+	return forgerID(&request{peer: client.Peer{Addr: netip.MustParseAddr(address)}}, kind)
 }
 
 // A signature is dear to check: whoever sends wrong ones has no more checked than a few a second, and those whom the gateway knows
@@ -574,8 +573,8 @@ func TestSiteTokens_AtMostTwo(t *testing.T) {
 		{[][2]string{{"Cookie", "t=1; s="}, {"Cookie", `s="4"`}}, "4"},
 		{nil, ""},
 	} {
-		v := &visit{request: request{req: clienttest.Request(t, "GET", "192.0.2.1", row.fields...)}}
-		if got := string(bytes.Join(v.siteTokens(i), []byte(" "))); got != row.want {
+		r := &request{req: clienttest.Request(t, "GET", "192.0.2.1", row.fields...)}
+		if got := string(bytes.Join(r.siteTokens(i), []byte(" "))); got != row.want {
 			t.Errorf("%q: %q are checked, want %q", row.fields, got, row.want)
 		}
 	}

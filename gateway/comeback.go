@@ -51,7 +51,7 @@ func keepsNothing(err error) bool {
 // joinBack responds to a join that brings the pass of an ended session, where that keeps its visitor's order; done is false
 // where it does not. A new ticket costs what it costs everybody.
 func joinBack(v *visit, body *joinBody, a arrival) (d decision, p *answer.Problem, done bool) {
-	if _, in := v.findPass(); in {
+	if _, in := v.tokens.findPass(); in {
 		return d, nil, false // it lets its visitor in: there is no order to keep
 	}
 	if a.Account || !comeBack(v, &a) {
@@ -77,7 +77,7 @@ func joinBack(v *visit, body *joinBody, a arrival) (d decision, p *answer.Proble
 	case keepsNothing(err):
 		return d, nil, false
 	case a.Proof != (admission.ID{}) && err == nil && refusal == admission.Granted && s.State == admission.Ended:
-		return d, v.refuseProof("spent", answer.ProofSpent), true
+		return d, v.room.refuseProof("spent", answer.ProofSpent), true
 	case a.Proof != (admission.ID{}) && s.New:
 		v.room.metrics.Proofs["accepted"].Inc()
 	}

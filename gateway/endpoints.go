@@ -78,7 +78,7 @@ func (e *endpoint) handle(v *visit) (decision, *answer.Problem) {
 		return decision{}, answer.CrossSite
 	}
 	v.enterRoom()
-	v.identify()
+	v.tokens.identify()
 	return e.serve(v)
 }
 
@@ -158,7 +158,7 @@ func servePage(v *visit) (decision, *answer.Problem) {
 	if policy.Open() {
 		return redirectToRoom(v, waiting), nil
 	}
-	if _, ok := v.findPass(); ok {
+	if _, ok := v.tokens.findPass(); ok {
 		return redirectToRoom(v, waiting), nil
 	}
 	d, p := queueUp(v, policy)

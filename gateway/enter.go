@@ -52,13 +52,13 @@ func enter(v *visit) (decision, *answer.Problem) {
 		}
 	}
 	v.enterRoom()
-	if p, ok := v.findPass(); ok {
+	if p, ok := v.tokens.findPass(); ok {
 		return withPass(v, &p, policy)
 	}
 	if v.kind = client.KindOf(v.req); !v.kind.MayJoin() {
 		return withoutPass(v, policy)
 	}
-	v.identify()
+	v.tokens.identify()
 	return queueUp(v, policy)
 }
 
@@ -77,9 +77,9 @@ func withPass(v *visit, p *token.Pass, policy *admission.Policy) (decision, *ans
 	longer := false
 	switch {
 	case r.options.Renew && 2*(p.Expires-now) < ttl:
-		longer = v.renewPass(p, now+v.sessionLife(policy, p.IssuedAt, now))
+		longer = v.grant.renewPass(p, now+v.sessionLife(policy, p.IssuedAt, now))
 	case v.binding.Changes(p.Bind):
-		v.renewPass(p, p.Expires)
+		v.grant.renewPass(p, p.Expires)
 	}
 	if v.g.meters.touched.due(p.Session, now, max(1, ttl/4)) || longer {
 		r.store.Touch(admission.ID(p.Session), p.Off)
@@ -138,7 +138,7 @@ func withoutPass(v *visit, policy *admission.Policy) (decision, *answer.Problem)
 // that it is not lost when the room opens.
 func queueUp(v *visit, policy *admission.Policy) (decision, *answer.Problem) {
 	closed := policy.Method == admission.Reject
-	w, ok, _ := v.findTicket(false)
+	w, ok, _ := v.tokens.findTicket(false)
 	switch {
 	case !ok && closed:
 		return decision{}, v.reject(admission.Closed, nil, false)
@@ -153,7 +153,7 @@ func queueUp(v *visit, policy *admission.Policy) (decision, *answer.Problem) {
 	if s := &c.standing; closed && (err != nil || s.State != admission.Admitted && s.State != admission.Active) {
 		keeps := err == nil && s.State == admission.Waiting
 		if keeps && s.Renewed {
-			v.renewTicket(&c.token, &s.Ticket)
+			v.grant.renewTicket(&c.token, &s.Ticket)
 		}
 		return decision{}, v.reject(admission.Closed, nil, keeps)
 	}
@@ -169,7 +169,7 @@ func queueUp(v *visit, policy *admission.Policy) (decision, *answer.Problem) {
 		return admit(v, s, c.token.Used), nil
 	case admission.Waiting, admission.Admitted:
 		if s.Renewed || v.binding.Changes(c.token.Bind) {
-			v.renewTicket(&c.token, &s.Ticket)
+			v.grant.renewTicket(&c.token, &s.Ticket)
 		}
 		return wait(v, c.forecast, &c.token, c.poll, ""), nil
 	case admission.Refused:
@@ -183,7 +183,7 @@ func queueUp(v *visit, policy *admission.Policy) (decision, *answer.Problem) {
 func join(v *visit, lost string) (decision, *answer.Problem) {
 	asks := v.room.asks()
 	if v.kind == client.Navigation && (!asks || v.account.state == accountKnown) {
-		v.giveNonce()
+		v.grant.giveNonce()
 	}
 	a, p := newArrival(v)
 	if p != nil {
@@ -217,16 +217,16 @@ func join(v *visit, lost string) (decision, *answer.Problem) {
 	if s.State == admission.Active {
 		return admit(v, &s, a.usedBy(&s)), nil
 	}
-	v.giveNonce()
+	v.grant.giveNonce()
 	r := v.room.forecaster.Room()
 	t := v.room.forecaster.Ticket(r, s.Ticket.Order)
-	w := v.signTicket(&s.Ticket, v.takenBy(&a, s.Ticket.Order), lineage{t.Wait, a.used})
+	w := v.grant.signTicket(&s.Ticket, v.takenBy(&a, s.Ticket.Order), lineage{t.Wait, a.used})
 	return wait(v, r, &w, 0, lost), nil
 }
 
 // admit lets a visitor through who has got a session by this request.
 func admit(v *visit, s *admission.Standing, used int64) decision {
-	p := v.signPass(s, used)
+	p := v.grant.signPass(s, used)
 	if v.kind == client.API {
 		v.out.Pass(v.grant.pass)
 	}
@@ -251,7 +251,7 @@ func wait(v *visit, r *forecast.Room, w *token.Waiting, poll int, lost string) d
 
 // reject returns why no ticket is given. keeps reports whether the client has a ticket that it keeps.
 func (v *visit) reject(why admission.Refusal, s *admission.Standing, keeps bool) *answer.Problem {
-	v.countRefusedJoin(refusalReason(why, s))
+	v.room.countRefusedJoin(refusalReason(why, s))
 	p := problemOfRefusal(why)
 	switch p {
 	case answer.StoreUnavailable:

@@ -25,7 +25,7 @@ const (
 
 // serveEvents opens an event stream.
 func serveEvents(v *visit) (decision, *answer.Problem) {
-	w, p := v.needTicket()
+	w, p := v.tokens.needTicket()
 	if p != nil {
 		return decision{}, p
 	}
@@ -40,7 +40,7 @@ func serveEvents(v *visit) (decision, *answer.Problem) {
 		return decision{}, answer.ShuttingDown
 	}
 	w.Bind = string(v.binding.Claim()) // the next token has it
-	e := &ticketEvents{g: v.g, room: v.room, waiting: w, client: v.client()}
+	e := &ticketEvents{g: v.g, room: v.room, waiting: w, client: v.grant.client()}
 	return decision{action: doStream, outcome: waiting, stream: sse.NewStream(e, w.ID, address)}, nil
 }
 

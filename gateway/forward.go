@@ -166,7 +166,7 @@ func (v *visit) originHeader(h *fasthttp.ResponseHeader) {
 	if revoke && v.proxied.Session != "" && v.room != nil {
 		v.room.store.Revoke(admission.ID(v.proxied.SessionID))
 		v.out.Discard()
-		v.cookie(v.names().Pass, nil, 0)
+		v.grant.cookie(v.names().Pass, nil, 0)
 		private = true
 	}
 	if v.out.IsEmpty() || !private && (answer.IsPublic(h) || h.StatusCode() == fasthttp.StatusNotModified) {

@@ -54,7 +54,7 @@ func serveTickets(v *visit) (decision, *answer.Problem) {
 	if p != nil {
 		return decision{}, p
 	}
-	if w, ok, _ := v.findTicket(true); ok {
+	if w, ok, _ := v.tokens.findTicket(true); ok {
 		if d, p, done := joinAgain(v, w); done {
 			return d, p
 		}
@@ -112,11 +112,11 @@ func joined(v *visit, code int, a *arrival, s admission.Standing, refusal admiss
 		d.outcome = letIn
 		return d, nil
 	}
-	v.giveNonce()
+	v.grant.giveNonce()
 	if s.State == admission.Admitted {
 		// A poll will claim it. A repeated join does not: it may have been held up on its way, from before its client had the
 		// nonce with which it polls, and would find its ticket spent.
-		w := v.signTicket(&s.Ticket, v.takenBy(a, s.Ticket.Order), lineage{used: a.used})
+		w := v.grant.signTicket(&s.Ticket, v.takenBy(a, s.Ticket.Order), lineage{used: a.used})
 		out := v.status(r, &w, &forecast.Ticket{}, answer.StateWaiting)
 		out.Refresh, out.Token = 1, v.grant.token
 		return withStatus(code, out), nil
@@ -126,7 +126,7 @@ func joined(v *visit, code int, a *arrival, s admission.Standing, refusal admiss
 	if code == 201 { // the wait that a repeated join was shown first is not known any more
 		l.announced = t.Wait
 	}
-	w := v.signTicket(&s.Ticket, v.takenBy(a, s.Ticket.Order), l)
+	w := v.grant.signTicket(&s.Ticket, v.takenBy(a, s.Ticket.Order), l)
 	out := v.status(r, &w, &t, waitingState(r, w.Order))
 	out.Refresh, out.Token = v.room.forecaster.FirstPoll(r, w.Epoch != "", &t, v.g.random()), v.grant.token
 	return withStatus(code, out), nil
@@ -150,11 +150,11 @@ func joinAgain(v *visit, w token.Waiting) (d decision, p *answer.Problem, done b
 }
 
 // takenBy returns when the ticket of a join was taken, in seconds of Redis's clock: an order that was kept is older.
-func (v *visit) takenBy(a *arrival, order int64) int64 {
+func (r *request) takenBy(a *arrival, order int64) int64 {
 	if a.Return != nil {
-		return v.now / 1e6
+		return r.now / 1e6
 	}
-	return v.takenAt(order)
+	return r.takenAt(order)
 }
 
 // readBody reads the body of a request to an endpoint of the gateway.
@@ -261,7 +261,7 @@ func keyID(v *visit, key []byte, generation int) token.ID {
 // joinByKey joins by an Idempotency-Key: with the ticket that the key holds or, where fresh, with the next one where that has
 // ended. done is false where the key holds no ticket and no fresh one is wanted.
 func joinByKey(v *visit, key []byte, fresh bool) (d decision, p *answer.Problem, done bool) {
-	a := arrival{Arrival: admission.Arrival{Client: v.client(), Keyed: true, Held: !fresh, Interval: pace.LongestFirst, Address: v.addressOf()}}
+	a := arrival{Arrival: admission.Arrival{Client: v.grant.client(), Keyed: true, Held: !fresh, Interval: pace.LongestFirst, Address: v.addressOf()}}
 	for generation := range generations {
 		a.ID = admission.ID(keyID(v, key, generation))
 		s, refusal, err := v.room.store.Join(v.g.life.ctx, a.Arrival)

@@ -35,20 +35,20 @@ const (
 )
 
 // forgerID returns the id by which the forgeries of a client address are metered.
-func forgerID(v *visit, kind byte) token.ID {
-	id := proxy.ClientKey(v.peer.Addr)
+func forgerID(r *request, kind byte) token.ID {
+	id := proxy.ClientKey(r.peer.Addr)
 	id[8] ^= kind // which no address uses
 	return id
 }
 
 // forges reports whether the client address has forged so much that no more is checked.
-func (m *meters) forges(v *visit, kind byte) bool {
-	return m.forgeries.exhausted(forgerID(v, kind), m.at(v.start), forgeryQuota, 1) > 0
+func (m *meters) forges(r *request, kind byte) bool {
+	return m.forgeries.exhausted(forgerID(r, kind), m.at(r.start), forgeryQuota, 1) > 0
 }
 
 // forged counts a forgery.
-func (m *meters) forged(v *visit, kind byte) {
-	m.forgeries.take(forgerID(v, kind), m.at(v.start), forgeryQuota, 1)
+func (m *meters) forged(r *request, kind byte) {
+	m.forgeries.take(forgerID(r, kind), m.at(r.start), forgeryQuota, 1)
 }
 
 // Quota is a number of requests in a time. The zero value is no limit.

@@ -72,4 +72,4 @@ func refusalReason(why admission.Refusal, s *admission.Standing) string {
 	return "store"
 }
 
-func (v *visit) countRefusedJoin(reason string) { v.room.metrics.Refused[reason].Inc() }
+func (r *room) countRefusedJoin(reason string) { r.metrics.Refused[reason].Inc() }

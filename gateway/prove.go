@@ -31,12 +31,12 @@ func askFirst(v *visit, lost string) (decision, *answer.Problem) {
 	}
 	r := v.room
 	if r.asksProof() {
-		v.countRefusedJoin("proof_missing")
+		v.room.countRefusedJoin("proof_missing")
 	} else {
-		v.countRefusedJoin("captcha_missing")
+		v.room.countRefusedJoin("captcha_missing")
 	}
 	if v.kind != client.Navigation {
-		return decision{}, v.needsProof()
+		return decision{}, v.room.needsProof()
 	}
 	policy := &r.queue.Snapshot().Policy
 	s := answer.Status{State: answer.StateProof, Reason: lost, Refresh: 30, Message: policy.Message, Paused: policy.Paused}
@@ -52,12 +52,12 @@ func refusesAll(v *visit) *answer.Problem {
 }
 
 // needsProof returns the problem of an API client that has to do something first, with the path of the challenge.
-func (v *visit) needsProof() *answer.Problem {
+func (r *room) needsProof() *answer.Problem {
 	p := answer.CaptchaRequired
-	if v.room.asksProof() {
+	if r.asksProof() {
 		p = answer.ProofRequired
 	}
-	return p.Solving(v.room.challengePath()).In(answer.StateProof)
+	return p.Solving(r.challengePath()).In(answer.StateProof)
 }
 
 // serveChallenge sends what has to be done for a ticket: a challenge as ALTCHA has it, and who makes the CAPTCHA. The challenge
@@ -120,9 +120,9 @@ func joinProved(v *visit, body *joinBody, key []byte) (d decision, p *answer.Pro
 		}
 		id = solutionID(v, "proof", challenge)
 	}
-	a := arrival{Arrival: admission.Arrival{ID: id, Client: v.client(), Keyed: true, Interval: pace.LongestFirst, Address: v.addressOf()}}
+	a := arrival{Arrival: admission.Arrival{ID: id, Client: v.grant.client(), Keyed: true, Interval: pace.LongestFirst, Address: v.addressOf()}}
 	if captcha {
-		if v.g.meters.forges(v, forgedAnswer) {
+		if v.g.meters.forges(&v.request, forgedAnswer) {
 			return d, unverified(v, guard.ErrRefused), true
 		}
 		a.Held, a.Remember = true, true // its provider accepts a solution once
@@ -150,7 +150,7 @@ func joinedByProof(v *visit, a *arrival, proof bool, s admission.Standing, refus
 	if err == nil && refusal == admission.Granted {
 		switch {
 		case s.State > admission.Active:
-			return decision{}, v.refuseProof("spent", answer.ProofSpent)
+			return decision{}, v.room.refuseProof("spent", answer.ProofSpent)
 		case proof && s.New:
 			v.room.metrics.Proofs["accepted"].Inc()
 		case proof:
@@ -166,10 +166,10 @@ func refuseMissing(v *visit, captcha bool) *answer.Problem {
 		return p
 	}
 	if !captcha {
-		v.countRefusedJoin("proof_missing")
-		return v.needsProof()
+		v.room.countRefusedJoin("proof_missing")
+		return v.room.needsProof()
 	}
-	v.countRefusedJoin("captcha_missing")
+	v.room.countRefusedJoin("captcha_missing")
 	return answer.CaptchaRequired.Solving(v.room.challengePath()).At("captcha")
 }
 
@@ -187,16 +187,16 @@ func verifyProof(v *visit, body *joinBody) (challenge string, p *answer.Problem)
 	challenge, err := proofsFor(v).Verify(body.altcha, v.now/1e6)
 	switch {
 	case errors.Is(err, guard.ErrExpired):
-		return "", v.refuseProof("expired", answer.ProofExpired)
+		return "", v.room.refuseProof("expired", answer.ProofExpired)
 	case err != nil:
-		return "", v.refuseProof("invalid", answer.ProofInvalid)
+		return "", v.room.refuseProof("invalid", answer.ProofInvalid)
 	}
 	return challenge, nil
 }
 
-func (v *visit) refuseProof(outcome string, p *answer.Problem) *answer.Problem {
-	v.room.metrics.Proofs[outcome].Inc()
-	v.countRefusedJoin("proof_invalid")
+func (r *room) refuseProof(outcome string, p *answer.Problem) *answer.Problem {
+	r.metrics.Proofs[outcome].Inc()
+	r.countRefusedJoin("proof_invalid")
 	return p.At("altcha")
 }
 
@@ -206,7 +206,7 @@ func joinAccount(v *visit, body *joinBody) (decision, *answer.Problem) {
 	if p != nil {
 		return decision{}, v.refuseAccount(p)
 	}
-	if _, in := v.findPass(); !in {
+	if _, in := v.tokens.findPass(); !in {
 		comeBack(v, &a)
 	}
 	if v.room.asks() {
@@ -223,7 +223,7 @@ func joinAccount(v *visit, body *joinBody) (decision, *answer.Problem) {
 	s, refusal, err := v.room.store.Join(v.g.life.ctx, a.Arrival)
 	if a.Proof != (admission.ID{}) && err == nil && refusal == admission.Granted {
 		if s.State == admission.Ended {
-			return decision{}, v.refuseProof("spent", answer.ProofSpent)
+			return decision{}, v.room.refuseProof("spent", answer.ProofSpent)
 		}
 		v.room.metrics.Proofs["accepted"].Inc()
 	}
@@ -259,9 +259,9 @@ func verifyCaptcha(v *visit, solution string) *answer.Problem {
 		r.metrics.Captcha["passed"].Inc()
 		return nil
 	case errors.Is(err, guard.ErrFailed):
-		v.g.meters.forged(v, forgedAnswer)
+		v.g.meters.forged(&v.request, forgedAnswer)
 		r.metrics.Captcha["failed"].Inc()
-		v.countRefusedJoin("captcha_failed")
+		v.room.countRefusedJoin("captcha_failed")
 		v.fault(slog.LevelInfo, "a captcha's answer does not count", answer.CaptchaFailed.Code, r.id, "room", r.id, "error", err)
 		return answer.CaptchaFailed.At("captcha")
 	}
@@ -277,6 +277,6 @@ func unverified(v *visit, err error) *answer.Problem {
 	if open && !errors.Is(err, guard.ErrRefused) { // a flood of answers must not open the room
 		return nil
 	}
-	v.countRefusedJoin("captcha_unavailable")
+	v.room.countRefusedJoin("captcha_unavailable")
 	return answer.CaptchaUnavailable.WithoutLog()
 }

@@ -28,7 +28,7 @@ func (v *visit) check(w token.Waiting, poll int) (checkedTicket, error) {
 	if poll == 0 {
 		c.poll = t.Poll(v.g.random())
 	}
-	c.ticket = ticketOf(&w, c.poll, t.Wait, v.client())
+	c.ticket = ticketOf(&w, c.poll, t.Wait, v.grant.client())
 	var err error
 	c.standing, err = v.room.store.Check(v.g.life.ctx, c.ticket)
 	return c, err
@@ -60,7 +60,7 @@ func (v *visit) claim(t admission.Ticket, client admission.Client) (admission.St
 
 // serveStatus sends where a ticket is in the queue; an admitted one is claimed.
 func serveStatus(v *visit) (decision, *answer.Problem) {
-	w, p := v.needTicket()
+	w, p := v.tokens.needTicket()
 	if p != nil {
 		return decision{}, p
 	}
@@ -80,7 +80,7 @@ func tell(v *visit, code int, c *checkedTicket) (decision, *answer.Problem) {
 	shareSession(v, s)
 	if s.State != admission.Active && c.forecast.Snapshot.Policy.Open() {
 		if s.State == admission.Waiting && s.Renewed {
-			v.renewTicket(&c.token, &s.Ticket)
+			v.grant.renewTicket(&c.token, &s.Ticket)
 		}
 		return tellOpen(v, code, c.forecast, &c.token, c.poll), nil
 	}
@@ -92,7 +92,7 @@ func tell(v *visit, code int, c *checkedTicket) (decision, *answer.Problem) {
 	case admission.Expired:
 		return tellExpired(v, code, reasonOf(s)), nil
 	case admission.Refused:
-		v.countRefusedJoin(refusalReason(admission.TooMany, s))
+		v.room.countRefusedJoin(refusalReason(admission.TooMany, s))
 		out := v.status(c.forecast, &c.token, &forecast.Ticket{}, answer.StateRejected)
 		out.Reason, out.Refresh = reasonOf(s), seconds(s.Retry)
 		return withStatus(code, out), nil
@@ -113,7 +113,7 @@ func tellOpen(v *visit, code int, r *forecast.Room, w *token.Waiting, poll int) 
 func tellWaiting(v *visit, code int, c *checkedTicket) decision {
 	s, unordered := &c.standing, c.token.Order == 0
 	if s.Renewed || v.binding.Changes(c.token.Bind) {
-		v.renewTicket(&c.token, &s.Ticket)
+		v.grant.renewTicket(&c.token, &s.Ticket)
 	}
 	t := v.room.forecaster.Ticket(c.forecast, s.Ticket.Order)
 	if unordered && s.Ticket.Order != 0 { // it was drawn since
@@ -126,7 +126,7 @@ func tellWaiting(v *visit, code int, c *checkedTicket) decision {
 
 // tellAdmitted sends a session's first or next pass.
 func tellAdmitted(v *visit, code int, w *token.Waiting, s *admission.Standing, state string, used int64) decision {
-	p := v.signPass(s, used)
+	p := v.grant.signPass(s, used)
 	out := v.status(v.room.forecaster.Room(), w, &forecast.Ticket{}, state)
 	out.AdmittedAt, out.ExpiresAt, out.Pass = s.AdmittedAt, p.Expires, v.grant.pass
 	return withStatus(code, out)
@@ -138,19 +138,19 @@ func (v *visit) sessionState(s *admission.Standing, w *token.Waiting) string {
 	if !s.First && !s.Offline {
 		return answer.StateActive
 	}
-	v.observeWait(s, w)
+	v.room.observeWait(s, w)
 	return answer.StateAdmitted
 }
 
 // observeWait measures how long a visitor waited, and compares that with the wait that was announced.
-func (v *visit) observeWait(s *admission.Standing, w *token.Waiting) {
+func (r *room) observeWait(s *admission.Standing, w *token.Waiting) {
 	if s.AdmittedAt == 0 {
 		return
 	}
 	waited := max(0, float64(s.AdmittedAt-joinedAt(w))/1e6)
-	m := v.room.metrics
+	m := r.metrics
 	m.Wait.Observe(waited)
-	if ratio, in, ok := v.room.forecaster.Observe(forecast.Announced(w), waited); ok {
+	if ratio, in, ok := r.forecaster.Observe(forecast.Announced(w), waited); ok {
 		m.ETAError.Observe(ratio)
 		m.Ranges[in].Inc()
 	}
@@ -174,7 +174,7 @@ func tellExpired(v *visit, code int, reason string) decision {
 	s, refusal, err := v.room.store.Join(v.g.life.ctx, a.Arrival)
 	switch {
 	case err == nil && refusal == admission.TooMany:
-		v.countRefusedJoin(refusalReason(refusal, &s))
+		v.room.countRefusedJoin(refusalReason(refusal, &s))
 		return lost(seconds(s.Retry))
 	case err != nil, refusal != admission.Granted:
 		return lost(answer.RoomFull.Retry)
@@ -187,7 +187,7 @@ func tellExpired(v *visit, code int, reason string) decision {
 	if s.State == admission.Waiting {
 		t = v.room.forecaster.Ticket(r, s.Ticket.Order)
 	}
-	w := v.signTicket(&s.Ticket, v.takenAt(s.Ticket.Order), lineage{announced: t.Wait})
+	w := v.grant.signTicket(&s.Ticket, v.takenAt(s.Ticket.Order), lineage{announced: t.Wait})
 	out := v.status(r, &w, &t, answer.StateExpired)
 	out.Reason, out.Token, out.Refresh = reason, v.grant.token, v.room.forecaster.FirstPoll(r, w.Epoch != "", &t, v.g.random())
 	return withStatus(code, out)
@@ -195,22 +195,22 @@ func tellExpired(v *visit, code int, reason string) decision {
 
 // leave gives a ticket up.
 func leave(v *visit) (decision, *answer.Problem) {
-	w, p := v.needTicket()
+	w, p := v.tokens.needTicket()
 	if p != nil {
 		return decision{}, p
 	}
-	err := v.room.store.Leave(v.g.life.ctx, ticketOf(&w, 0, forecast.Wait{}, v.client()))
+	err := v.room.store.Leave(v.g.life.ctx, ticketOf(&w, 0, forecast.Wait{}, v.grant.client()))
 	if err != nil && !errors.Is(err, admission.ErrUnknown) {
 		return decision{}, problemOf(err)
 	}
-	v.cookie(v.names().Ticket, nil, 0)
-	v.cookie(v.names().Nonce, nil, 0)
+	v.grant.cookie(v.names().Ticket, nil, 0)
+	v.grant.cookie(v.names().Nonce, nil, 0)
 	return v.empty(204, [2]string{"X-Waiting-Room", answer.StateEnded}), nil
 }
 
 // serveClaim claims an admitted ticket.
 func serveClaim(v *visit) (decision, *answer.Problem) {
-	w, p := v.needTicket()
+	w, p := v.tokens.needTicket()
 	if p != nil {
 		return decision{}, p
 	}
@@ -238,8 +238,8 @@ func serveClaim(v *visit) (decision, *answer.Problem) {
 }
 
 // status returns the status of a ticket at the time of the request.
-func (v *visit) status(r *forecast.Room, w *token.Waiting, t *forecast.Ticket, state string) answer.Status {
-	return v.room.status(r, w, t, state, v.now)
+func (r *request) status(f *forecast.Room, w *token.Waiting, t *forecast.Ticket, state string) answer.Status {
+	return r.room.status(f, w, t, state, r.now)
 }
 
 // waitingState returns the state of a ticket of an order that has not been admitted.
