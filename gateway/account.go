@@ -14,11 +14,11 @@ import (
 	"github.com/anteroom/anteroom/token"
 )
 
-// account is for whom a request is made, where the room keeps one place for each account.
+// account is the account of a request, in a room that keeps one ticket for each account.
 type account struct {
 	state accountState
 	base  admission.ID // the first of its ids
-	// former are what base would be by the other keys of the configuration.
+	// former are the values of base under the other keys of the configuration.
 	former []admission.ID
 }
 
@@ -27,20 +27,20 @@ type accountState uint8
 const (
 	accountNone accountState = iota // the room has no accounts, or the request names none
 	accountKnown
-	accountUnclear // there is a token, and it cannot be checked now
+	accountUnclear // there is a token that cannot be checked now
 )
 
 // accountMax is the longest name of an account, in bytes.
 const accountMax = 256
 
-// identified is how a room finds the account of a request.
+// identified are the settings by which a room finds the account of a request.
 type identified struct {
 	Identity
 	header string       // in lower case
 	keys   *accountKeys // nil: no JWT names an account
 }
 
-// identify sets the request's account. Requests with a pass need none.
+// identify sets the account of the request. Requests with a pass need no account.
 func (c *tokenCheck) identify() {
 	i := c.r.room.identity
 	if i == nil {
@@ -68,16 +68,16 @@ func (c *tokenCheck) identify() {
 		default:
 			c.g.metrics.RejectedAccounts[token.Reason(err)].Inc()
 			if errors.Is(err, token.ErrSignature) {
-				return // a client that forges one has no other
+				return // no other JWT of a client that forges one is checked
 			}
 		}
 	}
 }
 
-// errForger is returned for a JWT that is not checked because too many from its address were forged.
+// errForger is returned when a JWT is not checked because too many from the same address were forged.
 var errForger = errors.New("too many JWTs from this address have a wrong signature")
 
-// accountOf returns the account that a JWT of the site names.
+// accountOf returns the account in a JWT of the site.
 func (c *tokenCheck) accountOf(i *identified, raw []byte) (string, error) {
 	if name, ok := i.keys.Known(raw, &i.JWT, c.r.now/1e6); ok {
 		return name, nil
@@ -92,7 +92,7 @@ func (c *tokenCheck) accountOf(i *identified, raw []byte) (string, error) {
 	return name, err
 }
 
-// named returns the account of a name.
+// named returns the account with a name.
 func (r *request) named(name []byte) account {
 	a := account{state: accountKnown}
 	for i, key := range r.state.options.AccountKeys {
@@ -106,11 +106,10 @@ func (r *request) named(name []byte) account {
 	return a
 }
 
-// siteTokensMax is how many JWTs of a request are checked: a signature costs more than the rest of a request.
+// siteTokensMax is the number of JWTs of a request that are checked. The check of a signature costs more than the rest of a request.
 const siteTokensMax = 2
 
-// siteTokens returns the JWTs of the site that a request carries: that of Authorization, then those of the cookies in their
-// order, at most siteTokensMax.
+// siteTokens returns at most siteTokensMax JWTs of the site: from Authorization, then from the cookies in their order.
 func (r *request) siteTokens(i *identified) [][]byte {
 	var list [][]byte
 	if raw := bearer(r.req); len(raw) > 0 && !token.Ours(raw) {
@@ -133,8 +132,8 @@ func (r *request) siteTokens(i *identified) [][]byte {
 	return list
 }
 
-// headerAccount returns the account that a trusted proxy names. Where the field is there twice, one may be the client's own,
-// and neither is used.
+// headerAccount returns the account in the header field of a trusted proxy. A field that is present twice is not used, because one
+// of the two may come from the client.
 func (r *request) headerAccount(i *identified) []byte {
 	if i.header == "" || !r.peer.Trusted {
 		return nil
@@ -151,7 +150,7 @@ func (a *account) owns(id admission.ID) bool {
 	return id.Of(a.base) || slices.ContainsFunc(a.former, id.Of)
 }
 
-// newArrival returns the join of this client, or why it is given no ticket.
+// newArrival returns the join of this client, or the problem because of which the client receives no ticket.
 func newArrival(v *visit) (arrival, *answer.Problem) {
 	a := arrival{Arrival: admission.Arrival{Client: v.grant.client(), Interval: pace.LongestFirst, Address: v.addressOf()}}
 	switch i := v.room.identity; {
@@ -167,7 +166,7 @@ func newArrival(v *visit) (arrival, *answer.Problem) {
 	return a, nil
 }
 
-// refuseAccount returns the problem of a client that has to log in first. Its page has the operator's message and a link.
+// refuseAccount returns the problem of a client that has to log in first, for the page with the operator's message and a link.
 func (v *visit) refuseAccount(p *answer.Problem) *answer.Problem {
 	v.room.countRefusedJoin("account")
 	p = p.In(answer.StateRejected)
@@ -181,8 +180,8 @@ func (v *visit) refuseAccount(p *answer.Problem) *answer.Problem {
 	return p
 }
 
-// adopt replaces a ticket that was taken before its holder was known by one of the account, at the same order. Where the
-// account has a ticket, that one counts. A ticket that cannot be checked now is served as it is.
+// adopt replaces a ticket that was taken before the login by a ticket of the account with the same order, or by the ticket that the
+// account already has. A ticket that cannot be checked now stays.
 func adopt(v *visit, w *token.Waiting) {
 	if v.account.state != accountKnown || w.Account {
 		return
@@ -197,13 +196,13 @@ func adopt(v *visit, w *token.Waiting) {
 	if err != nil || refusal != admission.Granted || s.Offline || s.State == admission.Ended {
 		return
 	}
-	if s.State == admission.Active { // on another device: the account's session is found by its id
+	if s.State == admission.Active { // on another device: the account's session has the same id
 		s.Ticket.Order, s.Ticket.Fence = s.AdmittedAt, v.room.queue.Snapshot().Fence
 	}
 	*w = v.grant.signTicket(&s.Ticket, v.takenAt(s.Ticket.Order), lineageOf(w))
 }
 
-// shareSession replaces the standing of an account's ticket that another device has claimed by that device's session.
+// shareSession replaces the standing of an account's ticket, if another device has claimed it, by the session of that device.
 func shareSession(v *visit, s *admission.Standing) {
 	if v.account.state != accountKnown || s.State != admission.Ended || s.Reason != admission.ReasonClaimed {
 		return

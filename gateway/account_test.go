@@ -21,6 +21,7 @@ import (
 	"github.com/anteroom/anteroom/gateway/client"
 	"github.com/anteroom/anteroom/gateway/client/clienttest"
 	"github.com/anteroom/anteroom/gateway/http1"
+	"github.com/anteroom/anteroom/gateway/meter"
 	"github.com/anteroom/anteroom/gateway/metrics"
 	"github.com/anteroom/anteroom/gateway/proxy"
 	"github.com/anteroom/anteroom/internal/redistest"
@@ -544,10 +545,10 @@ func TestForgedAccounts_AreCheckedAFewTimesASecond(t *testing.T) {
 	b.call(tickets, "Authorization: Bearer "+ann[:len(ann)-8]+"AAAAAAAA", "Cookie: site="+ann).code(t, 401)
 	b.call(tickets, "Authorization: Bearer e30.e30.e30", "Cookie: site="+ann).code(t, 200)
 	loopback := forgerOf("127.0.0.1", forgedToken)
-	if b.meters.forgeries.exhausted(loopback, 0, Quota{N: 1, Per: time.Hour}, 1) == 0 {
+	if b.meters.forgeries.Exhausted(loopback, 0, meter.Quota{N: 1, Per: time.Hour}, 1) == 0 {
 		t.Error("a forged token is not counted")
 	}
-	b.meters.forgeries.take(loopback, time.Hour, forgeryQuota, 1) // as if an hour's allowance were used up
+	b.meters.forgeries.Take(loopback, time.Hour, forgeryQuota, 1) // as if an hour's allowance were used up
 	checked := metrics.Value(b.metrics.RejectedAccounts["signature"])
 	for range 3 {
 		a := b.call(tickets, "Authorization: Bearer "+sign("bob")).code(t, 503)

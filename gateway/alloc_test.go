@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/anteroom/anteroom/gateway/meter"
 	"github.com/anteroom/anteroom/gateway/proxy"
 	"github.com/anteroom/anteroom/internal/redistest"
 )
@@ -75,7 +76,7 @@ func keepAsking(t testing.TB, addr, request string, end []byte) func() {
 func passPath(t testing.TB, bind string) func() {
 	t.Helper()
 	b := startTicking(t, redistest.Client(t), redistest.Prefix(t), calm, Options{
-		Origins: []proxy.Config{originAt("shop", plainOrigin(t))}, Rooms: []Room{{ID: "sale", Policy: policy(0), Renew: true, SessionRequests: Quota{1_000_000, time.Second}}},
+		Origins: []proxy.Config{originAt("shop", plainOrigin(t))}, Rooms: []Room{{ID: "sale", Policy: policy(0), Renew: true, SessionRequests: meter.Quota{N: 1_000_000, Per: time.Second}}},
 		TrustedProxies: loopback(), Bind: bind,
 	})
 	raw := b.passFor(t, randomID(), bind, []string{"User-Agent: Mozilla/5.0", "X-Forwarded-For: 192.0.2.7"})

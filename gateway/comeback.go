@@ -8,9 +8,9 @@ import (
 	"github.com/anteroom/anteroom/token"
 )
 
-// comeBack puts the pass of an ended session that the request carries into a join, and reports whether there is one. Call it
-// where findPass has found no valid one. The id of the ticket is derived from the session unless it is an account's, so one
-// session makes one ticket, through whatever gateway.
+// comeBack adds the pass of an ended session to a join, and reports whether the request carries such a pass. Call it after findPass
+// has found no valid pass. The id of the ticket is derived from the session, unless the ticket belongs to an account, so that one
+// session makes one ticket at all gateways.
 func comeBack(v *visit, a *arrival) bool {
 	if v.tokens.ended == nil {
 		return false
@@ -27,11 +27,11 @@ func comeBack(v *visit, a *arrival) bool {
 	return true
 }
 
-// endedPass returns the pass of a session that is over, where it keeps an order and session.max leaves time for another
-// session. Whether the order counts is for the store to decide, which has the session's record.
+// endedPass returns the pass of an ended session, if the pass keeps an order and session.max leaves time for another session. The
+// store, which has the record of the session, decides whether the order is valid.
 func endedPass(v *visit) (p token.Pass, ok bool) {
 	policy := &v.room.queue.Snapshot().Policy
-	// The store subtracts its own outages from the pass's age: the pass may have ended longer ago than absence.
+	// The store subtracts its outages from the age of the pass, so the pass may have ended longer ago than absence.
 	p, err := v.g.cache.Ring().VerifyPass(v.tokens.ended, v.room.id, v.now/1e6-int64(policy.Absence.Seconds())-day)
 	most := int64(v.room.options.MaxSession.Seconds())
 	switch {
@@ -43,16 +43,16 @@ func endedPass(v *visit) (p token.Pass, ok bool) {
 	return p, true
 }
 
-// keepsNothing reports whether a join with an ended pass has found that the pass keeps no order, or could not find out.
+// keepsNothing reports whether a join with an ended pass failed because the pass keeps no order, or because the store is away.
 func keepsNothing(err error) bool {
 	return errors.Is(err, admission.ErrUnknown) || errors.Is(err, admission.ErrStore)
 }
 
-// joinBack responds to a join that brings the pass of an ended session, where that keeps its visitor's order; done is false
-// where it does not. A new ticket costs what it costs everybody.
+// joinBack responds to a join with the pass of an ended session that keeps an order. done is false without such a pass: then the
+// visitor joins like all others, including the proof of work.
 func joinBack(v *visit, body *joinBody, a arrival) (d decision, p *answer.Problem, done bool) {
 	if _, in := v.tokens.findPass(); in {
-		return d, nil, false // it lets its visitor in: there is no order to keep
+		return d, nil, false // a valid pass: there is no order to keep
 	}
 	if a.Account || !comeBack(v, &a) {
 		return d, nil, false

@@ -4,6 +4,7 @@ import (
 	"github.com/anteroom/anteroom/gateway/answer"
 	"github.com/anteroom/anteroom/gateway/metrics"
 	"github.com/anteroom/anteroom/gateway/sse"
+	"github.com/anteroom/anteroom/gateway/upstream"
 	"github.com/anteroom/anteroom/token"
 )
 
@@ -19,24 +20,24 @@ const (
 	failed   = metrics.Failed
 )
 
-// action is what a decision has the gateway do.
+// action is the kind of a decision.
 type action uint8
 
 const (
 	doProxy    action = iota // forward the request
-	doWait                   // show where the client is in the queue, as a page or as JSON
+	doWait                   // show the place in the queue, as a page or as JSON
 	doStatus                 // send the status object
 	doDocument               // send the body that the handler has written to visit.out.Body
 	doStream                 // turn the connection into an event stream
 )
 
-// decision is what becomes of a request that is not refused. Handlers return it, and only write carries it out.
+// decision is the result of a handler for a request that is not refused. Only visit.write carries out decisions.
 type decision struct {
 	action  action
 	outcome outcome
 
-	origin  *upstream // doProxy
-	session token.ID  // doProxy: of a visitor with a session; else zero
+	origin  *upstream.Origin // doProxy
+	session token.ID         // doProxy: of a visitor with a session; else zero
 
 	code   int           // all but doProxy
 	status answer.Status // doWait, doStatus
@@ -48,7 +49,7 @@ type decision struct {
 }
 
 // toOrigin forwards a request that needs no session.
-func toOrigin(u *upstream, o outcome) decision {
+func toOrigin(u *upstream.Origin, o outcome) decision {
 	return decision{action: doProxy, outcome: o, origin: u}
 }
 

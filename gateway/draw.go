@@ -8,14 +8,14 @@ import (
 	"github.com/anteroom/anteroom/gateway/answer"
 )
 
-// recipe describes how a draw is recomputed; docs/lottery.md has an example.
+// recipe describes how to recompute a draw; docs/lottery.md has an example.
 const recipe = "1. Before the opening note commitment; afterwards SHA-256(seed) must be equal to it. " +
 	"2. Your id is the claim jti of your waiting token: 16 bytes in base64url. If you joined with a nonce (or an Idempotency-Key), its last 8 bytes are the first 8 of HMAC-SHA256(key: its first 8 bytes, message: the nonce). " +
 	"3. x is the first 8 bytes of HMAC-SHA256(key: seed, message: id), as an unsigned integer, most significant byte first. " +
 	"4. Your order, the claim ord of the token that you are given after the opening, is drawn - span + floor(x * span / 2^64), in microseconds; a smaller one is served earlier, equal ones by id. " +
 	"5. Whoever's id was not confirmed before the opening has an order from drawn on, in order of arrival. gateway verify-draw FILE does 1 to 4."
 
-// serveDraw sends the room's lottery: the commitment beforehand, the seed one absence after the opening.
+// serveDraw sends the lottery of the room: the commitment before the opening, and the seed one absence after the opening.
 func serveDraw(v *visit) (decision, *answer.Problem) {
 	r := v.room
 	s := r.queue.Snapshot()

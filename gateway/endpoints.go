@@ -12,7 +12,7 @@ import (
 // handler decides about a request.
 type handler func(*visit) (decision, *answer.Problem)
 
-// endpoint is what lies below /.waiting-room/{room}/.
+// endpoint is a path below /.waiting-room/{room}/.
 type endpoint struct {
 	name  string
 	allow string // methods, for Allow and for preflights
@@ -31,10 +31,10 @@ var endpoints = []endpoint{
 
 const jwks = "jwks.json"
 
-// serveOwn decides about a request to the gateway itself. rest is what follows /.waiting-room.
+// serveOwn decides about a request to the gateway itself. rest is the path after /.waiting-room.
 func serveOwn(v *visit, rest []byte) (decision, *answer.Problem) {
 	if v.kind = client.KindOf(v.req); v.kind != client.Navigation {
-		v.kind = client.API // everybody else gets JSON here
+		v.kind = client.API // all other clients receive JSON here
 	}
 	if !v.state.table.Knows(v.host) {
 		return decision{}, answer.UnknownHost
@@ -101,7 +101,7 @@ func (e *endpoint) options(v *visit) decision {
 	return v.empty(204, fields...)
 }
 
-// crossSite reports whether the page of a site that is not allowed made the request.
+// crossSite reports whether a page of another site, which cors_origins does not list, made the request.
 func crossSite(v *visit) bool {
 	if len(v.site) > 0 {
 		return false
@@ -130,7 +130,7 @@ func serveKeys(v *visit) (decision, *answer.Problem) {
 	return document(proxied, 200, answer.TypeJSON), nil
 }
 
-// findScript returns a script of guarded pages, and whether its name changes with its content.
+// findScript returns a script of guarded pages. forever reports whether the name of the script changes with its content.
 func findScript(name []byte) (script []byte, forever, ok bool) {
 	if !bytes.HasPrefix(name, []byte("pow-")) {
 		return nil, false, false
@@ -151,7 +151,7 @@ func serveScript(v *visit, script []byte, forever bool) (decision, *answer.Probl
 	return document(proxied, 200, "text/javascript; charset=utf-8", fields...), nil
 }
 
-// servePage shows the page itself. A visitor who need not wait is redirected to the room.
+// servePage shows the waiting page. A visitor who need not wait is redirected to the room.
 func servePage(v *visit) (decision, *answer.Problem) {
 	v.kind = client.Navigation
 	policy := &v.room.queue.Snapshot().Policy
@@ -162,7 +162,7 @@ func servePage(v *visit) (decision, *answer.Problem) {
 		return redirectToRoom(v, waiting), nil
 	}
 	d, p := queueUp(v, policy)
-	if p == nil && d.action == doProxy { // there is no request to let through
+	if p == nil && d.action == doProxy { // there is no request to forward
 		return redirectToRoom(v, d.outcome), nil
 	}
 	return d, p

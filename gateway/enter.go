@@ -8,13 +8,14 @@ import (
 	"github.com/anteroom/anteroom/gateway/answer"
 	"github.com/anteroom/anteroom/gateway/client"
 	"github.com/anteroom/anteroom/gateway/forecast"
+	"github.com/anteroom/anteroom/gateway/meter"
 	"github.com/anteroom/anteroom/gateway/proxy"
 	"github.com/anteroom/anteroom/gateway/route"
 	"github.com/anteroom/anteroom/token"
 )
 
-// clarify responds to a request whose path does not lead to one room. A client that only reads is redirected to the path that
-// a browser would have requested.
+// clarify responds to a request whose path does not lead to exactly one room. GET and HEAD are redirected to the path that a browser
+// would request.
 func clarify(v *visit, why route.Kind) (decision, *answer.Problem) {
 	v.kind = client.KindOf(v.req)
 	path := route.PathOf(v.target)
@@ -28,13 +29,13 @@ func clarify(v *visit, why route.Kind) (decision, *answer.Problem) {
 		}
 	}
 	if why == route.TooMany {
-		return decision{}, answer.AmbiguousPath.With("The path has more readings than are looked up, or is too long for the rules of this host. Send it shorter, or without dot segments, empty segments, parameters and escapes that it does not need.")
+		return decision{}, answer.AmbiguousPath.With("The path has too many possible readings, or is too long for the rules of this host. Send it shorter, or without dot segments, empty segments, parameters and escapes that it does not need.")
 	}
 	return decision{}, answer.AmbiguousPath
 }
 
-// enter decides about a request to a path of a room: an open room, a bypass rule or a pass lets it through; without them its
-// client joins, or is shown where it is in the queue.
+// enter decides about a request to a path of a room. An open room, a bypass rule or a pass lets the request reach the origin.
+// Otherwise the client joins, or is shown its place in the queue.
 func enter(v *visit) (decision, *answer.Problem) {
 	r := v.room
 	policy := &r.queue.Snapshot().Policy
@@ -62,12 +63,12 @@ func enter(v *visit) (decision, *answer.Problem) {
 	return queueUp(v, policy)
 }
 
-// withPass lets a visitor with a valid pass through, and renews the pass past half its life.
+// withPass forwards the request of a visitor with a valid pass, and renews the pass after half its life.
 func withPass(v *visit, p *token.Pass, policy *admission.Policy) (decision, *answer.Problem) {
 	r := v.room
 	now := v.now / 1e6
 	if q := r.options.SessionRequests; q.N > 0 {
-		if wait := v.g.meters.requests.take(q.key(p.Session), v.g.meters.at(v.start), q, r.queue.Snapshot().Gateways); wait > 0 {
+		if wait := v.g.meters.requests.Take(q.Key(p.Session), v.g.meters.at(v.start), q, r.queue.Snapshot().Gateways); wait > 0 {
 			v.kind = client.KindOf(v.req)
 			r.metrics.OverQuota.Inc()
 			return decision{}, answer.SessionRequests.After(seconds(wait))
@@ -81,29 +82,29 @@ func withPass(v *visit, p *token.Pass, policy *admission.Policy) (decision, *ans
 	case v.binding.Changes(p.Bind):
 		v.grant.renewPass(p, p.Expires)
 	}
-	if v.g.meters.touched.due(p.Session, now, max(1, ttl/4)) || longer {
+	if v.g.meters.touched.Due(p.Session, now, max(1, ttl/4)) || longer {
 		r.store.Touch(admission.ID(p.Session), p.Off)
 	}
 	return decision{action: doProxy, origin: r.origin, session: p.Session}, nil
 }
 
-// passPreflight lets a CORS preflight through, which carries no pass. Preflights have a limit of their own, so that they
-// cannot load the origin more than visitors do.
+// passPreflight forwards a CORS preflight, which carries no pass. Preflights have their own limit, so that they cannot load the origin
+// more than visitors do.
 func passPreflight(v *visit) (decision, *answer.Problem) {
 	snap := v.room.queue.Snapshot()
 	if snap.Policy.Method == admission.Reject && snap.Active+snap.Admitted == 0 {
 		return decision{}, answer.RoomClosed.In(answer.StateRejected)
 	}
 	all := preflightQuota(snap)
-	one := Quota{N: max(10, all.N/4), Per: all.Per}
-	own := v.room.preflights // of this client's address: it may use a quarter of the room's
+	one := meter.Quota{N: max(10, all.N/4), Per: all.Per}
+	own := v.room.preflights // of the client's address, which may use a quarter of the room's quota
 	for i, b := range proxy.ClientKey(v.peer.Addr) {
 		own[i] ^= b
 	}
 	at := v.g.meters.at(v.start)
-	wait := v.g.meters.requests.take(own, at, one, snap.Gateways)
+	wait := v.g.meters.requests.Take(own, at, one, snap.Gateways)
 	if wait == 0 {
-		wait = v.g.meters.requests.take(v.room.preflights, at, all, snap.Gateways)
+		wait = v.g.meters.requests.Take(v.room.preflights, at, all, snap.Gateways)
 	}
 	if wait > 0 {
 		return decision{}, answer.TooManyPreflights.After(seconds(wait))
@@ -111,14 +112,14 @@ func passPreflight(v *visit) (decision, *answer.Problem) {
 	return toOrigin(v.room.origin, proxied), nil
 }
 
-// preflightQuota returns how many preflights a room lets through in a second, over all gateways: 50, ten for each visitor that
-// it admits in a second, or two for each session, whichever is most.
-func preflightQuota(s *admission.Snapshot) Quota {
-	return Quota{N: max(50, s.Policy.Rate*10/1000, 2*s.Active), Per: time.Second}
+// preflightQuota returns the highest number of preflights of a room in a second, over all gateways: 50, ten times the admission rate,
+// or two for each session, whichever is largest.
+func preflightQuota(s *admission.Snapshot) meter.Quota {
+	return meter.Quota{N: max(50, s.Policy.Rate*10/1000, 2*s.Active), Per: time.Second}
 }
 
-// withoutPass decides about a request that may not take a ticket: it is let through while the room does not limit, charged to
-// the limiter. Where a ticket costs more than waiting it never is: its header fields are the client's to choose.
+// withoutPass decides about a request that may not take a ticket. The request is forwarded if the limiter has capacity for it and no
+// queue exists, but never in a guarded room: the client chooses the header fields that make a request of this kind.
 func withoutPass(v *visit, policy *admission.Policy) (decision, *answer.Problem) {
 	r := v.room
 	p := answer.PassNeeded
@@ -134,8 +135,8 @@ func withoutPass(v *visit, policy *admission.Policy) (decision, *answer.Problem)
 	return decision{}, p.In(answer.StateWaiting)
 }
 
-// queueUp decides about a client that may take a ticket. A ticket that it brings is checked, also while the room is closed, so
-// that it is not lost when the room opens.
+// queueUp decides about a client that may take a ticket. A ticket in the request is checked even while the room is closed, so that
+// the ticket is still alive when the room opens.
 func queueUp(v *visit, policy *admission.Policy) (decision, *answer.Problem) {
 	closed := policy.Method == admission.Reject
 	w, ok, _ := v.tokens.findTicket(false)
@@ -179,7 +180,7 @@ func queueUp(v *visit, policy *admission.Policy) (decision, *answer.Problem) {
 	}
 }
 
-// join takes a ticket, or lets the request through at once. lost, when not empty, is why a former ticket is replaced.
+// join takes a ticket, or starts a session if there is capacity. lost is the reason why a former ticket is replaced, or empty.
 func join(v *visit, lost string) (decision, *answer.Problem) {
 	asks := v.room.asks()
 	if v.kind == client.Navigation && (!asks || v.account.state == accountKnown) {
@@ -193,7 +194,7 @@ func join(v *visit, lost string) (decision, *answer.Problem) {
 	if asks && !a.Account && !back {
 		return askFirst(v, lost)
 	}
-	a.Held = asks // a ticket that an account or a pass has costs nothing more
+	a.Held = asks // an existing ticket of the account or pass needs no proof
 	s, refusal, err := v.room.store.Join(v.g.life.ctx, a.Arrival)
 	if back && !a.Account && keepsNothing(err) {
 		if asks {
@@ -224,7 +225,7 @@ func join(v *visit, lost string) (decision, *answer.Problem) {
 	return wait(v, r, &w, 0, lost), nil
 }
 
-// admit lets a visitor through who has got a session by this request.
+// admit forwards the request of a visitor whose session this request has started.
 func admit(v *visit, s *admission.Standing, used int64) decision {
 	p := v.grant.signPass(s, used)
 	if v.kind == client.API {
@@ -233,8 +234,8 @@ func admit(v *visit, s *admission.Standing, used int64) decision {
 	return decision{action: doProxy, outcome: letIn, origin: v.room.origin, session: p.Session}
 }
 
-// wait shows a client where it is in the queue. poll is the number of seconds until the next poll; 0: the ticket is new. lost
-// is why a former ticket was replaced.
+// wait shows a client its place in the queue. poll is the number of seconds until the next poll; 0: the ticket is new. lost is the
+// reason why a former ticket was replaced, or empty.
 func wait(v *visit, r *forecast.Room, w *token.Waiting, poll int, lost string) decision {
 	t := v.room.forecaster.Ticket(r, w.Order)
 	if poll == 0 {
@@ -249,7 +250,7 @@ func wait(v *visit, r *forecast.Room, w *token.Waiting, poll int, lost string) d
 	return decision{action: doWait, outcome: waiting, code: code, status: s}
 }
 
-// reject returns why no ticket is given. keeps reports whether the client has a ticket that it keeps.
+// reject returns the problem of a refused join. keeps reports whether the client keeps a ticket.
 func (v *visit) reject(why admission.Refusal, s *admission.Standing, keeps bool) *answer.Problem {
 	v.room.countRefusedJoin(refusalReason(why, s))
 	p := problemOfRefusal(why)

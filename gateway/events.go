@@ -81,7 +81,7 @@ func (e *ticketEvents) Due(now time.Duration) (due bool, next time.Duration) {
 	near := p.Near()
 	if e.waiting.Order == 0 && !e.opened && !o.Prequeue { // spread like the polls of other visitors
 		e.opened = true
-		e.poll = min(e.poll, now+time.Duration(rand.Float64()*float64(o.Snapshot.Policy.Spread(o.Snapshot.Prequeued)))) //nolint:gosec // spreads polls; nothing is kept safe by it
+		e.poll = min(e.poll, now+time.Duration(rand.Float64()*float64(o.Snapshot.Policy.Spread(o.Snapshot.Prequeued)))) //nolint:gosec // spreads polls; no security depends on it
 	}
 	return near && p.Position != e.shown && now >= e.sent+nearEvent, untilCheck(near)
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/gateway/accesslog"
+	"github.com/anteroom/anteroom/gateway/faultlog"
 	"github.com/anteroom/anteroom/gateway/guard"
 	"github.com/anteroom/anteroom/gateway/listener"
 	"github.com/anteroom/anteroom/gateway/metrics"
@@ -30,7 +31,7 @@ import (
 // Gateway serves visitors. Its methods are safe for concurrent use.
 type Gateway struct {
 	log     *slog.Logger
-	faults  faultLog
+	faults  faultlog.Limiter
 	access  accesslog.Log
 	metrics *metrics.Metrics
 	core    *admission.Core
@@ -48,7 +49,7 @@ type Gateway struct {
 	meters  meters
 }
 
-// cacheSize is how many verified tokens are cached, about half a kilobyte each.
+// cacheSize is the number of verified tokens in the cache, about half a kilobyte each.
 const cacheSize = 1 << 16
 
 // New returns a gateway, which Serve starts. Its rooms are those of o.Core, which the caller runs. m are the metrics whose
@@ -83,7 +84,7 @@ func New(o Options, m *metrics.Metrics) (*Gateway, error) {
 		Concurrency:    1 << 20,
 	}
 	wire.ServerOptions(g.server)
-	g.server.KeepHijackedConns = true // event streams, which streams closes
+	g.server.KeepHijackedConns = true // event streams, which gateway/sse closes
 	if o.Registerer != nil {
 		if err := o.Registerer.Register(metrics.NewCollector(g.core, figures{g})); err != nil {
 			g.life.end()
@@ -94,7 +95,7 @@ func New(o Options, m *metrics.Metrics) (*Gateway, error) {
 }
 
 // random returns a number in [0, 1), which spreads polls.
-func (g *Gateway) random() float64 { return rand.Float64() } //nolint:gosec // spreads polls; nothing is kept safe by it
+func (g *Gateway) random() float64 { return rand.Float64() } //nolint:gosec // spreads polls; no security depends on it
 
 // fasthttpLog logs what fasthttp reports.
 type fasthttpLog struct{ log *slog.Logger }
@@ -112,7 +113,7 @@ func (g *Gateway) Serve(ln net.Listener) error {
 	}
 	ln = wire.Listener(ln, g.limits, g.direct)
 	if !g.life.open(ln, g.access.Run, g.streams.Run) {
-		return ln.Close() // Shutdown was called before, and fasthttp would not know
+		return ln.Close() // Shutdown was called before, and fasthttp has no record of it
 	}
 	g.startLoops()
 	g.Settle()
@@ -134,12 +135,12 @@ func (g *Gateway) refusedProxyHeader(peer net.Addr, reason string, err error) {
 	g.log.Debug("connection closed for its PROXY header", "peer", peer.String(), "reason", reason, "error", err)
 }
 
-// settleMax bounds how long requests wait at the start for the first snapshots.
+// settleMax bounds the wait for the first snapshots.
 const settleMax = 2 * time.Second
 
-// Settle waits until the rooms know their queues and what operators have changed, so that the first visitors are admitted
-// immediately where they may be. Without the store it ends as soon as that is known. Serve calls it; a caller that announces the
-// socket beforehand calls it sooner. The core has to run.
+// Settle waits until each room has its first snapshot and the changes by operators, so that the first visitors can be admitted
+// immediately. If the store is away, Settle returns early. Serve calls Settle; a caller that announces the socket beforehand calls it
+// first. The core has to run.
 func (g *Gateway) Settle() {
 	ctx, cancel := context.WithTimeout(g.life.ctx, settleMax)
 	defer cancel()
@@ -154,8 +155,8 @@ func (g *Gateway) Settle() {
 // Ready reports whether the visitors' socket accepts: from Serve to Shutdown, with or without the store.
 func (g *Gateway) Ready() bool { return g.life.ready.Load() && !g.life.leaving.Load() }
 
-// NotReady makes Ready false for good ahead of Shutdown, also while Serve is just beginning, so that balancers choose other
-// gateways first. Visitors are served as before, but each response ends its connection.
+// NotReady makes Ready false permanently, also while Serve begins, so that balancers choose other gateways before Shutdown. Visitors
+// are still served, but each response ends its connection.
 func (g *Gateway) NotReady() {
 	g.life.ready.Store(false)
 	g.life.leaving.Store(true)

@@ -22,7 +22,7 @@ type grant struct {
 	token, pass []byte // signed
 	newNonce    [22]byte
 	hasNewNonce bool
-	newSession  bool     // the pass is the first of a session: the response is for nobody else
+	newSession  bool     // the pass is the first of a session: no cache may store the response
 	session     [22]byte // memory for the text of the session's id
 }
 

@@ -26,18 +26,17 @@ const (
 	nonceMax = 128     // characters
 	keyMin   = 22
 	keyMax   = 128
-	// generations is how often a key may be used again after its ticket has ended, within the time that ended tickets are
-	// remembered.
+	// generations is the number of tickets that a key may have while the ended ones are remembered.
 	generations = 64
 )
 
-// arrival is a join, as the store is asked for it.
+// arrival is a join for the store.
 type arrival struct {
 	admission.Arrival
 	used int64 // seconds of session.max that an earlier session of this visitor has used
 }
 
-// usedBy returns what a session that this join has made has used of session.max: a new one nothing.
+// usedBy returns the part of session.max that the session of this join has used; 0 for a new session.
 func (a *arrival) usedBy(s *admission.Standing) int64 {
 	if s.New {
 		return 0
@@ -45,7 +44,7 @@ func (a *arrival) usedBy(s *admission.Standing) int64 {
 	return a.used
 }
 
-// serveTickets gives a ticket, or takes one back.
+// serveTickets takes a ticket (POST) or gives it up (DELETE).
 func serveTickets(v *visit) (decision, *answer.Problem) {
 	if v.req.Is("DELETE") {
 		return leave(v)
@@ -93,7 +92,7 @@ func serveTickets(v *visit) (decision, *answer.Problem) {
 	return joined(v, 201, &a, s, refusal, err)
 }
 
-// joined responds to a join by what the store has made of it.
+// joined responds to a join by the result of the store.
 func joined(v *visit, code int, a *arrival, s admission.Standing, refusal admission.Refusal, err error) (decision, *answer.Problem) {
 	switch {
 	case err != nil:
@@ -114,8 +113,8 @@ func joined(v *visit, code int, a *arrival, s admission.Standing, refusal admiss
 	}
 	v.grant.giveNonce()
 	if s.State == admission.Admitted {
-		// A poll will claim it. A repeated join does not: it may have been held up on its way, from before its client had the
-		// nonce with which it polls, and would find its ticket spent.
+		// A poll claims the ticket. A repeated join must not: it may be a delayed request from before the client had the nonce with
+		// which it polls, and a claim would end the ticket for that client.
 		w := v.grant.signTicket(&s.Ticket, v.takenBy(a, s.Ticket.Order), lineage{used: a.used})
 		out := v.status(r, &w, &forecast.Ticket{}, answer.StateWaiting)
 		out.Refresh, out.Token = 1, v.grant.token
@@ -123,7 +122,7 @@ func joined(v *visit, code int, a *arrival, s admission.Standing, refusal admiss
 	}
 	t := v.room.forecaster.Ticket(r, s.Ticket.Order)
 	l := lineage{used: a.used}
-	if code == 201 { // the wait that a repeated join was shown first is not known any more
+	if code == 201 { // the wait that was announced to the first join is not stored
 		l.announced = t.Wait
 	}
 	w := v.grant.signTicket(&s.Ticket, v.takenBy(a, s.Ticket.Order), l)
@@ -132,7 +131,7 @@ func joined(v *visit, code int, a *arrival, s admission.Standing, refusal admiss
 	return withStatus(code, out), nil
 }
 
-// joinAgain responds to a join that brings a ticket, if that is still alive; done is false where it is not.
+// joinAgain responds to a join with a ticket that is still alive; done is false if the ticket has ended.
 func joinAgain(v *visit, w token.Waiting) (d decision, p *answer.Problem, done bool) {
 	c, err := v.check(w, 0)
 	if err != nil {
@@ -149,7 +148,7 @@ func joinAgain(v *visit, w token.Waiting) (d decision, p *answer.Problem, done b
 	return d, p, true
 }
 
-// takenBy returns when the ticket of a join was taken, in seconds of Redis's clock: an order that was kept is older.
+// takenBy returns the time of a join, in seconds of Redis's clock. The order of a visitor who comes back is older than the join.
 func (r *request) takenBy(a *arrival, order int64) int64 {
 	if a.Return != nil {
 		return r.now / 1e6
@@ -178,7 +177,7 @@ type joinBody struct {
 	captcha string // a solved CAPTCHA
 }
 
-// readJoin reads the body of a join: nothing, or a JSON object.
+// readJoin reads the body of a join: empty, or a JSON object.
 func readJoin(v *visit) (joinBody, *answer.Problem) {
 	limit := bodyMax
 	if v.room.options.Guard.Captcha.Provider != "" {
@@ -230,8 +229,8 @@ func parseJoin(body []byte) (j joinBody, p *answer.Problem) {
 	return j, nil
 }
 
-// mix returns an id that proves the use of the client's nonce: its last eight bytes are the first of HMAC-SHA256 over the nonce
-// by its first eight.
+// mix returns an id that proves the use of the client's nonce: the last eight bytes of the id are the first eight bytes of
+// HMAC-SHA256(key: the first eight bytes of the id, message: the nonce).
 func mix(id token.ID, nonce []byte) token.ID {
 	h := hmac.New(sha256.New, id[:len(id)/2])
 	h.Write(nonce)
@@ -251,15 +250,15 @@ func validKey(key []byte) bool {
 	return true
 }
 
-// keyID returns the id of a key's ticket.
+// keyID returns the id of the ticket of an Idempotency-Key.
 func keyID(v *visit, key []byte, generation int) token.ID {
 	var g [8]byte
 	binary.BigEndian.PutUint64(g[:], uint64(generation))
 	return mix(v.derive("idempotency-key", []byte(client.Network(v.peer.Addr).String()), key, g[:]), key)
 }
 
-// joinByKey joins by an Idempotency-Key: with the ticket that the key holds or, where fresh, with the next one where that has
-// ended. done is false where the key holds no ticket and no fresh one is wanted.
+// joinByKey joins with an Idempotency-Key: with the ticket of the key or, if that has ended and fresh is set, with the next one. done
+// is false if the key has no ticket and fresh is not set.
 func joinByKey(v *visit, key []byte, fresh bool) (d decision, p *answer.Problem, done bool) {
 	a := arrival{Arrival: admission.Arrival{Client: v.grant.client(), Keyed: true, Held: !fresh, Interval: pace.LongestFirst, Address: v.addressOf()}}
 	for generation := range generations {

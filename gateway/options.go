@@ -12,6 +12,7 @@ import (
 	"github.com/anteroom/anteroom/gateway/accesslog"
 	"github.com/anteroom/anteroom/gateway/client"
 	"github.com/anteroom/anteroom/gateway/guard"
+	"github.com/anteroom/anteroom/gateway/meter"
 	"github.com/anteroom/anteroom/gateway/page"
 	"github.com/anteroom/anteroom/gateway/proxy"
 	"github.com/anteroom/anteroom/gateway/route"
@@ -32,20 +33,20 @@ type Options struct {
 	// StreamsPerAddress is the highest number of event streams of one client address; 0: no limit.
 	StreamsPerAddress int
 	Shares            proxy.Shares // of each client, of each origin's connections
-	// LastRequest is how long Shutdown lets connections without a request stay, for one more; 0: not at all.
+	// LastRequest is the time for which Shutdown keeps idle connections open for one more request; 0: none.
 	LastRequest time.Duration
 
 	Ring  *token.Ring
 	IDKey []byte // of the HMAC that derives ids from idempotency keys; the same on every gateway; at least 32 bytes
-	// AccountKeys are the keys of ids that are derived from accounts: tickets are given by the first, and those of the others
-	// are found. Empty: IDKey.
+	// AccountKeys are the keys that derive ids from accounts. New tickets use the first key; tickets of the other keys are found.
+	// Empty: IDKey.
 	AccountKeys    [][]byte
 	Bind           string // BindNone, BindIP, BindUA
 	SameSite       string // client.SameSiteLax, …
 	TrustedProxies []netip.Prefix
-	// TrustedHeader is the one header in which a trusted proxy names the visitor's address; empty: X-Forwarded-For.
+	// TrustedHeader is the only header from which the visitor's address is read, from trusted proxies; empty: X-Forwarded-For.
 	TrustedHeader string
-	ProxyProtocol wire.ProxyProtocol // what connections from TrustedProxies begin with
+	ProxyProtocol wire.ProxyProtocol // the header that connections from TrustedProxies begin with
 	TLS           certs.Files        // of the visitors' socket; the zero value is plain HTTP
 	Access        Access
 	Origins       []proxy.Config
@@ -53,7 +54,7 @@ type Options struct {
 	Rooms         []Room
 }
 
-// What tokens are bound to.
+// The bindings of tokens.
 const (
 	BindNone = client.BindNone
 	BindIP   = client.BindIP
@@ -73,7 +74,7 @@ type Room struct {
 	Paths       []string // prefixes, ~regular expressions; empty: /
 	Origin      string   // an origin's id; empty: the default
 	Policy      admission.Policy
-	PollBudget  int  // polls a second of all who wait; 0: no limit
+	PollBudget  int  // polls per second of all waiting visitors; 0: no limit
 	Renew       bool // passes are renewed past half their life
 	MaxSession  time.Duration
 	Bypass      []route.BypassRule
@@ -84,32 +85,32 @@ type Room struct {
 	Estimator   string       // of package eta; empty: window
 	Guard       Guard
 	ETA         eta.Options // of the estimator
-	// LearnWeights has an estimator by hours use the weights that it has seen, once it has.
+	// LearnWeights makes an hourly estimator use observed weights as soon as there are any.
 	LearnWeights bool
 	Identity     Identity
-	// SessionRequests is how many requests one session may make, over all gateways.
-	SessionRequests Quota
+	// SessionRequests is the quota of requests of one session, over all gateways.
+	SessionRequests meter.Quota
 }
 
 // Identity describes where a request names its account, and whether an account has one ticket. The zero value: there are no accounts.
 type Identity struct {
 	OnePlace  bool
 	Header    string // that trusted proxies set; from others it is neither read nor forwarded
-	JWKSURL   string // keys of the site's own JWTs; empty: they name nobody
-	JWTCookie string // that holds one; empty: Authorization alone
+	JWKSURL   string // keys of the site's own JWTs; empty: JWTs are not read
+	JWTCookie string // cookie with a JWT; empty: only Authorization
 	JWT       token.AccountRules
-	LoginURL  string // where the page sends those without an account; empty: nowhere
+	LoginURL  string // link of the page for visitors without an account; empty: none
 	Anonymous bool   // visitors without an account get tickets of their own
 }
 
-// Guard describes what a ticket costs.
+// Guard describes the proof of work and the CAPTCHA before a join.
 type Guard struct {
 	Proof   string       // ProofNone, …; empty: none
 	Effort  guard.Effort // of a proof
 	Captcha guard.Captcha
 }
 
-// When a proof of work is asked for.
+// When a proof of work is required.
 const (
 	ProofNone   = "none"
 	ProofAuto   = "auto" // while there is a queue, or many join

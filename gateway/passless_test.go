@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/gateway/meter"
 )
 
 const asImage = "Sec-Fetch-Dest: image"
@@ -19,7 +20,7 @@ func TestSubresource_GoesNowhereWhereAPlaceCostsMore(t *testing.T) {
 		"proof of work":        {Policy: policy(9), Guard: Guard{Proof: ProofAlways}},
 		"join limits":          {Policy: joins},
 		"one place an account": {Policy: policy(9), Identity: Identity{OnePlace: true, Header: "X-Account", Anonymous: true}},
-		"requests a session":   {Policy: policy(9), SessionRequests: Quota{N: 9, Per: time.Second}},
+		"requests a session":   {Policy: policy(9), SessionRequests: meter.Quota{N: 9, Per: time.Second}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

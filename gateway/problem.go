@@ -8,7 +8,7 @@ import (
 	"github.com/anteroom/anteroom/gateway/answer"
 )
 
-// problemOf returns the problem of an error that is not an origin's.
+// problemOf returns the problem of an error, except for errors of origins.
 func problemOf(err error) *answer.Problem {
 	p := answer.Internal
 	switch {
@@ -22,7 +22,7 @@ func problemOf(err error) *answer.Problem {
 	return p.Because(err)
 }
 
-// problemOfRefusal returns the problem of a join that is given no ticket.
+// problemOfRefusal returns the problem of a refused join.
 func problemOfRefusal(r admission.Refusal) *answer.Problem {
 	switch r {
 	case admission.Closed:
@@ -39,7 +39,7 @@ func problemOfRefusal(r admission.Refusal) *answer.Problem {
 	return answer.StoreUnavailable
 }
 
-// problemOfEnded returns the problem of a ticket that can no longer be claimed.
+// problemOfEnded returns the problem of a claim whose ticket has ended.
 func problemOfEnded(s *admission.Standing) *answer.Problem {
 	switch {
 	case s.State == admission.Lapsed:

@@ -15,7 +15,7 @@ import (
 	"github.com/anteroom/anteroom/token"
 )
 
-// scripts are what guarded pages load, in each language.
+// scripts are the scripts of guarded pages, in each language.
 var scripts = sync.OnceValue(func() *guard.Scripts {
 	texts, err := page.GuardTexts()
 	if err != nil {
@@ -24,7 +24,8 @@ var scripts = sync.OnceValue(func() *guard.Scripts {
 	return guard.NewScripts(texts)
 })
 
-// askFirst responds to a client that may have a ticket once something is done for it. lost is why a former ticket is gone.
+// askFirst responds to a client that has to solve a proof of work or CAPTCHA before it receives a ticket. lost is the reason why a
+// former ticket has ended, or empty.
 func askFirst(v *visit, lost string) (decision, *answer.Problem) {
 	if p := refusesAll(v); p != nil {
 		return decision{}, p
@@ -43,7 +44,7 @@ func askFirst(v *visit, lost string) (decision, *answer.Problem) {
 	return decision{action: doWait, outcome: waiting, status: s}, nil
 }
 
-// refusesAll returns why the room gives no tickets now, before anybody works for one in vain.
+// refusesAll returns the problem because of which the room refuses all joins now, so that no client solves a proof in vain.
 func refusesAll(v *visit) *answer.Problem {
 	if why := v.room.queue.Refuses(); why != admission.Granted {
 		return v.reject(why, nil, false)
@@ -51,7 +52,7 @@ func refusesAll(v *visit) *answer.Problem {
 	return nil
 }
 
-// needsProof returns the problem of an API client that has to do something first, with the path of the challenge.
+// needsProof returns the problem of an API client that has to solve a challenge first, with the path of the challenge.
 func (r *room) needsProof() *answer.Problem {
 	p := answer.CaptchaRequired
 	if r.asksProof() {
@@ -60,9 +61,9 @@ func (r *room) needsProof() *answer.Problem {
 	return p.Solving(r.challengePath()).In(answer.StateProof)
 }
 
-// serveChallenge sends what has to be done for a ticket: a challenge as ALTCHA has it, and who makes the CAPTCHA. The challenge
-// is not bound to an address: a farm of solvers fetches challenges through the addresses that use them, and a phone that
-// changes networks while it works would have worked for nothing.
+// serveChallenge sends the challenge of a ticket: a proof of work in the format of ALTCHA, and the provider of the CAPTCHA. The
+// challenge is not bound to an address. A binding would not stop a farm of solvers, which can fetch challenges through the addresses
+// that use them, and would waste the work of a phone that changes networks.
 func serveChallenge(v *visit) (decision, *answer.Problem) {
 	r := v.room
 	if !r.options.Guard.asks() {
@@ -92,8 +93,8 @@ func serveChallenge(v *visit) (decision, *answer.Problem) {
 	return document(waiting, 200, answer.TypeJSON), nil
 }
 
-// joinProved checks what a join has brought for its ticket, and joins; a ticket that an Idempotency-Key holds costs nothing.
-// done is false where nothing is asked for and nothing was brought.
+// joinProved checks the proof and the CAPTCHA of a join, and joins. An existing ticket of an Idempotency-Key needs neither. done is
+// false if neither is required and neither was sent.
 func joinProved(v *visit, body *joinBody, key []byte) (d decision, p *answer.Problem, done bool) {
 	r := v.room
 	if r.proofs == nil {
@@ -125,7 +126,7 @@ func joinProved(v *visit, body *joinBody, key []byte) (d decision, p *answer.Pro
 		if v.g.meters.forges(&v.request, forgedAnswer) {
 			return d, unverified(v, guard.ErrRefused), true
 		}
-		a.Held, a.Remember = true, true // its provider accepts a solution once
+		a.Held, a.Remember = true, true // the provider accepts a solution only once
 		if s, refusal, err := r.store.Join(v.g.life.ctx, a.Arrival); err == nil {
 			d, p = joinedByProof(v, &a, proof, s, refusal, nil)
 			return d, p, true
@@ -140,7 +141,7 @@ func joinProved(v *visit, body *joinBody, key []byte) (d decision, p *answer.Pro
 	return d, p, true
 }
 
-// solutionID returns the id of the ticket of a solution: there is one, however often and by whomever the solution is sent.
+// solutionID returns the id of the ticket of a solution. A solution makes one ticket, however often it is sent.
 func solutionID(v *visit, domain, solution string) admission.ID {
 	return admission.ID(token.ID(v.derive(domain, []byte(solution))))
 }
@@ -173,8 +174,8 @@ func refuseMissing(v *visit, captcha bool) *answer.Problem {
 	return answer.CaptchaRequired.Solving(v.room.challengePath()).At("captcha")
 }
 
-// proofsFor returns the proofs of the room or, where the request names an account, of that account in the room. An account's
-// ticket has the account's id, so what keeps a proof from being spent for many accounts is that it verifies for one.
+// proofsFor returns the proofs of the room or, in a request with an account, of that account in the room. The ticket of an account
+// has the account's id, so a proof must verify for one account only: otherwise it could be spent for many.
 func proofsFor(v *visit) *guard.Proofs {
 	if v.account.state != accountKnown {
 		return v.room.proofs
@@ -200,7 +201,7 @@ func (r *room) refuseProof(outcome string, p *answer.Problem) *answer.Problem {
 	return p.At("altcha")
 }
 
-// joinAccount gives an account's ticket. One that it has costs nothing more, whatever device asks.
+// joinAccount joins with the ticket of an account. An existing ticket needs no further proof, on any device.
 func joinAccount(v *visit, body *joinBody) (decision, *answer.Problem) {
 	a, p := newArrival(v)
 	if p != nil {
@@ -230,7 +231,7 @@ func joinAccount(v *visit, body *joinBody) (decision, *answer.Problem) {
 	return joined(v, joinCode(&s), &a, s, refusal, err)
 }
 
-// earn checks what a join has brought for a new ticket, and returns the id of its proof; zero: none is asked for.
+// earn checks the proof and the CAPTCHA of a join for a new ticket, and returns the id of the proof; zero: none is required.
 func earn(v *visit, body *joinBody) (id admission.ID, p *answer.Problem) {
 	captcha := v.room.options.Guard.Captcha.Provider != ""
 	proof := v.room.asksProof()
@@ -250,7 +251,7 @@ func earn(v *visit, body *joinBody) (id admission.ID, p *answer.Problem) {
 	return id, p
 }
 
-// verifyCaptcha asks the provider about a solved CAPTCHA.
+// verifyCaptcha checks a solved CAPTCHA with the provider.
 func verifyCaptcha(v *visit, solution string) *answer.Problem {
 	r := v.room
 	err := v.g.captcha.Verify(v.g.life.ctx, &r.options.Guard.Captcha, solution, v.peer.Addr)
@@ -268,13 +269,13 @@ func verifyCaptcha(v *visit, solution string) *answer.Problem {
 	return unverified(v, err)
 }
 
-// unverified returns the problem of a solved CAPTCHA that could not be checked; nil where the room lets such visitors join.
+// unverified returns the problem of a solved CAPTCHA that could not be checked; nil if the room accepts it (on_fail: open).
 func unverified(v *visit, err error) *answer.Problem {
 	r := v.room
 	open := r.options.Guard.Captcha.Open
 	r.metrics.Captcha["unavailable"].Inc()
 	v.fault(slog.LevelWarn, "the captcha's provider gave no judgement", answer.CaptchaUnavailable.Code, r.id, "room", r.id, "on_fail", map[bool]string{true: "open", false: "closed"}[open], "error", err)
-	if open && !errors.Is(err, guard.ErrRefused) { // a flood of answers must not open the room
+	if open && !errors.Is(err, guard.ErrRefused) { // a flood of solutions must not open the room
 		return nil
 	}
 	v.room.countRefusedJoin("captcha_unavailable")

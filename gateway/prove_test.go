@@ -16,6 +16,7 @@ import (
 
 	"github.com/anteroom/anteroom/gateway/answer"
 	"github.com/anteroom/anteroom/gateway/guard"
+	"github.com/anteroom/anteroom/gateway/meter"
 )
 
 var light = guard.Effort{Number: 1000, Most: 8000, JoinRate: 50}
@@ -339,10 +340,10 @@ func TestAPlaceCostsACaptcha(t *testing.T) {
 	join("open", `{"captcha":"away"}`).code(t, 201)
 	// Whoever sends many wrong answers has no more judged for a while, also where the room is open to those without a judgement.
 	eve := forgerOf("203.0.113.7", forgedAnswer)
-	if b.meters.forgeries.exhausted(eve, 0, Quota{N: 1, Per: time.Hour}, 1) == 0 {
+	if b.meters.forgeries.Exhausted(eve, 0, meter.Quota{N: 1, Per: time.Hour}, 1) == 0 {
 		t.Error("a wrong answer is not counted")
 	}
-	b.meters.forgeries.take(eve, time.Hour, forgeryQuota, 1) // as if an hour's allowance were used up
+	b.meters.forgeries.Take(eve, time.Hour, forgeryQuota, 1) // as if an hour's allowance were used up
 	before := len(asked)
 	for _, name := range []string{"sale", "open"} {
 		if a := join(name, `{"captcha":"anew"}`).code(t, 503); a.field("code") != "captcha_unavailable" {
@@ -352,7 +353,7 @@ func TestAPlaceCostsACaptcha(t *testing.T) {
 	if len(asked) != before {
 		t.Error("the provider was asked about the answers of an address that sent too many wrong ones")
 	}
-	b.meters.forgeries = newRequests()
+	b.meters.forgeries = meter.NewRequests()
 	// The host is the provider's word, whatever host the visitor asks for.
 	if a := b.call("POST /.waiting-room/sale/tickets", "Host: phish.evil", from("203.0.113.7"), "", `{"captcha":"phished"}`).code(t, 422); a.field("code") != "captcha_failed" {
 		t.Error(a.text())

@@ -4,7 +4,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -13,13 +12,14 @@ import (
 	"github.com/anteroom/anteroom/gateway/client"
 	"github.com/anteroom/anteroom/gateway/proxy"
 	"github.com/anteroom/anteroom/gateway/route"
+	"github.com/anteroom/anteroom/gateway/upstream"
 	"github.com/anteroom/anteroom/internal/certs"
 )
 
 // reloads serializes reloads.
 type reloads struct {
 	mu      sync.Mutex
-	retired []*upstream // origins of former configurations that may still have connections
+	retired []*upstream.Origin // origins of former configurations that may still have connections
 }
 
 // state is a configuration that is in use. It is immutable and replaced as a whole.
@@ -28,22 +28,21 @@ type state struct {
 	rooms     []*room
 	byID      map[string]*room
 	table     *route.Table
-	origins   map[string]*upstream
+	origins   map[string]*upstream.Origin
 	keys      map[string]*accountKeys // by jwks_url
-	order     []*upstream
-	byDefault *upstream
+	order     []*upstream.Origin
+	byDefault *upstream.Origin
 	tls       *tls.Config
-	// untrusted and trusted report whether a header field of a stranger or of a trusted proxy is not forwarded: those that name an
-	// account are forwarded for trusted proxies alone, as they are spelled, and clientHeader is never copied; nil: all are
-	// forwarded.
+	// untrusted and trusted report whether a header field of an untrusted client or of a trusted proxy is dropped. Fields that name an
+	// account are forwarded only from trusted proxies and in their exact spelling. clientHeader is always dropped. nil: none is.
 	untrusted, trusted func(name []byte) bool
 	// clientHeader is a field in which origins read the client's address, beside X-Forwarded-For and X-Real-IP; empty: none.
 	clientHeader string
-	// misnamed is set once a trusted proxy named the visitor elsewhere than in TrustedHeader.
+	// misnamed is set after a trusted proxy named the visitor in another header than TrustedHeader.
 	misnamed atomic.Bool
 }
 
-// Reload replaces the configuration. Where anything is wrong the old one stays in use, and the error names every problem. No
+// Reload replaces the configuration. If anything is wrong the old configuration stays in use, and the error names every problem. No
 // ticket and no connection is lost.
 func (g *Gateway) Reload(o Options) error {
 	g.reload.mu.Lock()
@@ -97,7 +96,7 @@ func (g *Gateway) Reload(o Options) error {
 			o.Core.Remove(id)
 		}
 	}
-	g.reload.retired = slices.DeleteFunc(g.reload.retired, func(u *upstream) bool { return u.Upgraded() == 0 && u.InUse() == 0 })
+	g.reload.retired = slices.DeleteFunc(g.reload.retired, func(u *upstream.Origin) bool { return u.Upgraded() == 0 && u.InUse() == 0 })
 	for id, u := range old.origins {
 		if next.origins[id] == nil || next.origins[id].Origin != u.Origin {
 			u.Close()
@@ -150,7 +149,7 @@ func (g *Gateway) prepare(o Options, old *state) (*state, error) {
 	if o.TrustedHeader = strings.ToLower(o.TrustedHeader); o.TrustedHeader == "" {
 		o.TrustedHeader = client.ForwardedFor
 	}
-	s := &state{options: o, byID: map[string]*room{}, origins: map[string]*upstream{}, keys: map[string]*accountKeys{}, clientHeader: addressField}
+	s := &state{options: o, byID: map[string]*room{}, origins: map[string]*upstream.Origin{}, keys: map[string]*accountKeys{}, clientHeader: addressField}
 	for _, c := range o.Origins {
 		u, err := g.origin(c, old)
 		if err != nil {
@@ -200,26 +199,26 @@ func (g *Gateway) prepare(o Options, old *state) (*state, error) {
 }
 
 // origin returns the origin of a configuration: the running one where nothing has changed.
-func (g *Gateway) origin(c proxy.Config, old *state) (*upstream, error) {
+func (g *Gateway) origin(c proxy.Config, old *state) (*upstream.Origin, error) {
 	if old != nil {
-		if u := old.origins[c.ID]; u != nil && reflect.DeepEqual(u.config, c) && u.SameFiles() {
+		if u := old.origins[c.ID]; u != nil && u.Unchanged(c) {
 			return u, nil
 		}
 	}
-	p, err := proxy.New(c)
+	u, err := upstream.New(c, g.metrics.Origin(c.ID), g.core.Origin(c.ID))
 	if err != nil {
 		return nil, err
 	}
-	p.OnChange(func(change proxy.Change) {
+	u.OnChange(func(change proxy.Change) {
 		switch {
-		case len(c.Servers) == 1 && c.Health.Path == "": // it is used all the same, and failed requests are logged
+		case len(c.Servers) == 1 && c.Health.Path == "": // the only server stays in use, and failed requests are logged
 		case change.Up:
 			g.log.Info("origin server is back", "origin", c.ID, "server", change.Server)
 		default:
 			g.log.Warn("origin server is out", "origin", c.ID, "server", change.Server, "reason", change.Reason)
 		}
 	})
-	return &upstream{Origin: p, config: c, metrics: g.metrics.Origin(c.ID), health: g.core.Origin(c.ID)}, nil
+	return u, nil
 }
 
 func (g *Gateway) room(o Room, s, old *state) (*room, error) {

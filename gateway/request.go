@@ -28,21 +28,21 @@ type request struct {
 	now     int64 // µs of Redis's clock
 	jar     client.Jar
 	account account
-	site    []byte // of another origin that cors_origins allows
+	site    []byte // another site that cors_origins allows
 
 	readings route.Readings // of the path
 	binding  client.Binding
 	memory   [2][]byte // for the host and for texts
 }
 
-// locate sets where the request leads.
+// locate sets target and host, and returns the room or endpoint of the request.
 func (r *request) locate() route.Place {
 	r.target = r.req.Target()
 	r.host, r.memory[0] = route.HostName(r.req.Host(), r.memory[0])
 	return r.state.table.Locate(r.host, route.PathOf(r.target), &r.readings)
 }
 
-// identifyPeer sets who is at the other end.
+// identifyPeer sets the address of the client and what trusted proxies report of it.
 func (r *request) identifyPeer() {
 	o := &r.state.options
 	r.peer = client.PeerOf(r.req, o.TrustedProxies, o.TrustedHeader)
@@ -68,7 +68,7 @@ func (r *request) roomID() string {
 // isRead reports whether the method is GET or HEAD.
 func (r *request) isRead() bool { return r.req.Is("GET") || r.req.Is("HEAD") }
 
-// derive returns an id of this room that is derived from words. Domains keep ids of different kinds apart.
+// derive returns an id of this room, derived from words. Each kind of id has its own domain.
 func (r *request) derive(domain string, words ...[]byte) token.ID {
 	return r.deriveBy(r.state.options.IDKey, domain, words...)
 }
@@ -77,7 +77,7 @@ func (r *request) deriveBy(key []byte, domain string, words ...[]byte) token.ID 
 	return token.ID(sumOf(key, domain, r.room.id, words...)[:16])
 }
 
-// sumOf is an HMAC over length-prefixed words, so that no two lists of words share one.
+// sumOf returns an HMAC over length-prefixed words, so that different lists of words have different sums.
 func sumOf(key []byte, domain, room string, words ...[]byte) []byte {
 	h := hmac.New(sha256.New, key)
 	write := func(b []byte) {
@@ -94,11 +94,11 @@ func sumOf(key []byte, domain, room string, words ...[]byte) []byte {
 	return h.Sum(nil)
 }
 
-// addressHash is the length of each half of an address's hash: enough that no two of a room are equal.
+// addressHash is the length of each half of the hash of an address: long enough to avoid collisions in a room.
 const addressHash = 9
 
-// addressOf returns the hash by which the joins of the client's address are counted, followed by that of the network around
-// it; empty where the room does not limit joins. Without the key nobody can find the address.
+// addressOf returns the hash under which joins from the client's address are counted, followed by the hash of the network around the
+// address; empty if the room does not limit joins. The address cannot be recovered without the key.
 func (r *request) addressOf() string {
 	if r.room.options.Policy.Joins <= 0 || !r.peer.Addr.IsValid() {
 		return ""
@@ -118,8 +118,8 @@ func (r *request) addressOf() string {
 	return string(out)
 }
 
-// takenAt returns when a ticket of an order was taken, in seconds of Redis's clock. As long as that clock was never set back
-// it is order time, but for the error of the estimates: then the order itself is the time.
+// takenAt returns the time at which a ticket of an order was taken, in seconds of Redis's clock. If that clock was never set back, it
+// equals order time within the error of the estimates, and the order itself is the time.
 func (r *request) takenAt(order int64) int64 {
 	now := r.room.queue.Now()
 	if order == 0 || now == 0 {
@@ -134,7 +134,7 @@ func (r *request) takenAt(order int64) int64 {
 // clockError bounds the difference of two estimates of one clock, in µs.
 const clockError = 100_000
 
-// joinedAt returns when a ticket was taken, in µs of Redis's clock: its order where that is of the same second, else the
+// joinedAt returns the time at which a ticket was taken, in µs of Redis's clock: the order if both lie in the same second, else that
 // second.
 func joinedAt(w *token.Waiting) int64 {
 	if w.Order/1e6 == w.IssuedAt {
@@ -143,7 +143,7 @@ func joinedAt(w *token.Waiting) int64 {
 	return w.IssuedAt * 1e6
 }
 
-// sessionLife returns for how many more seconds a pass that was issued then counts: the session's ttl, within session.max.
+// sessionLife returns the remaining life of a pass in seconds: the ttl of the session, bounded by session.max.
 func (r *request) sessionLife(policy *admission.Policy, issued, now int64) int64 {
 	life := max(1, int64(policy.SessionTTL/time.Second))
 	if most := int64(r.room.options.MaxSession / time.Second); most > 0 {

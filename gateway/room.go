@@ -18,10 +18,11 @@ import (
 	"github.com/anteroom/anteroom/gateway/metrics"
 	"github.com/anteroom/anteroom/gateway/page"
 	"github.com/anteroom/anteroom/gateway/route"
+	"github.com/anteroom/anteroom/gateway/upstream"
 	"github.com/anteroom/anteroom/token"
 )
 
-// ticketStore is what requests have the store do with tickets.
+// ticketStore has the calls of requests about tickets.
 type ticketStore interface {
 	Join(context.Context, admission.Arrival) (admission.Standing, admission.Refusal, error)
 	Check(context.Context, admission.Ticket) (admission.Standing, error)
@@ -29,7 +30,7 @@ type ticketStore interface {
 	Leave(context.Context, admission.Ticket) error
 }
 
-// sessionStore is what requests read and report of sessions.
+// sessionStore has the calls of requests about sessions.
 type sessionStore interface {
 	Touch(sid admission.ID, off bool)
 	Revoked(sid admission.ID) bool
@@ -42,7 +43,7 @@ type clock interface {
 	Stepped() (by, at int64)
 }
 
-// store is the part of a room that tests replace, to inject faults and steps of the clock.
+// store is the part of a room that tests replace to inject faults and clock steps.
 type store struct {
 	clock
 	ticketStore
@@ -55,22 +56,22 @@ type room struct {
 	index      int             // in state.rooms
 	queue      *admission.Room // its snapshot, clock and limiter
 	store      store
-	origin     *upstream
+	origin     *upstream.Origin
 	options    Room
 	page       *page.Page
 	cookies    [2]client.CookieNames // without and with TLS
 	bypass     []route.Bypass
 	metrics    *metrics.Room
-	proofs     *guard.Proofs // nil where none are asked for
-	identity   *identified   // nil where tickets do not belong to accounts
-	preflights token.ID      // by which the room's preflights are metered
+	proofs     *guard.Proofs // nil: none are required
+	identity   *identified   // nil: tickets do not belong to accounts
+	preflights token.ID      // under which preflights of the room are counted
 	estimator  eta.Estimator
 	forecaster *forecast.Forecaster
 }
 
-// newRoom returns a room, which use has to complete. keys are those of its jwks_url, nil without one. old is the room of that id
-// so far, or nil.
-func newRoom(o Room, origin *upstream, m *metrics.Metrics, keys *accountKeys, old *room, idKey []byte) (*room, error) {
+// newRoom returns a room, which use has to complete. keys are the keys of its jwks_url, nil without one. old is the room with the
+// same id in the configuration before, or nil.
+func newRoom(o Room, origin *upstream.Origin, m *metrics.Metrics, keys *accountKeys, old *room, idKey []byte) (*room, error) {
 	if err := o.setDefaults(); err != nil {
 		return nil, err
 	}
@@ -103,7 +104,7 @@ func newRoom(o Room, origin *upstream, m *metrics.Metrics, keys *accountKeys, ol
 	return r, nil
 }
 
-// setDefaults fills in what a room's options leave out.
+// setDefaults sets the options that the configuration omits.
 func (o *Room) setDefaults() error {
 	if len(o.Hosts) == 0 {
 		o.Hosts = []string{"*"}
@@ -116,7 +117,7 @@ func (o *Room) setDefaults() error {
 			c.Hosts = o.Hosts
 		}
 		if slices.Contains(c.Hosts, "*") {
-			return fmt.Errorf("rooms.%s.guard.captcha.hosts: want the hosts that answers may be given on: the room's hosts name every one", o.ID)
+			return fmt.Errorf("rooms.%s.guard.captcha.hosts: want the hosts on which the CAPTCHA may be solved, because the room serves every host", o.ID)
 		}
 	}
 	if o.PageStatus == 0 {
@@ -160,29 +161,29 @@ func (r *room) allowsSite(site []byte) bool {
 
 func (r *room) challengePath() string { return route.Own + "/" + r.id + "/challenge" }
 
-// preflightsID returns the id by which a room's preflights are metered.
+// preflightsID returns the id under which preflights of a room are counted.
 func preflightsID(room string) token.ID {
 	sum := sha256.Sum256([]byte("preflights\x00" + room))
 	return token.ID(sum[:16])
 }
 
-// guarded reports whether a ticket or its use is limited by more than the queue.
+// guarded reports whether more than the queue limits tickets or their use.
 func (r *room) guarded(policy *admission.Policy) bool {
 	return r.identity != nil || r.options.Guard.asks() || policy.Joins > 0 || r.options.SessionRequests.N > 0
 }
 
-// asks reports whether a ticket may cost anything in this room.
+// asks reports whether the guard can ever require a proof or a CAPTCHA.
 func (g *Guard) asks() bool {
 	return g.Proof != "" && g.Proof != ProofNone || g.Captcha.Provider != ""
 }
 
-// asks reports whether a ticket costs anything now.
+// asks reports whether a join requires a proof or a CAPTCHA now.
 func (r *room) asks() bool { return r.options.Guard.Captcha.Provider != "" || r.asksProof() }
 
-// storeAway is the age of a snapshot from which on the length of the queue counts as unknown.
+// storeAway is the age of a snapshot at which the length of the queue counts as unknown.
 const storeAway = 10 * time.Second
 
-// asksProof reports whether a ticket costs a proof of work now.
+// asksProof reports whether a join requires a proof of work now.
 func (r *room) asksProof() bool {
 	switch {
 	case r.proofs == nil:
@@ -196,7 +197,7 @@ func (r *room) asksProof() bool {
 		s.Policy.Method == admission.Lottery && s.Policy.OpensAt > r.queue.RedisNow()
 }
 
-// proofEffort returns how many tries a proof takes at most now; 0 while none is asked for.
+// proofEffort returns the highest number of tries of a proof now; 0 while no proof is required.
 func (r *room) proofEffort() int64 {
 	if !r.asksProof() {
 		return 0

@@ -14,11 +14,12 @@ import (
 	"github.com/anteroom/anteroom/gateway/wire"
 )
 
-// direct serves a request without fasthttp. It leaves to handle the requests that take over their connection.
+// direct serves a request without fasthttp. It returns false for event streams, which handle serves because they take over the
+// connection.
 func (g *Gateway) direct(req *wire.Request) (taken bool) {
 	v := g.begin(req, nil)
 	defer g.finish(v)
-	taken = true // also where a panic ends it
+	taken = true // also after a panic
 	at := v.locate()
 	if v.left = at.Kind == route.ToOwn && bytes.HasSuffix(at.Rest, []byte("/events")); v.left {
 		return false
@@ -32,7 +33,7 @@ func (g *Gateway) handle(ctx *fasthttp.RequestCtx) {
 	v := g.begin(wire.RequestOf(ctx), ctx)
 	defer g.finish(v)
 	if r := wire.CheckRequest(ctx); r != nil {
-		v.peer.Addr = v.req.Peer() // nothing else is known of a header that was refused
+		v.peer.Addr = v.req.Peer() // a refused header has no other facts
 		v.refuse(&answer.Problem{Status: r.Status, Code: r.Code, Title: "The request is not served", Detail: r.Detail, Level: answer.Quiet, Close: r.Close})
 		return
 	}
@@ -47,7 +48,7 @@ func (v *visit) serve(at route.Place) {
 	v.write(&d, p)
 }
 
-// decide returns what becomes of a request, by where it leads.
+// decide returns the decision about a request that leads to at.
 func (v *visit) decide(at route.Place) (decision, *answer.Problem) {
 	st := v.state
 	switch at.Kind {
@@ -71,7 +72,7 @@ func (v *visit) decide(at route.Place) (decision, *answer.Problem) {
 	return decision{}, answer.NoOrigin
 }
 
-// begin takes up a request. While the gateway is leaving, every response is its connection's last.
+// begin starts a request. After NotReady each response ends its connection.
 func (g *Gateway) begin(req *wire.Request, ctx *fasthttp.RequestCtx) *visit {
 	g.life.running.Add(1)
 	v := g.acquire(req, ctx)
@@ -81,7 +82,7 @@ func (g *Gateway) begin(req *wire.Request, ctx *fasthttp.RequestCtx) *visit {
 	return v
 }
 
-// finish sends, counts and logs. A panic ends the request, not the process.
+// finish sends the response, and counts and logs the request. A panic ends the request, not the process.
 func (g *Gateway) finish(v *visit) {
 	if fault := recover(); fault != nil {
 		g.metrics.Panics.Inc()
@@ -112,22 +113,22 @@ func (g *Gateway) logAccess(v *visit, took time.Duration) {
 	e := accesslog.Entry{
 		At: v.start, Took: took, Addr: v.peer.Addr, Room: v.roomID(), Outcome: v.outcome.String(), Status: sent.Code, Bytes: sent.Bytes,
 	}
-	if len(v.target) > 0 { // else the header was refused, and the request is a substitute
+	if len(v.target) > 0 { // empty: the header was refused, and the request is a substitute
 		e.Method, e.Host, e.Target, e.Protocol = v.req.Method(), v.req.Host(), v.target, v.req.Protocol()
 		e.UserAgent, e.Referer = v.req.Peek("user-agent"), v.req.Peek("referer")
 	}
 	g.access.Write(&e)
 }
 
-// warnMisnamed logs, once for a configuration, that a trusted proxy names clients in a header field that is not trusted. Such a
-// proxy's address counts as that of all its clients, so the limits of one address bind them together.
+// warnMisnamed logs once for each configuration that a trusted proxy reports its clients in a header field that is not trusted. All
+// clients of such a proxy count as one address, and share the limits of that address.
 func (v *visit) warnMisnamed() {
 	header := v.state.options.TrustedHeader
 	if !v.peer.Trusted || v.state.misnamed.Load() {
 		return
 	}
 	if other := v.peer.Misnamed(v.req, header); other != "" && !v.state.misnamed.Swap(true) {
-		v.g.log.Warn("a trusted proxy names the visitor in a header that is not believed; all its visitors share its address. If the proxy always writes that header, set trusted_header to it",
+		v.g.log.Warn("a trusted proxy reports the visitor in a header that is not trusted; all its visitors share its address. If the proxy always writes that header, set trusted_header to it",
 			"proxy", v.req.Peer().String(), "header", other, "trusted_header", header)
 	}
 }

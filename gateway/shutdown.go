@@ -11,7 +11,7 @@ import (
 	"github.com/anteroom/anteroom/gateway/wire"
 )
 
-// lifecycle is what a gateway listens on, and how it ends.
+// lifecycle holds the listeners and the background work of a gateway, and its states on the way to the end.
 type lifecycle struct {
 	ctx context.Context // of everything that outlives a request
 	end context.CancelFunc
@@ -21,7 +21,7 @@ type lifecycle struct {
 	closed    bool
 
 	ready      atomic.Bool
-	leaving    atomic.Bool  // every response is its connection's last
+	leaving    atomic.Bool  // each response ends its connection
 	running    atomic.Int64 // requests that are being served
 	background sync.WaitGroup
 }
@@ -55,13 +55,13 @@ func (l *lifecycle) close() {
 	defer l.opening.Unlock()
 	l.closed = true
 	for _, ln := range l.listeners {
-		_ = ln.Close() // also where fasthttp has not begun with it
+		_ = ln.Close() // also if fasthttp does not serve it yet
 	}
 }
 
-// Shutdown stops accepting, lets running requests finish, ends event streams and upgraded connections, and returns when all is
-// done or ctx ends. A visitor may send a request just as the gateway closes their idle connection, and cannot know whether it
-// was served; so such connections are kept for LastRequest first.
+// Shutdown stops accepting, waits for running requests, ends event streams and upgraded connections, and returns when all are done or
+// ctx ends. A client that sends a request while its idle connection is closed cannot find out whether the request was served. So idle
+// connections first stay open for LastRequest.
 func (g *Gateway) Shutdown(ctx context.Context) error {
 	g.NotReady()
 	g.life.close()
@@ -99,11 +99,11 @@ func (g *Gateway) Shutdown(ctx context.Context) error {
 	}
 }
 
-// firstRequest is how long a connection that has sent nothing yet may still do so at the end.
+// firstRequest is the time for which a connection without any request may still send one during Shutdown.
 const firstRequest = 5 * time.Second
 
-// idle returns the number of connections without a request, and of sockets that are still closing. fasthttp counts those that
-// accept among its connections, and subtracts one.
+// idle returns the number of connections without a request, plus the listeners that are still closing: fasthttp counts listeners as
+// connections, and subtracts one.
 func (g *Gateway) idle() int64 {
 	return int64(g.server.GetOpenConnectionsCount()) + 1 - g.life.running.Load()
 }

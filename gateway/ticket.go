@@ -10,17 +10,17 @@ import (
 	"github.com/anteroom/anteroom/token"
 )
 
-// checkedTicket is a ticket that the store was asked about.
+// checkedTicket is a ticket with the result of its check.
 type checkedTicket struct {
 	token    token.Waiting
 	ticket   admission.Ticket
 	standing admission.Standing
 	forecast *forecast.Room
-	poll     int // seconds until the next poll, should it go on waiting
+	poll     int // seconds until the next poll, if the ticket still waits
 }
 
-// check asks the store about a ticket, which also counts as hearing of its holder. poll is the number of seconds until the
-// next poll; 0: what the forecast advises.
+// check checks a ticket, which also counts as the presence of its visitor. poll is the number of seconds until the next poll; 0: as
+// the forecast advises.
 func (v *visit) check(w token.Waiting, poll int) (checkedTicket, error) {
 	adopt(v, &w)
 	c := checkedTicket{token: w, forecast: v.room.forecaster.Room(), poll: poll}
@@ -34,7 +34,7 @@ func (v *visit) check(w token.Waiting, poll int) (checkedTicket, error) {
 	return c, err
 }
 
-// claimAdmitted makes a session of a ticket that the store has found admitted.
+// claimAdmitted claims a ticket that the check found admitted.
 func (v *visit) claimAdmitted(c *checkedTicket) error {
 	if s := &c.standing; s.State != admission.Admitted && s.State != admission.Active || s.Offline {
 		return nil
@@ -47,8 +47,7 @@ func (v *visit) claimAdmitted(c *checkedTicket) error {
 	return nil
 }
 
-// claim makes a session of an admitted ticket. While the store is away the visitor goes on waiting: the admission stands, and
-// the next poll claims it.
+// claim claims an admitted ticket. While the store is away the visitor keeps waiting, and the next poll claims the ticket.
 func (v *visit) claim(t admission.Ticket, client admission.Client) (admission.Standing, error) {
 	t.Client = client
 	s, err := v.room.store.Claim(v.g.life.ctx, t)
@@ -58,7 +57,7 @@ func (v *visit) claim(t admission.Ticket, client admission.Client) (admission.St
 	return s, err
 }
 
-// serveStatus sends where a ticket is in the queue; an admitted one is claimed.
+// serveStatus sends the status of a ticket, and claims an admitted ticket.
 func serveStatus(v *visit) (decision, *answer.Problem) {
 	w, p := v.tokens.needTicket()
 	if p != nil {
@@ -102,8 +101,8 @@ func tell(v *visit, code int, c *checkedTicket) (decision, *answer.Problem) {
 	return withStatus(code, out), nil
 }
 
-// tellOpen sends the status of a ticket while the room limits nobody. No pass is needed and none is signed: it would let its
-// holder pass the queue that there may be later. A ticket is kept; a new one is not given.
+// tellOpen sends the status of a ticket in an open room. The gateway signs no pass, because a pass would skip a later queue, and no
+// new ticket; an existing ticket stays valid.
 func tellOpen(v *visit, code int, r *forecast.Room, w *token.Waiting, poll int) decision {
 	out := v.status(r, w, &forecast.Ticket{}, answer.StateAdmitted)
 	out.Refresh, out.Token = poll, v.grant.token
@@ -116,7 +115,7 @@ func tellWaiting(v *visit, code int, c *checkedTicket) decision {
 		v.grant.renewTicket(&c.token, &s.Ticket)
 	}
 	t := v.room.forecaster.Ticket(c.forecast, s.Ticket.Order)
-	if unordered && s.Ticket.Order != 0 { // it was drawn since
+	if unordered && s.Ticket.Order != 0 { // the lottery has given the ticket an order
 		c.poll = forecast.PollWithin(&s.Ticket, t.Poll(v.g.random()))
 	}
 	out := v.status(c.forecast, &c.token, &t, waitingState(c.forecast, s.Ticket.Order))
@@ -132,8 +131,8 @@ func tellAdmitted(v *visit, code int, w *token.Waiting, s *admission.Standing, s
 	return withStatus(code, out)
 }
 
-// sessionState returns the state that a session's client is shown: admitted with the first pass, and active with later ones.
-// With the first the wait is measured. Without the store a session is made each time, and none is known to be the first.
+// sessionState returns the state for the client of a session: admitted with the first pass, active with later ones. The first pass
+// also records the wait. Without the store each pass counts as the first.
 func (v *visit) sessionState(s *admission.Standing, w *token.Waiting) string {
 	if !s.First && !s.Offline {
 		return answer.StateActive
@@ -142,7 +141,7 @@ func (v *visit) sessionState(s *admission.Standing, w *token.Waiting) string {
 	return answer.StateAdmitted
 }
 
-// observeWait measures how long a visitor waited, and compares that with the wait that was announced.
+// observeWait records the wait of a visitor, and compares it with the announced wait.
 func (r *room) observeWait(s *admission.Standing, w *token.Waiting) {
 	if s.AdmittedAt == 0 {
 		return
@@ -156,7 +155,7 @@ func (r *room) observeWait(s *admission.Standing, w *token.Waiting) {
 	}
 }
 
-// tellExpired sends that a ticket is lost, with a new one.
+// tellExpired sends the status of an expired ticket, with a new ticket.
 func tellExpired(v *visit, code int, reason string) decision {
 	lost := func(refresh int) decision {
 		policy := &v.room.forecaster.Room().Snapshot.Policy
@@ -164,7 +163,7 @@ func tellExpired(v *visit, code int, reason string) decision {
 			Room: v.room.id, State: answer.StateExpired, Reason: reason, Refresh: refresh, Message: policy.Message, Paused: policy.Paused,
 		})
 	}
-	if v.room.asks() { // a new ticket costs what it costs everybody
+	if v.room.asks() { // a new ticket needs a new proof
 		return lost(1)
 	}
 	a, barred := newArrival(v)
@@ -193,7 +192,7 @@ func tellExpired(v *visit, code int, reason string) decision {
 	return withStatus(code, out)
 }
 
-// leave gives a ticket up.
+// leave gives up a ticket.
 func leave(v *visit) (decision, *answer.Problem) {
 	w, p := v.tokens.needTicket()
 	if p != nil {
@@ -214,7 +213,7 @@ func serveClaim(v *visit) (decision, *answer.Problem) {
 	if p != nil {
 		return decision{}, p
 	}
-	c, err := v.check(w, 0) // which also enrols a ticket that the store does not have yet
+	c, err := v.check(w, 0) // also enrols a ticket that the store does not have yet
 	if err != nil {
 		return decision{}, problemOf(err)
 	}
@@ -255,7 +254,7 @@ func waitingState(r *forecast.Room, order int64) string {
 	return answer.StateWaiting
 }
 
-// reasonOf returns why a ticket is over, as visitors are shown.
+// reasonOf returns the reason why a ticket has ended, for visitors.
 func reasonOf(s *admission.Standing) string {
 	switch {
 	case s.State == admission.Refused:
@@ -270,5 +269,5 @@ func reasonOf(s *admission.Standing) string {
 	return "ended"
 }
 
-// seconds rounds up, so that a client that waits so long has waited long enough.
+// seconds returns d in seconds, rounded up.
 func seconds(d time.Duration) int { return int((d + time.Second - 1) / time.Second) }

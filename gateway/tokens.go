@@ -12,7 +12,7 @@ import (
 	"github.com/anteroom/anteroom/token"
 )
 
-// day is how long a waiting token and its cookies live after they were signed, in seconds.
+// day is the life of a waiting token and its cookies, in seconds.
 const day = 24 * 3600
 
 // tokenCheck verifies the tokens of one request, and keeps what the verification found beside the valid ones.
@@ -20,19 +20,19 @@ type tokenCheck struct {
 	g *Gateway
 	r *request
 
-	forged   bool            // one has a wrong signature: no other is verified, because each may cost as much as ten requests
-	ended    []byte          // a pass that has ended or was revoked; part of the request
+	forged   bool            // one has a wrong signature: no others are verified, because each may cost as much as ten requests
+	ended    []byte          // a pass that has ended or was revoked; a slice of the request
 	rejected *answer.Problem // why a waiting token that verifies does not count
 }
 
-// Reasons why a token that verifies does not count.
+// Reasons to reject a token with a valid signature.
 var (
 	errBound        = errors.New("the token is bound to another network or browser")
 	errRevoked      = errors.New("the session was revoked")
 	errOtherAccount = errors.New("the token belongs to another account")
 )
 
-// firstValid returns the first of a request's tokens that verify accepts. What the others lack is counted.
+// firstValid returns the first token that verify accepts, and counts rejected tokens by reason.
 func firstValid[T any](c *tokenCheck, tokens [][]byte, verify func(*tokenCheck, []byte) (T, error)) (t T, ok bool) {
 	for _, raw := range tokens {
 		if c.forged {
@@ -53,10 +53,10 @@ func firstValid[T any](c *tokenCheck, tokens [][]byte, verify func(*tokenCheck, 
 	return t, false
 }
 
-// tokensMax is how many tokens of one kind are verified.
+// tokensMax bounds the tokens of one kind that are verified.
 const tokensMax = 8
 
-// findPass returns the first valid pass of the request: of the header field, then of the cookies.
+// findPass returns the first valid pass of the request, from the header field, then from the cookies.
 func (c *tokenCheck) findPass() (token.Pass, bool) {
 	var list [tokensMax][]byte
 	tokens := list[:0]
@@ -77,7 +77,7 @@ func verifyPass(c *tokenCheck, raw []byte) (token.Pass, error) {
 	switch {
 	case err != nil:
 		return p, err
-	case p.Bind != "" && !c.r.binding.Matches(p.Bind): // one from before the setting counts until it is renewed
+	case p.Bind != "" && !c.r.binding.Matches(p.Bind): // a pass from before the setting is valid until its renewal
 		return p, errBound
 	case c.r.room.store.Revoked(admission.ID(p.Session)):
 		c.ended = raw
@@ -94,13 +94,13 @@ func verifyBeforeStep(c *tokenCheck, raw []byte) (token.Pass, error) {
 	}
 	p, err := c.g.cache.VerifyPass(raw, c.r.room.id, (c.r.now-by)/1e6)
 	if err == nil && p.Expires > at/1e6+int64(c.r.room.queue.Snapshot().Policy.SessionTTL/time.Second) {
-		return token.Pass{}, token.ErrExpired // it was signed since
+		return token.Pass{}, token.ErrExpired // the pass was signed after the step
 	}
 	return p, err
 }
 
-// findTicket returns the first valid waiting token of the request, and whether it carries any: of the header fields, then of
-// the cookies. Authorization is read below /.waiting-room only: elsewhere it is the origin's.
+// findTicket returns the first valid waiting token of the request, from the header fields, then from the cookies. any reports whether
+// the request carries any token. Authorization is read below /.waiting-room only; elsewhere it belongs to the origin.
 func (c *tokenCheck) findTicket(authorization bool) (w token.Waiting, ok, any bool) {
 	var list [tokensMax][]byte
 	tokens := list[:0]
@@ -134,8 +134,8 @@ func verifyTicket(c *tokenCheck, raw []byte) (token.Waiting, error) {
 	return w, nil
 }
 
-// mayUse reports whether the client may use a waiting token. One without a binding is from before the setting: it counts for
-// absence after the store has last renewed it, and the next response binds it.
+// mayUse reports whether the client may use a waiting token. A token without a binding is from before the setting. It is valid for
+// absence after its last renewal by the store, and the next response binds it.
 func (r *request) mayUse(w *token.Waiting) bool {
 	if w.Bind != "" || r.state.options.Bind == client.BindNone {
 		return r.binding.Matches(w.Bind)
@@ -147,7 +147,7 @@ func (r *request) mayUse(w *token.Waiting) bool {
 	return r.now/1e6-w.IssuedAt <= int64(absence.Seconds())
 }
 
-// needTicket returns the waiting token of a request that makes no sense without one.
+// needTicket returns the waiting token of a request that requires one.
 func (c *tokenCheck) needTicket() (token.Waiting, *answer.Problem) {
 	w, ok, any := c.findTicket(true)
 	if ok {

@@ -9,10 +9,10 @@ import (
 	"github.com/anteroom/anteroom/gateway/proxy"
 )
 
-// View is what operators see of a room beside its queue.
+// View represents a room for operators.
 type View struct {
 	Line   *admission.Room
-	File   admission.Policy // by the configuration, without live changes
+	File   admission.Policy // of the configuration, without live changes
 	Origin string           // its id
 
 	room *room
@@ -28,19 +28,19 @@ func (g *Gateway) Views() []View {
 	return views
 }
 
-// Wait returns the wait estimate of somebody who joins now.
+// Wait returns the wait estimate of a visitor who joins now.
 func (v View) Wait() eta.Estimate { return v.room.forecaster.Room().JoinNow() }
 
-// WaitError returns the median of announced over real waits in the last quarter of an hour; false while nobody was admitted to
-// whom a wait had been announced.
+// WaitError returns the median of announced over actual waits in the last quarter of an hour; false without an admission for which a
+// wait was announced.
 func (v View) WaitError() (float64, bool) { return v.room.forecaster.Error() }
 
-// WaitCoverage returns the share of those admitted in the last quarter of an hour whose wait was in the range that was announced
-// on joining; false where WaitError is.
+// WaitCoverage returns the share of admissions in the last quarter of an hour whose wait was in the announced range; false where
+// WaitError is.
 func (v View) WaitCoverage() (float64, bool) { return v.room.forecaster.Coverage() }
 
-// Guard returns what joining costs: how many tries a proof of work takes at most now, how many proofs made a ticket, and how many
-// joins were refused, by reason, on this gateway since it started; false where a ticket costs nothing.
+// Guard returns the highest number of tries of a proof of work now, and the accepted proofs and the refused joins by reason of this
+// gateway since its start; false without a guard and a join limit.
 func (v View) Guard() (number, proofs int64, refused map[string]int64, ok bool) {
 	r := v.room
 	if !r.options.Guard.asks() && r.options.Policy.Joins == 0 {
@@ -55,13 +55,13 @@ func (v View) Guard() (number, proofs int64, refused map[string]int64, ok bool) 
 	return r.proofEffort(), metrics.Value(r.metrics.Proofs["accepted"]), refused, true
 }
 
-// OriginStats returns an origin's p95 time to first byte (seconds) and share of failed requests over the last minute; zeros while
-// it was sent nothing.
+// OriginStats returns the p95 time to first byte of an origin in seconds and its share of failed requests, over the last minute; zeros
+// without requests.
 func (g *Gateway) OriginStats(id string) (p95, failed float64) {
 	if u := g.state.Load().origins[id]; u != nil {
-		p95, failed, _ = u.recent.Quantile(time.Now(), time.Minute, 0.95)
+		return u.LastMinute(time.Now())
 	}
-	return p95, failed
+	return 0, 0
 }
 
 // figures are what the collector of metrics reads of a gateway.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/anteroom/anteroom/gateway/answer"
 	"github.com/anteroom/anteroom/gateway/client"
+	"github.com/anteroom/anteroom/gateway/faultlog"
 	"github.com/anteroom/anteroom/gateway/page"
 )
 
@@ -42,13 +43,13 @@ func (v *visit) showWait(d *decision) {
 		return
 	}
 	view := s.View()
-	if s.Reason != "" && s.State != answer.StateProof { // the former ticket is over; this is a new one
+	if s.Reason != "" && s.State != answer.StateProof { // the former ticket has ended; this is a new one
 		view.State = answer.StateExpired
 	}
 	v.out.Page(v.room.options.PageStatus, v.room.page, &view, s.State, v.room.queue.RedisNow())
 }
 
-// refuse writes a problem, and logs it where it is a fault.
+// refuse writes a problem, and logs a fault.
 func (v *visit) refuse(p *answer.Problem) {
 	switch {
 	case p.State == answer.StateWaiting:
@@ -72,7 +73,7 @@ func (v *visit) refuse(p *answer.Problem) {
 	v.out.Problem(p, v.kind)
 }
 
-// showRejected writes the room's page for somebody who gets no ticket.
+// showRejected writes the page of the room for a visitor whose join was refused.
 func (v *visit) showRejected(p *answer.Problem) {
 	policy := &v.room.queue.Snapshot().Policy
 	view := page.View{
@@ -87,7 +88,7 @@ func (v *visit) showRejected(p *answer.Problem) {
 
 // fault logs a fault of this request; where is its room or origin. A line that stands for several faults counts them.
 func (v *visit) fault(level slog.Level, message, code, where string, attrs ...any) {
-	n := v.g.faults.times(v.start, level, faultKind{code, where})
+	n := v.g.faults.Count(v.start, level, faultlog.Kind{Code: code, Where: where})
 	if n == 0 {
 		return
 	}

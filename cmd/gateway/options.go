@@ -13,6 +13,7 @@ import (
 	"github.com/anteroom/anteroom/gateway"
 	"github.com/anteroom/anteroom/gateway/console"
 	"github.com/anteroom/anteroom/gateway/guard"
+	"github.com/anteroom/anteroom/gateway/meter"
 	"github.com/anteroom/anteroom/gateway/proxy"
 	"github.com/anteroom/anteroom/gateway/wire"
 	"github.com/anteroom/anteroom/internal/certs"
@@ -99,7 +100,7 @@ func roomOptions(cfg *config.Config, r *config.Room) (gateway.Room, error) {
 		room.Policy.Adaptive.Scorer = scorer
 	}
 	if q, err := r.Guard.Requests(); err == nil { // Validate reports the error
-		room.SessionRequests = gateway.Quota{N: q.N, Per: q.Per}
+		room.SessionRequests = meter.Quota{N: q.N, Per: q.Per}
 	}
 	i := r.Identity
 	room.Identity = gateway.Identity{

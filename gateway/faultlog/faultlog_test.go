@@ -1,4 +1,4 @@
-package gateway
+package faultlog
 
 import (
 	"log/slog"
@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-func TestFaultsAreALineASecond(t *testing.T) {
-	var f faultLog
+func TestLimiter_AllowsOneLinePerSecondAndKind(t *testing.T) {
+	var l Limiter
 	start := time.Unix(1_700_000_000, 0)
-	sale, vip := faultKind{"store_unavailable", "sale"}, faultKind{"store_unavailable", "vip"}
+	sale, vip := Kind{"store_unavailable", "sale"}, Kind{"store_unavailable", "vip"}
 	for i, row := range []struct {
 		after time.Duration
 		level slog.Level
-		kind  faultKind
+		kind  Kind
 		lines int // that this one stands for
 	}{
 		{0, slog.LevelWarn, sale, 1},
@@ -28,7 +28,7 @@ func TestFaultsAreALineASecond(t *testing.T) {
 		{time.Minute, slog.LevelWarn, sale, 2},
 		{time.Hour, slog.LevelWarn, sale, 1},
 	} {
-		if n := f.times(start.Add(row.after), row.level, row.kind); n != row.lines {
+		if n := l.Count(start.Add(row.after), row.level, row.kind); n != row.lines {
 			t.Errorf("fault %d, %s after the first: %d, want %d", i, row.after, n, row.lines)
 		}
 	}
