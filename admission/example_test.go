@@ -11,7 +11,7 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-// exampleTest stands for the *testing.T that examples do not have.
+// exampleTest replaces the *testing.T that examples do not have.
 type exampleTest struct {
 	testing.TB
 	cleanup func()
@@ -52,8 +52,10 @@ func ExampleRoom() {
 	fmt.Println("first visitor has a session:", first.State == admission.Active)
 	fmt.Println("second visitor waits:", second.State == admission.Waiting, "with", room.Ahead(second.Ticket.Order), "ahead")
 
-	for second.State == admission.Waiting { // each poll
-		time.Sleep(50 * time.Millisecond)
+	polls := time.NewTicker(50 * time.Millisecond)
+	defer polls.Stop()
+	for second.State == admission.Waiting {
+		<-polls.C
 		if err := room.Tick(ctx); err != nil {
 			panic(err)
 		}

@@ -19,7 +19,7 @@ import (
 	"github.com/anteroom/anteroom/internal/short"
 )
 
-// endless is a room whose line never ends.
+// endless is a room whose queue never ends.
 type endless struct {
 	t    rapid.TB
 	core *Core
@@ -29,11 +29,11 @@ type endless struct {
 	seen int64
 }
 
-var lines atomic.Int64 // of the rooms that tests draw
+var endlessRooms atomic.Int64 // numbers the rooms
 
 func newEndless(t rapid.TB, client redis.UniversalClient, prefix string, s Strategy, rate, burst, now int64) *endless {
 	e := &endless{t: t, now: now}
-	core, err := New(Options{Client: client, Prefix: fmt.Sprintf("%sx%d", prefix, lines.Add(1)), Timeout: 5 * time.Second, Log: slog.New(slog.DiscardHandler),
+	core, err := New(Options{Client: client, Prefix: fmt.Sprintf("%sx%d", prefix, endlessRooms.Add(1)), Timeout: 5 * time.Second, Log: slog.New(slog.DiscardHandler),
 		Now: func() int64 { return e.now }})
 	if err != nil {
 		t.Fatal(err)
@@ -51,7 +51,7 @@ func (e *endless) configure(s Strategy, rate, burst int64) {
 		MinWait: time.Microsecond, Absence: time.Hour, ClaimWindow: time.Hour, SessionTTL: time.Hour, OnStoreError: OnErrorWait})
 }
 
-// Admit fills the line and looks once; with a min_wait of a microsecond nobody is let in before that.
+// Admit fills the queue and ticks once. With a min_wait of a microsecond nobody is admitted before the tick.
 func (e *endless) Admit(now int64, s Strategy, rate, burst int64) int64 {
 	e.configure(s, rate, burst)
 	e.now = now - min(10, now-e.now)
@@ -76,30 +76,19 @@ func (e *endless) Admit(now int64, s Strategy, rate, burst int64) int64 {
 	return n
 }
 
-// TestStrategiesConform: meters, limiters in the store, the model and rooms keep their promises alike.
-func TestStrategiesConform(t *testing.T) {
+// The limiters themselves are tested in package limiter.
+func TestRoomStrategies_Conform(t *testing.T) {
 	short.Skip(t, "makes many cases")
 	t.Parallel()
 	client, prefix := redistest.Client(t), redistest.Prefix(t)
 	for _, s := range []Strategy{StrategyTokenBucket, StrategyLeakyBucket, StrategyFixedWindow} {
-		t.Run(string(s)+"/go", func(t *testing.T) {
-			admissiontest.Strategies(t, s, false, func(_ rapid.TB, s Strategy, _, _, _ int64) admissiontest.Paced {
-				return admissiontest.PacedMeter{Limited: &admissiontest.Metered{Strategy: s}}
-			})
-		})
-		t.Run(string(s)+"/store", func(t *testing.T) {
-			admissiontest.Strategies(t, s, false, func(t rapid.TB, s Strategy, _, _, _ int64) admissiontest.Paced {
-				l := newStored(t, client, prefix, s)
-				return admissiontest.PacedMeter{Limited: l}
-			})
-		})
 		t.Run(string(s)+"/model", func(t *testing.T) {
 			admissiontest.Strategies(t, s, true, func(_ rapid.TB, s Strategy, rate, burst, now int64) admissiontest.Paced {
 				return admissiontest.PacedModel{M: admissiontest.New(Policy{Strategy: s, Rate: rate, Burst: burst}, now)}
 			})
 		})
 		t.Run(string(s)+"/room", func(t *testing.T) {
-			// Whichever it begins with, changes go through all.
+			// Changes reach every strategy, whichever the room begins with.
 			admissiontest.Strategies(t, s, s == StrategyLeakyBucket, func(t rapid.TB, s Strategy, rate, burst, now int64) admissiontest.Paced {
 				return newEndless(t, client, prefix, s, rate, burst, now)
 			})

@@ -6,19 +6,19 @@ var mutations = []mutation{
 		fault: "a token bucket saves up more than its burst",
 		file:  "lua/lib/limiter.lua",
 		old:   "    if b.level > cap then b.level = cap end\n", new: "",
-		pkg: "./admission", tests: "^(TestLimitersConform|TestStrategiesConform|TestLimiterScriptIsTheGoMeter)$",
+		pkg: "./admission/limiter", tests: "^(TestLimiters_Conform|TestStrategies_Conform|TestLimiterScript_AgreesWithGo)$",
 	},
 	{
 		fault: "rate 0 admits what was saved up",
 		file:  "lua/lib/limiter.lua",
 		old:   "    if b.rate <= 0 then return 0 end\n    return math.floor(b.level / TOKEN)", new: "    return math.floor(b.level / TOKEN)",
-		pkg: "./admission", tests: "^(TestLimitersConform|TestStrategiesConform|TestRoomFollowsModel)$",
+		pkg: "./admission/limiter", tests: "^(TestLimiters_Conform|TestStrategies_Conform|TestLimiterScript_AgreesWithGo)$",
 	},
 	{
 		fault: "a leaky bucket saves up a quiet time",
 		file:  "lua/lib/limiter.lua",
 		old:   "b.level = (b.level - n * TOKEN) % TOKEN", new: "b.level = b.level - n * TOKEN",
-		pkg: "./admission", tests: "^(TestALeakyBucketLetsInOneByOne|TestLimitersConform)$",
+		pkg: "./admission/limiter", tests: "^(TestLimiters_Conform|TestStrategies_Conform|TestLimiterScript_AgreesWithGo)$",
 	},
 	{
 		fault: "a flow is charged cost times its weight",
@@ -50,7 +50,7 @@ var mutations = []mutation{
 		fault: "a tick ignores max_active",
 		file:  "lua/room_advance.lua",
 		old:   "  if p.max_active > 0 then n = math.min(n, p.max_active - active(s)) end\n", new: "",
-		pkg: "./admission", tests: "^(TestRoomFollowsModel|TestStrategiesConform)$",
+		pkg: "./admission", tests: "^(TestRoomFollowsModel|TestRoomStrategies_Conform)$",
 	},
 	{
 		fault: "a tick takes no tokens",

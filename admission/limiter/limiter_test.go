@@ -1,4 +1,4 @@
-package admission_test
+package limiter_test
 
 import (
 	"context"
@@ -13,32 +13,34 @@ import (
 	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 
-	. "github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/admission/admissiontest"
 	"github.com/anteroom/anteroom/admission/limiter"
+	"github.com/anteroom/anteroom/admission/policy"
 	"github.com/anteroom/anteroom/internal/redistest"
 	"github.com/anteroom/anteroom/internal/short"
 	"github.com/anteroom/anteroom/lua"
 )
 
-var strategies = []Strategy{StrategyTokenBucket, admissiontest.GCRAStrategy, StrategyFixedWindow, StrategyLeakyBucket, StrategyAdaptive}
+func TestMain(m *testing.M) { redistest.MainNoLeaks(m) }
 
-// stored is lua/lib/limiter.lua in a store, for the conformance suite.
+var strategies = []policy.Strategy{policy.StrategyTokenBucket, admissiontest.GCRAStrategy, policy.StrategyFixedWindow, policy.StrategyLeakyBucket, policy.StrategyAdaptive}
+
+// stored is a limiter of lua/lib/limiter.lua in a store, for the conformance suites.
 type stored struct {
 	t        rapid.TB
 	run      *lua.Runner
 	script   *lua.Script
 	key      string
-	strategy Strategy
+	strategy policy.Strategy
 }
 
-var serial atomic.Int64 // of the keys that tests draw
+var serial atomic.Int64 // numbers the keys
 
 // limiterScripts holds testdata/limiter_take.lua with the libraries that production scripts include.
 var limiterScripts = sync.OnceValues(func() (*lua.Set, error) {
 	files := fstest.MapFS{}
 	for name, path := range map[string]string{
-		"limiter_take.lua": "testdata/limiter_take.lua", "lib/limiter.lua": "../lua/lib/limiter.lua", "lib/clock.lua": "../lua/lib/clock.lua",
+		"limiter_take.lua": "testdata/limiter_take.lua", "lib/limiter.lua": "../../lua/lib/limiter.lua", "lib/clock.lua": "../../lua/lib/clock.lua",
 	} {
 		text, err := os.ReadFile(path)
 		if err != nil {
@@ -49,7 +51,7 @@ var limiterScripts = sync.OnceValues(func() (*lua.Set, error) {
 	return lua.LoadFS(files)
 })
 
-func newStored(t rapid.TB, client redis.UniversalClient, prefix string, s Strategy) *stored {
+func newStored(t rapid.TB, client redis.UniversalClient, prefix string, s policy.Strategy) *stored {
 	set, err := limiterScripts()
 	if err != nil {
 		t.Fatal(err)
@@ -74,7 +76,7 @@ func (l *stored) TakeCost(now, cost, rate, burst int64) (int64, time.Duration) {
 	return l.take(now, cost, rate, burst, 1)
 }
 
-func TestLimitersConform(t *testing.T) {
+func TestLimiters_Conform(t *testing.T) {
 	short.Skip(t, "makes many cases")
 	t.Parallel()
 	for _, s := range strategies {
@@ -92,7 +94,7 @@ func TestLimitersConform(t *testing.T) {
 	}
 }
 
-// state is what a meter would have in the store.
+// state returns what the store would hold of a limiter.
 func state(m admissiontest.Meter) (level, at int64) {
 	switch m := m.(type) {
 	case *limiter.TokenBucket:
@@ -104,11 +106,29 @@ func state(m admissiontest.Meter) (level, at int64) {
 	case *limiter.FixedWindow:
 		return m.Level, m.At
 	}
-	panic("a meter without a state")
+	panic("a limiter without a state")
 }
 
-// TestLimiterScriptIsTheGoMeter: the two agree to the unit, after every step.
-func TestLimiterScriptIsTheGoMeter(t *testing.T) {
+func TestStrategies_Conform(t *testing.T) {
+	short.Skip(t, "makes many cases")
+	t.Parallel()
+	client, prefix := redistest.Client(t), redistest.Prefix(t)
+	for _, s := range []policy.Strategy{policy.StrategyTokenBucket, policy.StrategyLeakyBucket, policy.StrategyFixedWindow} {
+		t.Run(string(s)+"/go", func(t *testing.T) {
+			admissiontest.Strategies(t, s, false, func(_ rapid.TB, s policy.Strategy, _, _, _ int64) admissiontest.Paced {
+				return admissiontest.PacedMeter{Limited: &admissiontest.Metered{Strategy: s}}
+			})
+		})
+		t.Run(string(s)+"/store", func(t *testing.T) {
+			admissiontest.Strategies(t, s, false, func(t rapid.TB, s policy.Strategy, _, _, _ int64) admissiontest.Paced {
+				return admissiontest.PacedMeter{Limited: newStored(t, client, prefix, s)}
+			})
+		})
+	}
+}
+
+// After every step the script and the Go limiter agree to the unit.
+func TestLimiterScript_AgreesWithGo(t *testing.T) {
 	t.Parallel()
 	client, prefix := redistest.Client(t), redistest.Prefix(t)
 	for _, s := range strategies {
@@ -139,7 +159,7 @@ func TestLimiterScriptIsTheGoMeter(t *testing.T) {
 					h := client.HMGet(t.Context(), script.key, "level", "at").Val()
 					level, at := state(model.Meter)
 					if got != want || gotWait != wantWait || fmt.Sprint(h) != fmt.Sprintf("[%d %d]", level, at) {
-						t.Fatalf("%s %d at %d, %d/1000 + %d/1000: script %d %v %v, meter %d %v [%d %d]", what, n, now, rate, burst, got, gotWait, h, want, wantWait, level, at)
+						t.Fatalf("%s %d at %d, %d/1000 + %d/1000: script %d %v %v, Go %d %v [%d %d]", what, n, now, rate, burst, got, gotWait, h, want, wantWait, level, at)
 					}
 				}
 			})
@@ -147,7 +167,7 @@ func TestLimiterScriptIsTheGoMeter(t *testing.T) {
 	}
 }
 
-func TestDefaultBurst(t *testing.T) {
+func TestDefaultBurst_FollowsTheRate(t *testing.T) {
 	for _, row := range []struct{ rate, want int64 }{
 		{0, 1000}, {1, 1000}, {10_000, 1000}, {10_009, 1000}, {10_010, 1001}, {33_333, 3333}, {10_000_000, 1_000_000},
 	} {
