@@ -80,8 +80,8 @@ func (c *crowd) run(ctx context.Context) {
 	all.Wait()
 }
 
-// last polls, when all faults are over, the tickets that still waited and those that left the queue.
-func (c *crowd) last(ctx context.Context) {
+// pollRemaining polls, after all faults, the tickets that still wait and those that left the queue.
+func (c *crowd) pollRemaining(ctx context.Context) {
 	var all sync.WaitGroup
 	for _, g := range c.guests {
 		switch {

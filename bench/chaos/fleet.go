@@ -82,12 +82,12 @@ func (f *fleet) run(ctx context.Context, plan []fault) error {
 
 // inflict begins a fault, waits and ends it, also when ctx has ended.
 func (f *fleet) inflict(ctx context.Context, p fault) error {
-	if p.what == freeze {
+	if p.kind == freeze {
 		if err := f.redis.Signal(syscall.SIGSTOP); err != nil {
 			return err
 		}
 		from := time.Now()
-		rig.Sleep(ctx, p.last)
+		rig.Sleep(ctx, p.length)
 		to := time.Now()
 		f.mu.Lock()
 		f.frozen = append(f.frozen, span{from.UnixMicro(), to.UnixMicro()})
@@ -99,29 +99,29 @@ func (f *fleet) inflict(ctx context.Context, p fault) error {
 		f.mu.Unlock()
 		return f.redis.Signal(syscall.SIGCONT)
 	}
-	f.turn[p.who].Lock() // on a slow machine the fault before may not have ended
-	defer f.turn[p.who].Unlock()
-	g := f.gateways[p.who]
-	if p.what == pause {
+	f.turn[p.gateway].Lock() // on a slow machine the fault before may not have ended
+	defer f.turn[p.gateway].Unlock()
+	g := f.gateways[p.gateway]
+	if p.kind == pause {
 		f.mu.Lock()
 		f.counts.pauses++
 		f.mu.Unlock()
 		if err := g.Signal(syscall.SIGSTOP); err != nil {
-			return fmt.Errorf("gateway %d: %w\n%s", p.who, err, g.Log)
+			return fmt.Errorf("gateway %d: %w\n%s", p.gateway, err, g.Log)
 		}
-		rig.Sleep(ctx, p.last)
+		rig.Sleep(ctx, p.length)
 		return g.Signal(syscall.SIGCONT)
 	}
 	select {
 	case <-g.Ended():
-		return fmt.Errorf("gateway %d exited by itself:\n%s", p.who, g.Log)
+		return fmt.Errorf("gateway %d exited by itself:\n%s", p.gateway, g.Log)
 	default:
 	}
 	f.mu.Lock()
 	f.end(g)
 	f.counts.kills++
 	f.mu.Unlock()
-	rig.Sleep(ctx, p.last)
+	rig.Sleep(ctx, p.length)
 	c, err := child.Start("gateway", f.program, "serve", "--config", g.Config)
 	if err != nil {
 		return err

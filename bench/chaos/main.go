@@ -114,7 +114,7 @@ func run(r *rig.Run, o options) report {
 		c.fault("%s", failed)
 	}
 	asking, cancel := context.WithTimeout(r, 30*time.Second)
-	c.last(asking)
+	c.pollRemaining(asking)
 	cancel()
 	f.stop()
 	for _, log := range f.crashes {

@@ -7,24 +7,24 @@ import (
 	"time"
 )
 
-// what is a kind of fault.
-type what uint8
+// kind is the kind of a fault.
+type kind uint8
 
 const (
-	kill   what = iota // SIGKILL, and a restart at the end
+	kill   kind = iota // SIGKILL, and a restart at the end
 	pause              // SIGSTOP, SIGCONT at the end
 	freeze             // the same, for Redis
 )
 
-// fault is a fault of gateway number who, or of Redis.
+// fault is a fault of a gateway, by its number, or of Redis.
 type fault struct {
-	what     what
-	who      int
-	at, last time.Duration
+	kind       kind
+	gateway    int
+	at, length time.Duration
 }
 
 const (
-	// Room time stands still while Redis is silent for longer than gap; for the time hold after that, nobody is admitted, so
+	// Room time stops while Redis is silent for longer than gap. For the time hold after that no visitor is admitted, so
 	// that visitors who poll can become present again.
 	gap  = 5 * time.Second
 	hold = 5 * time.Second
@@ -40,9 +40,9 @@ func schedule(seed uint64, gateways int, length time.Duration) []fault {
 	var plan []fault
 	busy := make([]time.Duration, gateways) // until when a gateway is down
 	for at := between(time.Second, 2*time.Second); at < length; at += between(300*time.Millisecond, 2*time.Second) {
-		f := fault{what: kill, who: rng.IntN(gateways), at: at, last: between(100*time.Millisecond, 3*time.Second)}
+		f := fault{kind: kill, gateway: rng.IntN(gateways), at: at, length: between(100*time.Millisecond, 3*time.Second)}
 		if rng.IntN(4) == 0 {
-			f.what = pause
+			f.kind = pause
 		}
 		out := 0
 		for _, until := range busy {
@@ -50,25 +50,25 @@ func schedule(seed uint64, gateways int, length time.Duration) []fault {
 				out++
 			}
 		}
-		if busy[f.who] > at || out >= gateways/2 || f.at+f.last > length {
+		if busy[f.gateway] > at || out >= gateways/2 || f.at+f.length > length {
 			continue
 		}
-		busy[f.who] = f.at + f.last + 500*time.Millisecond // with the time to start
+		busy[f.gateway] = f.at + f.length + 500*time.Millisecond // with the time to start
 		plan = append(plan, f)
 	}
 	short := func() time.Duration { return between(300*time.Millisecond, 2*time.Second) }
 	for at, n := between(2*time.Second, 4*time.Second), 0; at < length; n++ {
-		f := fault{what: freeze, at: at, last: short()}
+		f := fault{kind: freeze, at: at, length: short()}
 		rest := between(time.Second, 4*time.Second)
 		if n%4 == 1 {
-			f.last = between(gap+300*time.Millisecond, gap+3*time.Second)
+			f.length = between(gap+300*time.Millisecond, gap+3*time.Second)
 			rest += hold
 		}
-		if f.at+f.last > length {
+		if f.at+f.length > length {
 			break
 		}
 		plan = append(plan, f)
-		at += f.last + rest
+		at += f.length + rest
 	}
 	slices.SortStableFunc(plan, func(a, b fault) int { return cmp.Compare(a.at, b.at) })
 	return plan

@@ -15,31 +15,31 @@ func TestSchedule_LeavesHalfOfGatewaysRunning(t *testing.T) {
 		if !reflect.DeepEqual(plan, schedule(seed, gateways, time.Minute)) {
 			t.Fatal("another plan for the same seed")
 		}
-		count := map[what]int{}
+		count := map[kind]int{}
 		long := 0
 		for i, f := range plan {
-			count[f.what]++
-			if f.at < 0 || f.last <= 0 || f.at+f.last > time.Minute {
-				t.Fatalf("from %s for %s", f.at, f.last)
+			count[f.kind]++
+			if f.at < 0 || f.length <= 0 || f.at+f.length > time.Minute {
+				t.Fatalf("from %s for %s", f.at, f.length)
 			}
-			if f.what == freeze {
-				if f.last > gap {
+			if f.kind == freeze {
+				if f.length > gap {
 					long++
-				} else if f.last > 2*time.Second {
-					t.Fatalf("a freeze of %s may be taken out of room time or not", f.last)
+				} else if f.length > 2*time.Second {
+					t.Fatalf("a freeze of %s may be taken out of room time or not", f.length)
 				}
 			}
 			out := 1
 			for _, g := range plan[:i] {
-				if g.at+g.last <= f.at || (g.what == freeze) != (f.what == freeze) {
+				if g.at+g.length <= f.at || (g.kind == freeze) != (f.kind == freeze) {
 					continue
 				}
-				if f.what == freeze || g.who == f.who {
+				if f.kind == freeze || g.gateway == f.gateway {
 					t.Fatalf("%+v while %+v", f, g)
 				}
 				out++
 			}
-			if f.what != freeze && out > (gateways+1)/2 {
+			if f.kind != freeze && out > (gateways+1)/2 {
 				t.Fatalf("%d of %d gateways are out", out, gateways)
 			}
 		}

@@ -20,38 +20,38 @@ import (
 // patience is how long a response may take.
 const patience = 10 * time.Second
 
-// lanes is the number of connections that send at the same time, so that the gateway can batch.
-const lanes = 8
+// connections is the number of connections of a prober. They send at the same time, so that the gateway can batch.
+const connections = 8
 
-// asker sends requests to one gateway.
-type asker struct {
-	addr  string
-	pid   int
-	lanes [lanes]lane
+// prober sends requests to one gateway.
+type prober struct {
+	addr        string
+	pid         int
+	connections [connections]connection
 }
 
-// lane is one connection, which is opened when it is needed.
-type lane struct {
+// connection is opened with its first request.
+type connection struct {
 	addr string
 	conn net.Conn
 	in   *bufio.Reader
 }
 
-func newAsker(addr string, pid int) *asker {
-	a := &asker{addr: addr, pid: pid}
-	for i := range a.lanes {
-		a.lanes[i].addr = addr
+func newProber(addr string, pid int) *prober {
+	a := &prober{addr: addr, pid: pid}
+	for i := range a.connections {
+		a.connections[i].addr = addr
 	}
 	return a
 }
 
-func (a *asker) close() {
-	for i := range a.lanes {
-		a.lanes[i].close()
+func (a *prober) close() {
+	for i := range a.connections {
+		a.connections[i].close()
 	}
 }
 
-func (a *lane) close() {
+func (a *connection) close() {
 	if a.conn != nil {
 		_ = a.conn.Close()
 		a.conn = nil
@@ -59,7 +59,7 @@ func (a *lane) close() {
 }
 
 // ask sends a request and returns the status, and whether the gateway closed the connection.
-func (a *lane) ask(request string) (status int, closed bool, header http.Header, err error) {
+func (a *connection) ask(request string) (status int, closed bool, header http.Header, err error) {
 	if a.conn == nil {
 		if a.conn, err = net.DialTimeout("tcp", a.addr, patience); err != nil {
 			return 0, false, nil, err
@@ -95,16 +95,16 @@ func (a *lane) ask(request string) (status int, closed bool, header http.Header,
 }
 
 // batch sends a request n times and returns the gateway's processor time for each.
-func (a *asker) batch(request string, n int) (time.Duration, error) {
+func (a *prober) batch(request string, n int) (time.Duration, error) {
 	before, err := child.Clock(a.pid)
 	if err != nil {
 		return 0, err
 	}
 	var group errgroup.Group
-	for i := range a.lanes {
+	for i := range a.connections {
 		group.Go(func() error {
-			for range n / lanes {
-				if _, _, _, err := a.lanes[i].ask(request); err != nil {
+			for range n / connections {
+				if _, _, _, err := a.connections[i].ask(request); err != nil {
 					return err
 				}
 			}
@@ -115,12 +115,12 @@ func (a *asker) batch(request string, n int) (time.Duration, error) {
 		return 0, err
 	}
 	after, err := child.Clock(a.pid)
-	return (after - before) / time.Duration(n/lanes*lanes), err
+	return (after - before) / time.Duration(n/connections*connections), err
 }
 
 // compose returns the request of a case and the plain request of the same length. With closing, both close their connection.
-func (w *walk) compose(closing bool) (heavy, plain string) {
-	p := &w.place
+func (w *trial) compose(closing bool) (heavy, plain string) {
+	p := &w.endpoint
 	target := p.path
 	if w.target != "" {
 		target = w.target
@@ -162,7 +162,7 @@ func (w *walk) compose(closing bool) (heavy, plain string) {
 
 // result is the cost of a case.
 type result struct {
-	*walk
+	*trial
 	status      int
 	bytes       int
 	plain, cost time.Duration // medians
@@ -170,30 +170,30 @@ type result struct {
 }
 
 // measure compares a case with its plain request in rounds that take at least a few milliseconds of the gateway's time.
-func (a *asker) measure(w *walk, rounds int) (*result, error) {
+func (a *prober) measure(w *trial, rounds int) (*result, error) {
 	heavy, plain := w.compose(false)
 	a.close()
-	status, closed, _, err := a.lanes[0].ask(heavy)
+	status, closed, _, err := a.connections[0].ask(heavy)
 	if err != nil {
-		return nil, fmt.Errorf("%s, %s: %w", w.place.name, w.name, err)
+		return nil, fmt.Errorf("%s, %s: %w", w.endpoint.name, w.name, err)
 	}
 	if closed {
 		heavy, plain = w.compose(true)
 	}
-	r := &result{walk: w, status: status, bytes: len(heavy)}
+	r := &result{trial: w, status: status, bytes: len(heavy)}
 	var costs, plains []time.Duration
 	var ratios []float64
-	n := 5 * lanes
+	n := 5 * connections
 	for len(ratios) < rounds {
 		a.close()
 		p, err := a.batch(plain, n)
 		if err != nil {
-			return nil, fmt.Errorf("%s, plain beside %s: %w", w.place.name, w.name, err)
+			return nil, fmt.Errorf("%s, plain beside %s: %w", w.endpoint.name, w.name, err)
 		}
 		a.close()
 		c, err := a.batch(heavy, n)
 		if err != nil {
-			return nil, fmt.Errorf("%s, %s: %w", w.place.name, w.name, err)
+			return nil, fmt.Errorf("%s, %s: %w", w.endpoint.name, w.name, err)
 		}
 		if time.Duration(n)*p < roundTime && n < mostAtOnce {
 			n = min(mostAtOnce, max(2*n, int(roundTime/max(p, time.Microsecond))))
@@ -207,7 +207,7 @@ func (a *asker) measure(w *walk, rounds int) (*result, error) {
 }
 
 // mostAtOnce is the largest batch.
-const mostAtOnce = 100 * lanes
+const mostAtOnce = 100 * connections
 
 // roundTime is the least processor time of a batch of plain requests.
 const roundTime = 4 * time.Millisecond

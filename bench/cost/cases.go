@@ -8,39 +8,39 @@ import (
 	"strings"
 )
 
-// place is a path of the gateway that is measured.
-type place struct {
+// endpoint is a path of the gateway that is measured.
+type endpoint struct {
 	name, path string
 	fields     string // header lines of every request there, the plain one included
 	method     string // GET, or one with a body
 	host       string // empty: shop.test
 }
 
-func (p *place) site() string {
+func (p *endpoint) site() string {
 	if p.host == "" {
 		return "shop.test"
 	}
 	return p.host
 }
 
-// The places, beside those that need a pass.
+// The endpoints, beside those that need a pass.
 var (
-	outside  = place{name: "outside rooms", path: "/", method: "GET"}
-	waiting  = place{name: "waiting", path: "/sale", method: "GET"}
-	letIn    = place{name: "let in", path: "/free", method: "GET"}
-	account  = place{name: "an account's room", path: "/account", method: "GET"}
-	patterns = place{name: "rooms by patterns", path: "/list", method: "GET", host: "list.test"}
-	upload   = place{name: "outside rooms", path: "/", method: "POST"}
-	join     = place{name: "join", path: "/.waiting-room/sale/tickets", method: "POST"}
-	guarded  = place{name: "join with a proof", path: "/.waiting-room/guarded/tickets", method: "POST"}
-	asked    = place{name: "join with a CAPTCHA", path: "/.waiting-room/asked/tickets", method: "POST"}
+	outside  = endpoint{name: "outside rooms", path: "/", method: "GET"}
+	waiting  = endpoint{name: "waiting", path: "/sale", method: "GET"}
+	admitted = endpoint{name: "admitted", path: "/free", method: "GET"}
+	account  = endpoint{name: "an account's room", path: "/account", method: "GET"}
+	patterns = endpoint{name: "rooms by patterns", path: "/list", method: "GET", host: "list.test"}
+	upload   = endpoint{name: "outside rooms", path: "/", method: "POST"}
+	join     = endpoint{name: "join", path: "/.waiting-room/sale/tickets", method: "POST"}
+	guarded  = endpoint{name: "join with a proof", path: "/.waiting-room/guarded/tickets", method: "POST"}
+	captcha  = endpoint{name: "join with a CAPTCHA", path: "/.waiting-room/asked/tickets", method: "POST"}
 )
 
-// walk is one case: a request and the plain one beside it.
-type walk struct {
+// trial is one case: an expensive request and the plain one beside it.
+type trial struct {
 	name        string
-	place       place
-	target      string // instead of the place's path
+	endpoint    endpoint
+	target      string // instead of the endpoint's path
 	fields      string
 	body        string
 	chunked     bool // the body is written with its framing
@@ -64,12 +64,12 @@ func numbered(n int, format, between string) string {
 	return strings.Join(parts, between)
 }
 
-// everywhere returns header lines that are sent to each place.
-func everywhere() []walk {
+// everywhere returns header lines that are sent to each endpoint.
+func everywhere() []trial {
 	jwt := "eyJhbGciOiJIUzI1NiIsImtpZCI6ImsxIiwidHlwIjoid2FpdCtqd3QifQ." + strings.Repeat("a", 3000) + "." + strings.Repeat("b", 43)
 	pass := "eyJhbGciOiJIUzI1NiIsImtpZCI6ImsxIiwidHlwIjoicGFzcytqd3QifQ." + strings.Repeat("a", 3000) + "." + strings.Repeat("b", 43)
 	short := "eyJhbGciOiJIUzI1NiIsImtpZCI6ImsxIiwidHlwIjoid2FpdCtqd3QifQ." + strings.Repeat("a", 100) + "." + strings.Repeat("b", 43)
-	return []walk{
+	return []trial{
 		{name: "Accept, 1,500 ranges with weights", fields: "Accept: " + list(1500, "a;q=0.1") + "\r\n"},
 		{name: "Accept, 7,000 semicolons", fields: "Accept: text/html" + strings.Repeat(";", 7000) + "\r\n"},
 		{name: "Accept, 90 lines", fields: strings.Repeat("Accept: text/plain;q=0.1,*/*;q=0\r\n", 90)},
@@ -108,9 +108,9 @@ func everywhere() []walk {
 	}
 }
 
-// paths returns targets, sent outside rooms and below the path of each place.
-func paths() []walk {
-	return []walk{
+// paths returns targets, sent outside rooms and below the path of each endpoint.
+func paths() []trial {
+	return []trial{
 		{name: "a path of escapes", target: strings.Repeat("/%61%2e", 1100)},
 		{name: "a path of segments", target: strings.Repeat("/a", 4000)},
 		{name: "a path of dot segments", target: strings.Repeat("/a/..", 1600)},
@@ -128,16 +128,16 @@ func paths() []walk {
 }
 
 // accounts returns requests with JWTs of the site that do not verify with the keys that the gateway fetched.
-func accounts(keys []siteKey) (all []walk) {
+func accounts(keys []siteKey) (all []trial) {
 	for _, k := range keys {
 		token := k.forged()
-		all = append(all, walk{name: "a JWT that fails, " + k.alg, place: account, fields: "Authorization: Bearer " + token + "\r\n"})
+		all = append(all, trial{name: "a JWT that fails, " + k.alg, endpoint: account, fields: "Authorization: Bearer " + token + "\r\n"})
 		cookies := "Cookie: " + strings.TrimSuffix(strings.Repeat("site="+token+"; ", 14000/(len(token)+8)), "; ") + "\r\n"
-		all = append(all, walk{name: "as many as fit of " + k.alg, place: account, fields: cookies})
+		all = append(all, trial{name: "as many as fit of " + k.alg, endpoint: account, fields: cookies})
 	}
-	return append(all, walk{name: "a JWT of 12 KB that is no JSON", place: account, fields: "Authorization: Bearer " + strings.Repeat("e", 6000) + "." + strings.Repeat("e", 6000) + ".e\r\n"},
-		walk{name: "a JWT with 1,000 members", place: account, fields: "Authorization: Bearer " + encode(`{"alg":"RS256","kid":"x",`+numbered(500, `"a%d":1`, ",")+"}") + "." + encode("{"+numbered(500, `"a%d":[1]`, ",")+"}") + ".e\r\n"},
-		walk{name: "a JWT of nested arrays", place: account, fields: "Authorization: Bearer " + encode(`{"alg":"RS256","a":`+strings.Repeat("[", 2000)+strings.Repeat("]", 2000)+"}") + ".e.e\r\n"})
+	return append(all, trial{name: "a JWT of 12 KB that is no JSON", endpoint: account, fields: "Authorization: Bearer " + strings.Repeat("e", 6000) + "." + strings.Repeat("e", 6000) + ".e\r\n"},
+		trial{name: "a JWT with 1,000 members", endpoint: account, fields: "Authorization: Bearer " + encode(`{"alg":"RS256","kid":"x",`+numbered(500, `"a%d":1`, ",")+"}") + "." + encode("{"+numbered(500, `"a%d":[1]`, ",")+"}") + ".e\r\n"},
+		trial{name: "a JWT of nested arrays", endpoint: account, fields: "Authorization: Bearer " + encode(`{"alg":"RS256","a":`+strings.Repeat("[", 2000)+strings.Repeat("]", 2000)+"}") + ".e.e\r\n"})
 }
 
 func encode(s string) string { return base64.RawURLEncoding.EncodeToString([]byte(s)) }
@@ -162,7 +162,7 @@ func (k *siteKey) forged() string {
 }
 
 // forgeries returns requests with as many invalid EdDSA tokens as the gateway verifies.
-func forgeries() (all []walk) {
+func forgeries() (all []trial) {
 	forged := func(kind string) string {
 		signature := encode(strings.Repeat("\x01", 64))
 		return encode(`{"alg":"EdDSA","kid":"k1","typ":"`+kind+`+jwt"}`) + "." + encode(strings.Repeat("a", 60)) + "." + signature[:20] + fresh + signature[20+len(fresh):]
@@ -170,38 +170,38 @@ func forgeries() (all []walk) {
 	pass, ticket := forged("pass"), forged("wait")
 	pairs := strings.Repeat("; wr_sale_pass="+pass+"; wr_sale_ticket="+ticket, 4)
 	fields := "X-Waiting-Room-Pass: " + pass + "\r\nX-Waiting-Room-Token: " + ticket + "\r\nCookie: a=b" + pairs + "\r\n"
-	for _, p := range []place{waiting, {name: "status", path: "/.waiting-room/sale/status", method: "GET"}} {
-		all = append(all, walk{name: "EdDSA tokens that fail in all headers", place: p, fields: fields, second: true})
+	for _, p := range []endpoint{waiting, {name: "status", path: "/.waiting-room/sale/status", method: "GET"}} {
+		all = append(all, trial{name: "EdDSA tokens that fail in all headers", endpoint: p, fields: fields, second: true})
 	}
 	return all
 }
 
 // bodies returns requests with a body.
-func bodies() []walk {
+func bodies() []trial {
 	proof := encode(`{"algorithm":"SHA-256","challenge":"` + strings.Repeat("0", 64) + `","number":1,"salt":"` + strings.Repeat("s", 2000) + `","signature":"` + strings.Repeat("0", 64) + `"}`)
 	tiny := strings.Repeat("1\r\nx\r\n", 10000) + "0\r\n\r\n"
 	extended := strings.Repeat("40;"+strings.Repeat("e", 60)+"\r\n"+strings.Repeat("x", 64)+"\r\n", 400) + "0\r\n\r\n"
 	trailers := "1\r\nx\r\n0\r\n" + numbered(90, "x-%d: 1\r\n", "") + "\r\n"
-	return []walk{
-		{name: "10,000 chunks of a byte", place: upload, body: tiny, chunked: true},
-		{name: "chunks with extensions", place: upload, body: extended, chunked: true},
-		{name: "90 trailer lines of 32 names", place: upload, fields: "Trailer: " + numbered(32, "x-%d", ",") + "\r\n", body: trailers, chunked: true},
-		{name: "Expect: 100-continue", place: upload, fields: "Expect: 100-continue\r\n", body: strings.Repeat("x", 1000)},
-		{name: "a chunked join of single bytes", place: join, body: strings.Repeat("1\r\n \r\n", 1000) + "2\r\n{}\r\n0\r\n\r\n", chunked: true, plainIsJSON: true},
-		{name: "a join of 600 members", place: join, body: "{" + numbered(400, `"a%d":1`, ",") + "}", plainIsJSON: true},
-		{name: "a join of nested arrays", place: join, body: `{"nonce":` + strings.Repeat("[", 1900) + strings.Repeat("]", 1900) + "}", plainIsJSON: true},
-		{name: "a join of escapes", place: join, body: `{"nonce":"` + strings.Repeat(`\u0061`, 600) + `"}`, plainIsJSON: true},
-		{name: "a join that names nonce 300 times", place: join, body: "{" + list(300, `"nonce":"a"`) + "}", plainIsJSON: true},
-		{name: "a join with an Idempotency-Key", place: join, fields: "Idempotency-Key: " + strings.Repeat("k", 64) + fresh + "\r\n", body: "{}", plainIsJSON: true},
-		{name: "a proof that is not the gateway's", place: guarded, body: `{"altcha":"` + proof + `"}`, plainIsJSON: true},
-		{name: "a CAPTCHA solution that is rejected", place: asked, body: `{"captcha":"` + fresh + `"}`, plainIsJSON: true},
-		{name: "a proof of nested arrays", place: guarded, body: `{"altcha":"` + encode(strings.Repeat("[", 2500)) + `"}`, plainIsJSON: true},
+	return []trial{
+		{name: "10,000 chunks of a byte", endpoint: upload, body: tiny, chunked: true},
+		{name: "chunks with extensions", endpoint: upload, body: extended, chunked: true},
+		{name: "90 trailer lines of 32 names", endpoint: upload, fields: "Trailer: " + numbered(32, "x-%d", ",") + "\r\n", body: trailers, chunked: true},
+		{name: "Expect: 100-continue", endpoint: upload, fields: "Expect: 100-continue\r\n", body: strings.Repeat("x", 1000)},
+		{name: "a chunked join of single bytes", endpoint: join, body: strings.Repeat("1\r\n \r\n", 1000) + "2\r\n{}\r\n0\r\n\r\n", chunked: true, plainIsJSON: true},
+		{name: "a join of 400 members", endpoint: join, body: "{" + numbered(400, `"a%d":1`, ",") + "}", plainIsJSON: true},
+		{name: "a join of nested arrays", endpoint: join, body: `{"nonce":` + strings.Repeat("[", 1900) + strings.Repeat("]", 1900) + "}", plainIsJSON: true},
+		{name: "a join of escapes", endpoint: join, body: `{"nonce":"` + strings.Repeat(`\u0061`, 600) + `"}`, plainIsJSON: true},
+		{name: "a join that names nonce 300 times", endpoint: join, body: "{" + list(300, `"nonce":"a"`) + "}", plainIsJSON: true},
+		{name: "a join with an Idempotency-Key", endpoint: join, fields: "Idempotency-Key: " + strings.Repeat("k", 64) + fresh + "\r\n", body: "{}", plainIsJSON: true},
+		{name: "a proof that is not the gateway's", endpoint: guarded, body: `{"altcha":"` + proof + `"}`, plainIsJSON: true},
+		{name: "a CAPTCHA solution that is rejected", endpoint: captcha, body: `{"captcha":"` + fresh + `"}`, plainIsJSON: true},
+		{name: "a proof of nested arrays", endpoint: guarded, body: `{"altcha":"` + encode(strings.Repeat("[", 2500)) + `"}`, plainIsJSON: true},
 	}
 }
 
 // refusals returns requests just beyond a limit. Each closes its connection.
-func refusals() []walk {
-	return []walk{
+func refusals() []trial {
+	return []trial{
 		{name: "33 names in Connection", fields: "Connection: " + numbered(33, "x-%d", ",") + "\r\n"},
 		{name: "8,000 names in Connection", fields: "Connection: " + list(8000, "a") + "\r\n"},
 		{name: "8,000 names in Trailer", fields: "Trailer: " + list(8000, "a") + "\r\n"},
@@ -213,10 +213,10 @@ func refusals() []walk {
 }
 
 // originResponses returns requests with a response of 490 header lines, which a visitor cannot choose.
-func originResponses(pass place) []walk {
-	return []walk{
-		{name: "490 lines of the site's, as they are", place: outside, target: "/lines", plainTarget: "/long"},
-		{name: "490 lines of the site's, with a pass", place: pass, target: pass.path + "/lines", plainTarget: pass.path + "/long"},
-		{name: "490 lines of the site's, cookies added", place: letIn, target: letIn.path + "/lines", plainTarget: letIn.path + "/long"},
+func originResponses(pass endpoint) []trial {
+	return []trial{
+		{name: "490 lines of the site's, as they are", endpoint: outside, target: "/lines", plainTarget: "/long"},
+		{name: "490 lines of the site's, with a pass", endpoint: pass, target: pass.path + "/lines", plainTarget: pass.path + "/long"},
+		{name: "490 lines of the site's, cookies added", endpoint: admitted, target: admitted.path + "/lines", plainTarget: admitted.path + "/long"},
 	}
 }

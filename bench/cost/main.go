@@ -20,7 +20,7 @@ func command() *cobra.Command {
 	var gateway, only string
 	var rounds int
 	cmd := rig.Command("cost", "Measure the processor time of the worst requests that the gateway's limits admit, beside plain ones of their length",
-		fmt.Sprintf("It is an error if one of them costs more than %d times a plain one in the same place.", most),
+		fmt.Sprintf("It is an error if one of them costs more than %d times a plain one in the same endpoint.", most),
 		func(r *rig.Run) { run(r, gateway, only, max(1, rounds)) })
 	cmd.Flags().StringVar(&gateway, "gateway", "bin/gateway", "the gateway's program")
 	cmd.Flags().StringVar(&only, "only", "", "measure only cases whose place or name contains this")
@@ -30,37 +30,37 @@ func command() *cobra.Command {
 
 func run(r *rig.Run, gateway, only string, rounds int) {
 	s := startServers(r, gateway)
-	pass := rig.Must(s.askers[0].withPass())
-	for i, places := range [][]place{{waiting, account, patterns}, {waiting}} {
-		rig.Check(s.askers[i].fill(places...))
+	pass := rig.Must(s.probers[0].withPass())
+	for i, endpoints := range [][]endpoint{{waiting, account, patterns}, {waiting}} {
+		rig.Check(s.probers[i].fill(endpoints...))
 	}
 	var results []*result
-	for _, w := range walks(pass, s.keys) {
+	for _, w := range trials(pass, s.keys) {
 		rig.Check(r.Err())
-		if !strings.Contains(w.place.name+", "+w.name, only) {
+		if !strings.Contains(w.endpoint.name+", "+w.name, only) {
 			continue
 		}
-		a := s.askers[0]
+		a := s.probers[0]
 		if w.second {
-			a = s.askers[1]
+			a = s.probers[1]
 		}
 		results = append(results, rig.Must(a.measure(&w, rounds)))
 	}
 	rig.Check(report(r.Out, results))
 }
 
-// walks returns all cases in all places.
-func walks(pass place, keys []siteKey) (all []walk) {
-	for _, p := range []place{outside, waiting, pass, patterns} {
+// trials returns all cases in all endpoints.
+func trials(pass endpoint, keys []siteKey) (all []trial) {
+	for _, p := range []endpoint{outside, waiting, pass, patterns} {
 		for _, w := range everywhere() {
 			if w.second && p != outside {
 				continue
 			}
-			w.place = p
+			w.endpoint = p
 			all = append(all, w)
 		}
 		for _, w := range paths() {
-			w.place = p
+			w.endpoint = p
 			if p != outside {
 				w.target = p.path + w.target
 			} else if w.target[0] == '?' {
@@ -70,7 +70,7 @@ func walks(pass place, keys []siteKey) (all []walk) {
 		}
 	}
 	for _, w := range refusals() {
-		w.place = outside
+		w.endpoint = outside
 		all = append(all, w)
 	}
 	all = append(append(append(all, accounts(keys)...), forgeries()...), bodies()...)
@@ -87,7 +87,7 @@ func report(out io.Writer, results []*result) error {
 		if r.ratio > most {
 			mark, over = "  MISSED", over+1
 		}
-		_, _ = fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%.0f\t%.0f\t%.1f%s\n", r.place.name, r.name, r.bytes, r.status,
+		_, _ = fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%.0f\t%.0f\t%.1f%s\n", r.endpoint.name, r.name, r.bytes, r.status,
 			float64(r.plain.Nanoseconds())/1e3, float64(r.cost.Nanoseconds())/1e3, r.ratio, mark)
 	}
 	if err := t.Flush(); err != nil { // returns the error of an earlier write

@@ -24,8 +24,8 @@ import (
 // servers are the gateways that are measured, and the keys of their accounts. The second gateway reads Forwarded and signs
 // with EdDSA.
 type servers struct {
-	askers [2]*asker
-	keys   []siteKey
+	probers [2]*prober
+	keys    []siteKey
 }
 
 func startServers(r *rig.Run, bin string) *servers {
@@ -61,8 +61,8 @@ rooms:
     admission: {rate: 0}
     bypass: [{paths: ["~^/list/.*\\.(png|css)$"]}, {user_agents: [goodbot, otherbot, monitor]}]
 `, header, key, filepath.Join(r.Dir, header), site, secret, provider, keys))
-		s.askers[i] = newAsker(g.Addr, g.PID())
-		r.Cleanup(s.askers[i].close)
+		s.probers[i] = newProber(g.Addr, g.PID())
+		r.Cleanup(s.probers[i].close)
 	}
 	return s
 }
@@ -126,26 +126,26 @@ func keySet(keys []siteKey) ([]byte, error) {
 	return json.Marshal(map[string]any{"keys": set})
 }
 
-// withPass returns the place of a visitor who has a pass.
-func (a *asker) withPass() (place, error) {
-	status, _, header, err := a.lanes[0].ask("GET " + letIn.path + " HTTP/1.1\r\nHost: shop.test\r\nAccept: application/json\r\n\r\n")
+// withPass returns the endpoint of a visitor who has a pass.
+func (a *prober) withPass() (endpoint, error) {
+	status, _, header, err := a.connections[0].ask("GET " + admitted.path + " HTTP/1.1\r\nHost: shop.test\r\nAccept: application/json\r\n\r\n")
 	if err != nil {
-		return place{}, err
+		return endpoint{}, err
 	}
 	pass := header.Get("X-Waiting-Room-Pass")
 	if status != http.StatusOK || pass == "" {
-		return place{}, errors.New("the gateway sent no pass")
+		return endpoint{}, errors.New("the gateway sent no pass")
 	}
-	return place{name: "with a pass", path: letIn.path, method: "GET", fields: "X-Waiting-Room-Pass: " + pass + "\r\n"}, nil
+	return endpoint{name: "with a pass", path: admitted.path, method: "GET", fields: "X-Waiting-Room-Pass: " + pass + "\r\n"}, nil
 }
 
 // fronts is more visitors than a room enrols when they join. Joins behind them do not use the store.
 const fronts = 8000
 
 // fill fills the front of each room, so that the requests that are measured join behind it.
-func (a *asker) fill(places ...place) error {
-	for _, p := range places {
-		w := walk{place: p}
+func (a *prober) fill(endpoints ...endpoint) error {
+	for _, p := range endpoints {
+		w := trial{endpoint: p}
 		request, _ := w.compose(false)
 		if _, err := a.batch(request, fronts); err != nil {
 			return err
