@@ -1,4 +1,4 @@
-# Anteroom. `make help` lists the targets; everything they need and cannot find they install, saying so first.
+# Anteroom. `make help` lists the targets. A target installs missing tools, and prints their names first.
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -7,20 +7,20 @@ SHELL := bash
 
 GO       ?= go
 FUZZTIME ?= 10s
-# Property tests make so many cases in `make test`; `make explore` makes more.
+# Cases of a property test in `make test`; `make explore` runs more.
 export RAPID_CHECKS ?= 30
-# A package that takes longer hangs.
+# The longest time of a package's tests.
 TEST_TIMEOUT ?= 30m
-# Property tests draw the same cases in every run, so that what fails is of the change at hand; `make explore` draws others.
+# Property tests draw the same cases in every run, so that a failure is caused by the change; `make explore` draws others.
 export RAPID_SEED ?= 20260901
 EXPLORE_CHECKS   ?= 1000
-# A cache of this tree's own: one that another clone has filled reports that clone's paths.
+# A cache for this tree alone: a shared cache would report the paths of another clone.
 export GOLANGCI_LINT_CACHE := $(CURDIR)/bin/.lint-cache
 GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.12.0
 
-# Tests of the built programs and in a browser: the race detector would see their clients only. `make race` builds the programs with it.
+# Tests of the built programs and in a browser: the race detector would check their clients only. `make race` builds the programs with it.
 PROGRAMS := ./test/e2e ./gateway/page ./gateway/console
-# Simulations that run on one goroutine: the race detector would find nothing in them and take most of their time.
+# Simulations on one goroutine: the race detector would find nothing and multiply their time.
 SEQUENTIAL := ./eta ./eta/backtest ./bulk/congestion ./admission/drawcheck ./lua
 # The modules of this tree.
 MODULES := . bench deploy/helm/test
@@ -53,7 +53,7 @@ test: ## Run every test that CI runs: race, browser, cluster, chart
 	cd bench && $(GO) test -count=1 -vet=off -timeout 5m ./...
 	@if [ -d deploy/helm ]; then $(MAKE) --no-print-directory chart; fi
 
-# -count=1 in all of them: programs that tests build are not in the cache's key.
+# -count=1 in all of these targets: the cache's key does not include the programs that tests build.
 .PHONY: test-programs
 test-programs: ## Run the tests of the built programs and of the pages in a browser, and the simulations
 	$(GO) test -count=1 -vet=off -timeout $(TEST_TIMEOUT) $(PROGRAMS) $(SEQUENTIAL)
@@ -63,7 +63,7 @@ test-race: ## Run all other tests but the long ones with the race detector
 	$(GO) test -race -short -count=1 -vet=off -timeout $(TEST_TIMEOUT) $$($(GO) list ./... | grep -vxF "$$($(GO) list ./test/e2e ./gateway/page $(SEQUENTIAL))")
 
 .PHONY: test-long
-test-long: ## Run the long tests, which -short leaves out, and what the race detector disturbs: allocations, the memory of connections
+test-long: ## Run the long tests, which -short leaves out, and tests that the race detector disturbs: allocations, memory of connections
 	$(GO) test -count=1 -vet=off -timeout $(TEST_TIMEOUT) -run "$$(tools/long.sh)" $$(tools/long.sh --packages)
 
 .PHONY: race
@@ -83,7 +83,7 @@ check: ## Vet, lint and run the tests that need no browser, cluster or waiting: 
 	$(GO) vet ./...
 	cd bench && $(GO) vet ./...
 	@$(MAKE) --no-print-directory lint
-	# -short leaves the rest out, and makes a fifth of a property test's cases. Results are cached.
+	# -short leaves the rest out and runs a fifth of a property test's cases. Results are cached.
 	RAPID_CHECKS=50 $(GO) test -short -vet=off -p 4 -timeout 5m ./...
 	cd bench && $(GO) test -short -vet=off -timeout 2m ./...
 
@@ -118,7 +118,7 @@ bench: ## Compare with nginx, HAProxy and asynq in the same run; BENCH_ROUNDS, B
 	@exec bin/bulkbench --bulkworker bin/bulkworker --rounds "$${BENCH_ROUNDS:-5}" --jobs "$${BENCH_JOBS:-20000}"
 
 .PHONY: bench-million
-bench-million: ## Measure a line of BENCH_MILLION (default 1000000) tickets: bytes, polls, joins, Redis's time of a tick
+bench-million: ## Measure a queue of BENCH_MILLION (default 1000000) tickets: bytes, polls, joins, Redis's time of a tick
 	@tools/need.sh redis-server nginx haproxy wrk
 	@$(MAKE) --no-print-directory build
 	@cd bench && $(GO) build -o ../bin/compare ./compare
@@ -133,28 +133,28 @@ abuse: ## Count the ambiguous messages that nginx, HAProxy, a bare fasthttp prox
 	@bin/abuse --gateway bin/gateway
 
 .PHONY: cost
-cost: ## Measure the processor time of the worst requests that the limits let in, beside plain ones of their length; none may cost ten times as much
+cost: ## Compare the processor time of the worst requests within the limits with plain ones of the same length; fail at ten times as much
 	@tools/need.sh redis-server
 	@$(MAKE) --no-print-directory build
 	@cd bench && $(GO) build -o ../bin/cost ./cost
 	@bin/cost --gateway bin/gateway
 
 .PHONY: soak
-soak: ## Run mixed load through the gateway for SOAK_SECONDS (default 600); fails if it grows or answers wrongly
+soak: ## Run mixed load through the gateway for SOAK_SECONDS (default 600); fails if its memory grows or a response is wrong
 	@tools/need.sh redis-server
 	@$(MAKE) --no-print-directory build
 	@cd bench && $(GO) build -o ../bin/soak ./soak
 	@bin/soak --gateway bin/gateway --loadgen bin/loadgen --duration "$${SOAK_SECONDS:-600}s"
 
 .PHONY: chaos
-chaos: ## Let a crowd in through 8 gateways that are killed and stopped over a Redis that is stopped, for CHAOS_SECONDS (default 60), and judge it; CHAOS_SEED repeats a run
+chaos: ## Admit a crowd through 8 gateways while these and their Redis are stopped and killed, for CHAOS_SECONDS (default 60), and check the promises; CHAOS_SEED repeats a run
 	@tools/need.sh redis-server
 	@$(MAKE) --no-print-directory build
 	@cd bench && $(GO) build -o ../bin/chaos ./chaos
 	@bin/chaos --gateway bin/gateway --duration "$${CHAOS_SECONDS:-60}s" $${CHAOS_SEED:+--seed "$$CHAOS_SEED"}
 
 .PHONY: surge
-surge: ## Raise the rate of a room in which 3,000 visitors wait at two gateways, then end a pause, and report who was overtaken; 7 minutes
+surge: ## Raise the rate of a room in which 3,000 visitors wait at two gateways, then end a pause, and report overtaken visitors; 7 minutes
 	@tools/need.sh redis-server
 	@$(MAKE) --no-print-directory build
 	@cd bench && $(GO) build -o ../bin/surge ./surge
@@ -162,12 +162,12 @@ surge: ## Raise the rate of a room in which 3,000 visitors wait at two gateways,
 	@bin/surge --paused --after 130s
 
 .PHONY: eta
-eta: ## Hold every estimator of waits against made-up sales and print how they did; ETA_FLAGS: bin/gateway eta backtest --help
+eta: ## Compare every wait estimator with synthetic sales and print its errors; ETA_FLAGS: bin/gateway eta backtest --help
 	@mkdir -p bin && $(GO) build -o bin/gateway ./cmd/gateway
 	@bin/gateway eta backtest $${ETA_FLAGS:-}
 
 .PHONY: eta-train
-eta-train: ## Train bin/eta-model.json for estimator: model, from ETA_HISTORY (NDJSON of gateway eta export) or made-up days; ETA_FLAGS: as --time-zone Europe/Berlin
+eta-train: ## Train bin/eta-model.json for estimator: model, from ETA_HISTORY (NDJSON of gateway eta export) or synthetic days; ETA_FLAGS: as --time-zone Europe/Berlin
 	@tools/need.sh python3-sklearn
 	@mkdir -p bin && $(GO) build -o bin/gateway ./cmd/gateway
 	@bin/gateway eta backtest $${ETA_HISTORY:---synthetic --seed 101 --seeds 4} $${ETA_FLAGS:-} --examples bin/eta-examples.ndjson
@@ -194,7 +194,7 @@ chart: ## Render and validate the Helm chart
 	@tools/chart.sh
 
 .PHONY: simulate
-simulate: ## Calculate what a queue of up to ten million takes; SIMULATE_CHECK=10000,1000000 fills such queues and compares, SIMULATE_FLAGS: bin/simulate --help
+simulate: ## Calculate the memory and calls of a queue of up to ten million; SIMULATE_CHECK=10000,1000000 fills such queues and compares, SIMULATE_FLAGS: bin/simulate --help
 	@tools/need.sh redis-server
 	@$(MAKE) --no-print-directory build
 	@cd bench && $(GO) build -o ../bin/simulate ./simulate
@@ -204,4 +204,4 @@ simulate: ## Calculate what a queue of up to ten million takes; SIMULATE_CHECK=1
 verify: ## Regenerate the generated files and fail if that changes one
 	$(GO) generate ./...
 	@changed=$$(git status --porcelain); if [ -n "$$changed" ]; then \
-		git --no-pager diff; printf 'make verify: these differ from what is committed:\n%s\n' "$$changed" >&2; exit 1; fi
+		git --no-pager diff; printf 'make verify: these generated files differ from the committed ones:\n%s\n' "$$changed" >&2; exit 1; fi

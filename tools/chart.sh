@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Lint and render the Helm chart with its examples, check what comes out, and give it to the programs. helm is a Go
-# library here, so that nothing has to be installed for it. With -update, the generated parts of the chart are written.
+# Lint and render the Helm chart with its examples, check the output, and pass the rendered configuration to the programs.
+# helm is used as a Go library and needs no installation. With -update, the generated parts of the chart are written.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 go=${GO:-go}
@@ -10,5 +10,5 @@ mkdir -p bin/static
 CGO_ENABLED=0 "$go" build -o bin/static/ ./cmd/gateway ./cmd/bulkworker
 echo "deploy/helm/anteroom: helm lint --strict, and deploy/helm/test (helm is compiled the first time: a minute or two)" >&2
 cd deploy/helm/test
-# Without a package its output is shown, also when all is well.
+# Without a package argument, go test shows the output of passing tests too.
 exec "$go" test -vet=off -count=1 -timeout 8m "$@"

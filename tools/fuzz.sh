@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Run every fuzz target of both modules for a while each.
+# Run every fuzz target of both modules for DURATION each.
 # usage: tools/fuzz.sh DURATION
 set -euo pipefail
 cd "$(dirname "$0")/.."

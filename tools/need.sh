@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Install the commands that are named and missing, through apt-get or brew, saying so first.
+# Install missing commands with apt-get or brew, and print their names first.
 # usage: tools/need.sh COMMAND...
 set -euo pipefail
 
-# found COMMAND: is it there, also where a user's PATH does not look (Debian's servers) or under another name?
+# found COMMAND: reports whether a command exists, also outside of a user's PATH (Debian's servers) or under another name.
 found() {
 	case $1 in
 	nginx | haproxy) command -v "$1" >/dev/null || [ -x "/usr/sbin/$1" ] ;;
@@ -25,7 +25,7 @@ found() {
 	esac
 }
 
-# python MODULE: the first interpreter that has it; the system's comes before others only where those lack it.
+# python MODULE: prints the first interpreter that has the module; the system's interpreter is tried last.
 python() {
 	for p in python3 /usr/bin/python3; do
 		if "$p" -c "import $1" >/dev/null 2>&1; then
@@ -87,7 +87,7 @@ elif command -v brew >/dev/null; then
 		brew install $(package brew "$c") >&2
 	done
 else
-	echo "missing: ${missing[*]}. Neither apt-get nor brew is here: install them in your system's way, then run this again." >&2
+	echo "missing: ${missing[*]}. Neither apt-get nor brew is available: install them by hand, then run this again." >&2
 	exit 1
 fi
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Install the npm packages of the directories that are given, or of every one that has a lock file; a second run is quick.
+# Install the npm packages of the given directories, or of every directory with a lock file. A second run installs nothing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 [ $# -gt 0 ] || set -- $(git ls-files -- 'package-lock.json' '*/package-lock.json' | xargs -n1 dirname)

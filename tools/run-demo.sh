@@ -10,13 +10,13 @@ console=${DEMO_CONSOLE:-127.0.0.1:9090}
 rate=${DEMO_RATE:-5}
 burst=${DEMO_BURST:-5}
 
-# up HOST:PORT: does anybody listen there?
+# up HOST:PORT: reports whether a program listens there.
 up() { (exec 3<>"/dev/tcp/${1%:*}/${1##*:}") 2>/dev/null; }
 
 for what in "shop $shop DEMO_SHOP" "gateway $gateway DEMO_GATEWAY" "console $console DEMO_CONSOLE"; do
 	read -r name addr variable <<<"$what"
 	if up "$addr"; then
-		echo "run: $addr, where the $name should listen, is taken by another program. Stop that, or choose another address: make run $variable=${addr%:*}:PORT" >&2
+		echo "run: $addr, where the $name should listen, is in use by another program. Stop that program, or choose another address: make run $variable=${addr%:*}:PORT" >&2
 		exit 1
 	fi
 done
@@ -27,12 +27,12 @@ for b in bin/shop bin/gateway; do
 	}
 done
 
-# Own process groups, so that Ctrl-C reaches this script alone and it can stop the gateway first, in good order.
+# Each program has its own process group: Ctrl-C reaches only this script, which stops the gateway first.
 set -m
 pids=()
 stop() {
 	trap - EXIT
-	# make passes a TERM on to this script, which may have had it already; a second Ctrl-C is somebody in a hurry.
+	# make forwards TERM, which this script may have received before. A second Ctrl-C ends the programs immediately.
 	trap '' TERM HUP
 	trap 'kill -TERM "${pids[@]}" 2>/dev/null || true' INT
 	if [ "${#pids[@]}" -gt 0 ]; then
@@ -50,7 +50,7 @@ stop() {
 trap 'stop 1' EXIT
 trap 'stop 0' INT TERM HUP
 
-# await NAME PID HOST:PORT: until it listens; its own messages say why if it does not.
+# await NAME PID HOST:PORT: waits until the program listens. If it fails, its own messages have the reason.
 await() {
 	local i
 	for ((i = 0; i < 300; i++)); do
@@ -79,7 +79,7 @@ cat <<TEXT
   The shop itself, for comparison      http://$shop/
   The operators' console               http://$console/
 
-  $rate visitors a second are let in, $burst at once. Send a crowd, and then open the first page:
+  The gateway admits $rate visitors a second, at most $burst at one moment. Send a crowd, then open the first URL:
 
     bin/loadgen --url http://$gateway --visitors 200 --arrive 10s --rate $rate --burst $burst
 
@@ -91,7 +91,7 @@ while true; do
 	for i in 0 1; do
 		kill -0 "${pids[i]}" 2>/dev/null || {
 			[ "$i" -eq 0 ] && name=shop || name=gateway
-			echo "run: the $name has ended by itself" >&2
+			echo "run: the $name has exited" >&2
 			exit 1
 		}
 	done

@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// prometheusOf starts a real Prometheus that scrapes the target five times a second, and gives its address.
+// prometheusOf starts a real Prometheus that scrapes the target five times a second, and returns its address.
 func prometheusOf(t testing.TB, target string) string {
 	t.Helper()
 	binary, err := exec.LookPath("prometheus")
@@ -38,7 +38,7 @@ func prometheusOf(t testing.TB, target string) string {
 	return addr
 }
 
-// A room whose origin looks well is slowed by what Prometheus knows of it, and let go again.
+// A low score from Prometheus slows a room whose origin looks healthy, and a high score lets the rate recover.
 func TestAdaptive_UsesPrometheusScore(t *testing.T) {
 	t.Parallel()
 	var health atomic.Int64

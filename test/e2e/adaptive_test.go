@@ -74,7 +74,7 @@ func (o *busyOrigin) set(capacity float64, service time.Duration) {
 	o.capacity, o.service = capacity, service
 }
 
-// throng keeps a number of visitors in line; each makes some requests over a few seconds once it is in.
+// throng keeps a number of visitors in the queue; each makes some requests over a few seconds after its admission.
 type throng struct {
 	g       *gateway
 	client  *http.Client
@@ -107,7 +107,7 @@ func newThrong(t testing.TB, g *gateway, inLine int64) *throng {
 	return c
 }
 
-// every waits that long, false where ctx ends.
+// every waits for a duration, and returns false if ctx ends first.
 func every(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -169,7 +169,7 @@ func (c *throng) visit(ctx context.Context) {
 	}
 }
 
-// metric gives a gauge of the room.
+// metric returns a gauge of the room.
 func metric(t testing.TB, g *gateway, name string) (v float64, ok bool) {
 	t.Helper()
 	for line := range strings.Lines(adminOf(t, g).ask("GET", "/metrics", "").body) {

@@ -147,8 +147,8 @@ func TestAdmission_BrowsersAndClientsInOrder(t *testing.T) {
 	for _, ctx := range tabs {
 		all = append(all, placeOf(t, ctx))
 	}
-	judgeRate(t, all, 3, 3)
-	judgeOrder(t, all)
+	checkRate(t, all, 3, 3)
+	checkOrder(t, all)
 
 	// Five sessions for five browsers: the second tab is no sixth.
 	sessions := map[string][]string{}
@@ -172,7 +172,7 @@ func TestAdmission_BrowsersAndClientsInOrder(t *testing.T) {
 	}
 }
 
-// placeOf asks from within a tab when its visitor joined and was let in.
+// placeOf requests, from within a tab, when its visitor joined and was admitted.
 func placeOf(t *testing.T, ctx context.Context) place { //nolint:revive // as testing.T first
 	t.Helper()
 	text, err := chromedp.Run(ctx, chromedp.Evaluate[string](`fetch("/.waiting-room/sale/status").then(r => r.text())`, chromedp.EvalAwaitPromise))

@@ -76,7 +76,7 @@ func TestBudget_SharedByRooms(t *testing.T) {
 			places = append(places, place{at: time.UnixMicro(us)})
 		}
 	}
-	judgeRate(t, places, rate, burst)
+	checkRate(t, places, rate, burst)
 	// While both had a line: from when the crowd stood there till the big room's was empty.
 	from, till := max(at["big"][60], at["small"][20]), at["big"][big-20]
 	in := func(room string) (n float64) {

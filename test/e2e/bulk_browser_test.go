@@ -31,7 +31,7 @@ import (
 
 const bulkToken = "e2e-bulk-operators-token-0123456789"
 
-// hooks is the team behind the jobs: it answers each job as its payload says.
+// hooks is the downstream of the jobs: the payload of each job determines its response.
 type hooks struct {
 	*httptest.Server
 	mended  atomic.Bool  // what failed before goes well now
@@ -73,7 +73,7 @@ func (h *hooks) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// bulkAPI asks a bulk worker as its operators do.
+// bulkAPI sends requests to a bulk worker as its operators do.
 type bulkAPI struct {
 	t    *testing.T
 	base string
@@ -220,7 +220,7 @@ func in(id, selector string) chromedp.CSS {
 	return chromedp.CSS(fmt.Sprintf(`tr[data-key="%s"] %s`, id, selector))
 }
 
-// An operator looks after groups of two tenants with nothing but the page: the real program, its store, a real browser.
+// An operator controls the groups of two tenants with the page alone: real program, store and browser.
 func TestBulkDashboard(t *testing.T) {
 	t.Parallel()
 	team := newHooks(t)
@@ -378,7 +378,7 @@ processors: {webhook: {kind: webhook, url: %q, timeout: 60s}}
 	}
 }
 
-// startBulkworker starts the program, ready to serve, and gives its address. It ends with stop or with the test, which fails
+// startBulkworker starts the program, ready to serve, and returns its address. It ends with stop or with the test, which fails
 // if it did not end well.
 func startBulkworker(t *testing.T, yaml string) (url string, stop func()) {
 	t.Helper()

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A big group is paused, resumed and cancelled while another tenant works: it takes effect with the answer.
+// A large group is paused, resumed and cancelled while another tenant's jobs run: each takes effect before its response.
 func TestBulkControl_LargeGroup(t *testing.T) {
 	t.Parallel()
 	n := sized(30_000, 1_000_000)

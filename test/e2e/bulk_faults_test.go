@@ -93,7 +93,7 @@ func chunks(t *testing.T, w *bulkWorker, group string, n, size int, between func
 	}
 }
 
-// few says how many of n jobs ran more than once; it may be no more than the workers had in hand.
+// few returns how many of n jobs ran more than once. It fails the test if more did than the workers could hold.
 func few(t *testing.T, runs []jobRun, n, most int) {
 	t.Helper()
 	again := 0

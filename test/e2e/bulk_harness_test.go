@@ -37,7 +37,7 @@ func sized(n, long int) int {
 // bulkPatience bounds how long a group may take.
 func bulkPatience() time.Duration { return time.Duration(sized(120, 1800)) * time.Second }
 
-// farm is a store, whoever does the jobs, and the bulk workers between them. It ends with an audit of the store.
+// farm is a store, a receiver of jobs, and the bulk workers between them. It ends with an audit of the store.
 type farm struct {
 	t          *testing.T
 	to         *jobReceiver
@@ -48,7 +48,7 @@ type farm struct {
 	made       int
 }
 
-// newFarm has a Redis of its own that survives its death.
+// newFarm starts a Redis whose data survives a kill.
 func newFarm(t *testing.T, settings string) *farm {
 	t.Helper()
 	redis := redistest.Server(t, "--appendonly", "yes", "--appendfsync", "everysec")
@@ -159,7 +159,7 @@ func (w *bulkWorker) stop() {
 	}
 }
 
-// kill ends the program as a crash does, and says when.
+// kill kills the program, and returns the time.
 func (w *bulkWorker) kill() time.Time {
 	w.t.Helper()
 	at := time.Now()
@@ -241,7 +241,7 @@ func (w *bulkWorker) group(id string) bulkGroup {
 	return into[bulkGroup](w.ask(http.MethodGet, "/v1/groups/"+id, "").want(http.StatusOK))
 }
 
-// awaits waits until a group is as it should be.
+// awaits waits until a group meets a condition.
 func (w *bulkWorker) awaits(id string, so func(bulkGroup) bool) bulkGroup {
 	w.t.Helper()
 	var g bulkGroup
@@ -270,7 +270,7 @@ func (w *bulkWorker) completes(id string) bulkGroup {
 	return g
 }
 
-// jobLines are n jobs with ids of their own.
+// jobLines returns n jobs, each with an id.
 func jobLines(n int) string {
 	var b strings.Builder
 	for i := range n {
@@ -296,7 +296,7 @@ func (w *bulkWorker) submit(tenant, id string, n int, query ...string) bulkGroup
 	return g
 }
 
-// outcome is what became of a job.
+// outcome is the outcome of a job.
 type outcome struct {
 	ID, Status  string
 	Attempts    int
@@ -357,7 +357,7 @@ func outcomes(t *testing.T, r io.Reader, n int) map[string]outcome {
 	return all
 }
 
-// auditBulk runs the command, which has to be content.
+// auditBulk runs bulkworker audit, which must find nothing wrong.
 func auditBulk(t *testing.T, file string) {
 	t.Helper()
 	code, out, errs := bulkCommand(t, "", "audit", "--config", file)
@@ -366,7 +366,7 @@ func auditBulk(t *testing.T, file string) {
 	}
 }
 
-// bulkCommand runs the program to its end and gives what it printed.
+// bulkCommand runs the program to its end and returns its output.
 func bulkCommand(t *testing.T, stdin string, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), bulkPatience())
@@ -382,7 +382,7 @@ func bulkCommand(t *testing.T, stdin string, args ...string) (code int, stdout, 
 	return cmd.ProcessState.ExitCode(), out.String(), errs.String()
 }
 
-// jobRun is one run of a job, as who does the jobs saw it.
+// jobRun is one run of a job, as its receiver saw it.
 type jobRun struct {
 	group, job, worker string
 	attempt            int
@@ -390,7 +390,7 @@ type jobRun struct {
 	at                 time.Time // when the request came in
 }
 
-// jobReceiver does the jobs, and notes each.
+// jobReceiver runs the jobs and records each run.
 type jobReceiver struct {
 	*httptest.Server
 	answer func(w http.ResponseWriter, r *http.Request, run jobRun) // nil: 200 with no body; set it before the first job
@@ -419,7 +419,7 @@ func (to *jobReceiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// of are the runs of a group's jobs so far, in the order of their requests; of all groups without one.
+// of returns the runs of a group's jobs so far, or of all groups, in the order of their requests.
 func (to *jobReceiver) of(group string) []jobRun {
 	to.mu.Lock()
 	defer to.mu.Unlock()
@@ -444,7 +444,7 @@ func (to *jobReceiver) reached(t *testing.T, n int) {
 	within(t, bulkPatience(), fmt.Sprintf("%d runs of jobs", n), func() bool { return to.count() >= n })
 }
 
-// byJob gives the runs of each job in the order of their fences. Each of n jobs has one at least.
+// byJob returns the runs of each job in the order of their fences. It fails the test unless each of n jobs has run.
 func byJob(t *testing.T, runs []jobRun, n int) map[string][]jobRun {
 	t.Helper()
 	all := make(map[string][]jobRun, n)

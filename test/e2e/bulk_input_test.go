@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// What is wrong with a line is said with its number and field; the other lines run.
+// A bad line is reported with its number and field; the jobs of the other lines run.
 func TestBulkBadLines(t *testing.T) {
 	t.Parallel()
 	f := newFarm(t, "limits: {line: 1KiB}")

@@ -137,7 +137,7 @@ func TestBulkCommands(t *testing.T) {
 	}
 }
 
-// What is sent out is signed, as the documentation tells receivers to check it.
+// Requests are signed, and verify by the method of the documentation.
 func TestBulkSignatures(t *testing.T) {
 	t.Parallel()
 	const hookSecret, callbackSecret = "e2e-hook-secret-0123456789", "e2e-callback-secret-0123456789"

@@ -38,7 +38,7 @@ func startMeter(t *testing.T, w *bulkWorker, tenants ...string) *meter {
 	return m
 }
 
-// through says which worker to ask from now on.
+// through sets the worker to which later requests go.
 func (m *meter) through(w *bulkWorker) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -141,7 +141,7 @@ func (m *meter) judge(what string, tenant int, limits ...rated) {
 	m.t.Logf("%s: at most %d jobs started in a second, of %.0f that may; %d stretches", what, worst, allowed, readings)
 }
 
-// densest is how many of these requests came within a second at most.
+// densest returns the most of these requests within one second.
 func densest(runs []jobRun) int {
 	at := make([]time.Time, len(runs))
 	for i, r := range runs {

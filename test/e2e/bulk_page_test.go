@@ -76,7 +76,7 @@ next:
 	}
 }
 
-// An operator looks a job up, retries it and cancels it, wherever it is.
+// An operator finds a job by its id, retries it and cancels it, in every state.
 func TestBulkPage_OneJob(t *testing.T) {
 	t.Parallel()
 	team := newHooks(t)
@@ -164,7 +164,7 @@ processors: {webhook: {kind: webhook, url: %q, timeout: 60s}}
 	p.quiet(http.StatusUnauthorized, http.StatusNotFound, http.StatusConflict)
 }
 
-// An operator sees who runs what. A process that is older than its neighbours has no answer for that.
+// An operator sees which worker runs which job. A process of an older version does not report its jobs.
 func TestBulkPage_RunningNow(t *testing.T) {
 	t.Parallel()
 	team := newHooks(t)
@@ -234,7 +234,7 @@ processors: {%s}
 	p.quiet(http.StatusUnauthorized, http.StatusNotFound)
 }
 
-// An operator lifts the breakers of a processor and of one tenant with it, and lets start what waits for its next try.
+// An operator closes the breakers of a processor and of one of its tenants, and starts jobs that wait for their next try.
 func TestBulkPage_BreakersAndRelease(t *testing.T) {
 	t.Parallel()
 	team := newHooks(t)

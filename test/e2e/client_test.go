@@ -21,14 +21,14 @@ import (
 // headers of a request; a value is sent as it is.
 type headers map[string]string
 
-// asBrowser is what a browser sends for a page.
+// asBrowser is the header with which a browser requests a page.
 var asBrowser = headers{
 	"Accept":         "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8",
 	"Sec-Fetch-Dest": "document", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Site": "none",
 	"User-Agent": "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36",
 }
 
-// client is somebody with cookies (or without) at an address of their own.
+// client is a visitor with its own address, with or without cookies.
 type client struct {
 	t    testing.TB
 	http *http.Client
@@ -104,7 +104,7 @@ func (c *client) get(g *gateway, target string, h ...headers) answer {
 	return c.ask(g, http.MethodGet, target, "", h...)
 }
 
-// try is ask for those who live with a gateway that dies.
+// try is ask for tests in which a gateway may die.
 func (c *client) try(g *gateway, method, target, body string, h ...headers) (answer, error) {
 	return c.tryAt(g.addr, method, target, body, h...)
 }
@@ -157,10 +157,10 @@ func (c *client) tryAt(addr, method, target, body string, h ...headers) (answer,
 	return a, nil
 }
 
-// inside is what an answer to a visitor must not tell.
+// inside matches internal details, which no response to a visitor may contain.
 var inside = regexp.MustCompile(`dial (tcp|unix)|redis\.sock|goroutine \d|\.go:\d|deadline exceeded|connection refused|i/o timeout|unexpected EOF|NOSCRIPT |user_script|runtime error`)
 
-// inspect checks what holds for every answer of the gateway's own, and notes its secrets.
+// inspect checks the rules for every response of the gateway itself, and records its secrets.
 func (c *client) inspect(a answer) {
 	c.t.Helper()
 	for _, line := range a.header.Values("Set-Cookie") {
@@ -194,7 +194,7 @@ func (c *client) secret(s string) {
 	}
 }
 
-// want fails the test where the status is another.
+// want fails the test if the status differs.
 func (a answer) want(code int) answer {
 	a.t.Helper()
 	if a.code != code {
@@ -224,7 +224,7 @@ type status struct {
 	ClosesAt     string          `json:"closes_at"`
 }
 
-// String is what a failing test prints.
+// String returns the response as a failing test prints it.
 func (s status) String() string {
 	n := func(p *int64) string {
 		if p == nil {
@@ -316,7 +316,7 @@ func (a answer) problem(status int, code string) answer {
 	return a
 }
 
-// setCookie gives the attributes of a cookie that the answer sets.
+// setCookie returns the attributes of a cookie that the response sets.
 func (a answer) setCookie(name string) (http.Cookie, string) {
 	a.t.Helper()
 	for _, line := range a.header.Values("Set-Cookie") {
@@ -342,7 +342,7 @@ func (a answer) has(h headers) answer {
 	return a
 }
 
-// waits checks what every answer to somebody who has to wait carries.
+// waits checks the headers and body of a response to a visitor who has to wait.
 func (a answer) waits(state string) answer {
 	a.t.Helper()
 	a.has(headers{"Cache-Control": "no-store", "X-Waiting-Room": state, "Retry-After": "*"})
@@ -356,7 +356,7 @@ func (a answer) waits(state string) answer {
 	return a
 }
 
-// claims are a token's.
+// claims are the claims of a token.
 type claims struct {
 	Iss  string `json:"iss"`
 	Aud  any    `json:"aud"`
@@ -394,7 +394,7 @@ func (c *client) join(g *gateway, h ...headers) status {
 	return c.ask(g, http.MethodPost, "/.waiting-room/sale/tickets", "", h...).want(http.StatusCreated).status()
 }
 
-// poll asks where a ticket stands.
+// poll requests the status of a ticket.
 func (c *client) poll(g *gateway, token string) status {
 	c.t.Helper()
 	return c.get(g, "/.waiting-room/sale/status", headers{"X-Waiting-Room-Token": token}).want(http.StatusOK).status()

@@ -168,7 +168,7 @@ func TestPrecedence(t *testing.T) {
 	}
 }
 
-// SIGHUP takes a new room in and loses no place; a bad file keeps the old one and says so.
+// SIGHUP adds a room and loses no place; a bad file leaves the old configuration in force and is logged.
 func TestReload(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
@@ -203,7 +203,7 @@ func TestReload(t *testing.T) {
 	until(t, "the new rate lets the first in", func() bool { return c.poll(g, first.Token).Pass != "" })
 }
 
-// What takes a restart is said at every reload, until the file says again what the gateway was started with.
+// Every reload logs the settings that need a restart, until the file has their values at the start again.
 func TestReload_NamesSettingsThatNeedRestart(t *testing.T) {
 	t.Parallel()
 	s := setup{origin: newOrigin(t, nil).URL, rooms: []string{room(admission(5, 5))}}
@@ -231,7 +231,7 @@ func TestReload_NamesSettingsThatNeedRestart(t *testing.T) {
 	}
 }
 
-// Whether there is TLS takes a restart; the rest of a file that turns it on is taken.
+// Turning TLS on or off needs a restart; other changes of the same file take effect.
 func TestReload_KeepsTLSUntilRestart(t *testing.T) {
 	t.Parallel()
 	s := setup{origin: newOrigin(t, nil).URL, rooms: []string{room(admission(5, 5))}}
@@ -266,7 +266,7 @@ func TestReload_OperatorTokens(t *testing.T) {
 	second.get("rooms").want(http.StatusOK)
 }
 
-// SIGTERM: not ready, the running request ends well, then out with 0, its store too.
+// After SIGTERM the gateway is not ready, completes the running request and exits with 0; its store ends too.
 func TestSIGTERM_Drains(t *testing.T) {
 	t.Parallel()
 	release, arrived := make(chan struct{}), make(chan struct{})
@@ -301,7 +301,7 @@ func TestSIGTERM_Drains(t *testing.T) {
 	}
 }
 
-// A second signal ends it at once, whatever runs.
+// A second signal ends the process immediately, whatever requests run.
 func TestSIGTERM_SecondEndsProcess(t *testing.T) {
 	t.Parallel()
 	release, arrived := make(chan struct{}), make(chan struct{})
@@ -319,7 +319,7 @@ func TestSIGTERM_SecondEndsProcess(t *testing.T) {
 	}
 }
 
-// What runs longer than shutdown_timeout is cut.
+// Requests that run longer than shutdown_timeout are cut off.
 func TestShutdownTimeout_IsKept(t *testing.T) {
 	t.Parallel()
 	release, arrived := make(chan struct{}), make(chan struct{})
@@ -337,7 +337,7 @@ func TestShutdownTimeout_IsKept(t *testing.T) {
 	}
 }
 
-// A port that is taken is an error that names the setting.
+// A port in use is an error that names the setting.
 func TestListen_PortInUse(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp4", "127.0.0.1:0")

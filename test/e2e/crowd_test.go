@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// place is what one visitor of a crowd lived through.
+// place is the record of one visitor of a crowd.
 type place struct {
 	jti, sid   string
 	ord        int64 // 0 for one who was let in at once
@@ -26,7 +26,7 @@ type place struct {
 	client     *client
 }
 
-// crowd is a number of visitors who join at once and poll as advised until they are in.
+// crowd is a number of visitors who join together and poll as advised until they are admitted.
 type crowd struct {
 	t       testing.TB
 	ctx     context.Context
@@ -42,7 +42,7 @@ type crowd struct {
 
 var crowds atomic.Int64
 
-// sendCrowd sends n visitors. at says where a visitor's nth request goes; nil: all to one.
+// sendCrowd sends n visitors. at returns the gateway of a visitor's nth request; nil: one gateway for all.
 func sendCrowd(t testing.TB, g *gateway, n int, at func(visitor, try int) *gateway) *crowd {
 	t.Helper()
 	if at == nil {
@@ -73,7 +73,7 @@ func (c *crowd) pause(d time.Duration) bool {
 	}
 }
 
-// visit is one visitor's way in.
+// visit runs one visitor from the join to the admission.
 func (c *crowd) visit(i int) {
 	who := newClient(c.t, c.gateway(i, 0))
 	who.ip = fmt.Sprintf("10.%d.%d.%d", 1+i/62500, i/250%250, 1+i%250)
@@ -144,7 +144,7 @@ func (c *crowd) visit(i int) {
 	}
 }
 
-// in notes that somebody is in.
+// in records an admission.
 func (c *crowd) in(p *place, s status) {
 	at, err := time.Parse(time.RFC3339Nano, s.AdmittedAt)
 	if err != nil || s.Pass == "" {
@@ -158,14 +158,14 @@ func (c *crowd) in(p *place, s status) {
 	c.places = append(c.places, *p)
 }
 
-// snapshot is who is in by now.
+// snapshot returns the visitors admitted so far.
 func (c *crowd) snapshot() []place {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.places)
 }
 
-// inside is how many are in.
+// inside returns the number of visitors admitted so far.
 func (c *crowd) inside() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -177,7 +177,7 @@ func (c *crowd) waitInside(n int) {
 	within(c.t, 90*time.Second, fmt.Sprintf("%d of the crowd are in", n), func() bool { return c.inside() >= n })
 }
 
-// wait waits for everybody and judges: all in, rate and order kept, nobody twice.
+// wait waits for all visitors and checks that each was admitted once, at the rate and in order.
 func (c *crowd) wait(n int, rate, burst float64) []place {
 	c.t.Helper()
 	c.group.Wait()
@@ -191,8 +191,8 @@ func (c *crowd) wait(n int, rate, burst float64) []place {
 	if len(c.places) != n {
 		c.t.Errorf("%d of %d are in", len(c.places), n)
 	}
-	judgeRate(c.t, c.places, rate, burst)
-	judgeOrder(c.t, c.places)
+	checkRate(c.t, c.places, rate, burst)
+	checkOrder(c.t, c.places)
 	sids := map[string]bool{}
 	for _, p := range c.places {
 		if sids[p.sid] {
@@ -203,9 +203,9 @@ func (c *crowd) wait(n int, rate, burst float64) []place {
 	return c.places
 }
 
-// judgeRate checks that no interval of any length holds more than rate × length + burst, and no sliding second more than
+// checkRate checks that no interval of any length holds more than rate × length + burst, and no sliding second more than
 // rate + burst.
-func judgeRate(t testing.TB, places []place, rate, burst float64) {
+func checkRate(t testing.TB, places []place, rate, burst float64) {
 	t.Helper()
 	at := make([]int64, 0, len(places))
 	for _, p := range places {
@@ -233,8 +233,8 @@ func judgeRate(t testing.TB, places []place, rate, burst float64) {
 	}
 }
 
-// judgeOrder checks that nobody was admitted before somebody with a smaller order.
-func judgeOrder(t testing.TB, places []place) {
+// checkOrder checks that no visitor was admitted before one with a smaller order.
+func checkOrder(t testing.TB, places []place) {
 	t.Helper()
 	line := make([]place, 0, len(places))
 	for _, p := range places {

@@ -45,7 +45,7 @@ func (w *wire) send(s string) {
 	}
 }
 
-// get sends a request with these header lines and gives its answer.
+// get sends a request with these header lines and returns the response.
 func (w *wire) get(target string, lines ...string) (int, string) {
 	w.t.Helper()
 	w.send("GET " + target + " HTTP/1.1\r\nHost: shop.test\r\n" + strings.Join(append(lines, ""), "\r\n") + "\r\n")
@@ -66,7 +66,7 @@ func (w *wire) answer() (int, string) {
 	return resp.StatusCode, string(body)
 }
 
-// closed waits for the end of the connection, which has to come without another byte.
+// closed waits for the end of the connection, before which no further byte may arrive.
 func (w *wire) closed() {
 	w.t.Helper()
 	if b, err := io.ReadAll(w.r); len(b) > 0 || err != nil && !strings.Contains(err.Error(), "reset") {
@@ -74,7 +74,7 @@ func (w *wire) closed() {
 	}
 }
 
-// forwardedTo is what an origin is told of a visitor.
+// forwardedTo holds the headers with which an origin learns of a visitor.
 func forwardedTo(r seen) string {
 	h := r.header
 	return fmt.Sprintf("for=%s real=%s proto=%s host=%s port=%s forwarded=%s", h["X-Forwarded-For"], h["X-Real-Ip"],
@@ -249,7 +249,7 @@ func TestForwardedHeaders(t *testing.T) {
 	}
 }
 
-// Without a file descriptor left the gateway waits for one; it neither ends nor spins, and says so.
+// Without free file descriptors the gateway logs a warning and waits for one; it neither exits nor spins.
 func TestFileDescriptors_RunOut(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
@@ -274,7 +274,7 @@ func TestFileDescriptors_RunOut(t *testing.T) {
 		}
 		crowd = append(crowd, c)
 	}
-	until(t, "it says so", func() bool { return strings.Contains(g.text(), "no connection can be accepted for now") })
+	until(t, "it says so", func() bool { return strings.Contains(g.text(), "cannot accept connections; trying again") })
 	if code, _ := first.get("/"); code != http.StatusOK {
 		t.Errorf("who was there before is served with %d", code)
 	}
@@ -284,7 +284,7 @@ func TestFileDescriptors_RunOut(t *testing.T) {
 	if code, _ := dialWire(t, g).get("/"); code != http.StatusOK {
 		t.Errorf("afterwards: %d", code)
 	}
-	if n, most := strings.Count(g.text(), "no connection can be accepted for now"), 8+int(time.Since(began)/(10*time.Second)); n > most {
+	if n, most := strings.Count(g.text(), "cannot accept connections; trying again"), 8+int(time.Since(began)/(10*time.Second)); n > most {
 		t.Errorf("it says so %d times", n)
 	}
 }

@@ -44,7 +44,7 @@ func newMultitude(t *testing.T, n int, gs ...*gateway) *multitude {
 	return m
 }
 
-// each does something for every visitor from first on, 32 at a time, in no order.
+// each calls a function for every visitor from first on, 32 at a time, in no order.
 func (m *multitude) each(first int, do func(i int, v *guest) error) {
 	m.t.Helper()
 	var next atomic.Int64
@@ -69,7 +69,7 @@ func (m *multitude) each(first int, do func(i int, v *guest) error) {
 	}
 }
 
-// ask makes a request through the gateway whose turn it is, until one answers that has the store.
+// ask sends a request to each gateway in turn, until one that reaches the store responds.
 func (m *multitude) ask(turn int, method, path, token string) (s status, err error) {
 	req, resp := fasthttp.AcquireRequest(), fasthttp.AcquireResponse()
 	defer fasthttp.ReleaseRequest(req)
@@ -96,7 +96,7 @@ func (m *multitude) ask(turn int, method, path, token string) (s status, err err
 	return s, errors.New("the store is not back")
 }
 
-// take notes what an answer says of the place.
+// take records the place that a response reports.
 func (m *multitude) take(v *guest, s status) error {
 	if s.Token != "" {
 		_, w := decode(m.t, s.Token)

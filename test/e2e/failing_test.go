@@ -25,7 +25,7 @@ type rawOrigin struct {
 	ended int      // connections
 }
 
-// newRawOrigin serves each connection with serve; next reads one request's header and gives its first line, "" at the end.
+// newRawOrigin serves each connection with serve; next reads one request's header and returns its first line, "" at the end.
 func newRawOrigin(t *testing.T, serve func(c net.Conn, next func() string)) *rawOrigin {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -84,7 +84,7 @@ func (o *rawOrigin) next(r *bufio.Reader) string {
 
 func (o *rawOrigin) url() string { return "http://" + o.Addr().String() }
 
-// counts are how many requests with this word in their first line it saw, how many connections it had, and how many ended.
+// counts returns the number of requests with this word in their first line, of connections, and of ended connections.
 func (o *rawOrigin) counts(word string) (requests, conns, ended int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -98,7 +98,7 @@ func (o *rawOrigin) counts(word string) (requests, conns, ended int) {
 
 const rawOK = "HTTP/1.1 200 OK\r\nX-Origin: yes\r\nContent-Length: 2\r\n\r\nok"
 
-// fullSocket is an address to which connections are neither made nor refused.
+// fullSocket returns an address that neither accepts nor refuses connections.
 func fullSocket(t *testing.T) string {
 	t.Helper()
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)

@@ -15,7 +15,7 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-// A gateway is killed in the middle of a crowd and started again on the same files: nobody has lost a place.
+// A gateway is killed while a crowd waits and started again on the same files: no visitor loses a place.
 func TestGatewayKilled_KeepsPlaces(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
@@ -33,7 +33,7 @@ func TestGatewayKilled_KeepsPlaces(t *testing.T) {
 	}
 }
 
-// The embedded store is killed in the middle of a crowd: it is started again, and nobody has lost a place.
+// The embedded store is killed while a crowd waits: the gateway starts it again, and no visitor loses a place.
 func TestStoreKilled_KeepsPlaces(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
@@ -46,7 +46,7 @@ func TestStoreKilled_KeepsPlaces(t *testing.T) {
 	repeats(t, crowd.wait(80, 8, 8)[:10])
 }
 
-// The store forgets everything in the middle of a crowd. Soon everybody who polls is back in the old order.
+// The store loses all data while a crowd waits. All visitors who poll soon have their old order again.
 func TestStoreEmptied_KeepsPlaces(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
@@ -74,7 +74,7 @@ func TestStoreEmptied_KeepsPlaces(t *testing.T) {
 			after = append(after, p)
 		}
 	}
-	judgeOrder(t, after)
+	checkOrder(t, after)
 	for i := range crowd.places {
 		if !crowd.places[i].at.After(emptied) {
 			crowd.places[i].ord = 0
@@ -86,7 +86,7 @@ func TestStoreEmptied_KeepsPlaces(t *testing.T) {
 	}
 }
 
-// The store loses its scripts: nobody notices.
+// The store loses its scripts: requests do not fail.
 func TestStore_ScriptFlush(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
@@ -103,7 +103,7 @@ func TestStore_ScriptFlush(t *testing.T) {
 	}
 }
 
-// With the store away from the start the gateway serves by on_store_error, says so, and is right when it comes.
+// With the store away at the start the gateway serves by on_store_error and logs this; it recovers when the store replies.
 func TestStore_DownAtStart(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
@@ -166,7 +166,7 @@ func TestStore_DownAtStart(t *testing.T) {
 	})
 }
 
-// The store hangs: passes keep working, those who wait keep their page, nobody becomes late, and then all goes on.
+// The store hangs: passes work, waiting visitors keep their page, no ticket expires, and admissions continue afterwards.
 func TestStore_Hangs(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
@@ -223,11 +223,11 @@ func TestStore_Hangs(t *testing.T) {
 			return true
 		})
 	}
-	judgeOrder(t, places)
-	judgeRate(t, places, 1, 1)
+	checkOrder(t, places)
+	checkRate(t, places, 1, 1)
 }
 
-// A gateway that a dead Redis never answered still ends well.
+// A gateway whose Redis has never replied exits with 0.
 func TestSIGTERM_WithoutStore(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)

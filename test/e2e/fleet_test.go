@@ -17,7 +17,7 @@ func fleet(t *testing.T, rooms ...string) (site *origin, a, b *gateway) {
 	return site, start(t, s), start(t, s)
 }
 
-// Two gateways are one room: the rate and the order are kept over both, wherever a visitor asks.
+// Two gateways serve one room: rate and order hold over both, whichever gateway a visitor polls.
 func TestFleet_TwoGatewaysShareRoom(t *testing.T) {
 	t.Parallel()
 	_, a, b := fleet(t, room(admission(10, 10)))
@@ -86,7 +86,7 @@ func TestFleet_TicketValidAtEveryGateway(t *testing.T) {
 	}
 }
 
-// The origin revokes at one gateway; the others know within a second.
+// The origin revokes a session at one gateway; the session ends at the others within a second.
 func TestFleet_RevocationReachesEveryGateway(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, func(w http.ResponseWriter, r *http.Request) {
@@ -104,7 +104,7 @@ func TestFleet_RevocationReachesEveryGateway(t *testing.T) {
 	until(t, "B knows", func() bool { return c.get(b, "/", pass).code == http.StatusAccepted })
 }
 
-// A session that is revoked while the store hangs is over everywhere when the store is back.
+// A session revoked while the store hangs has ended at every gateway when the store is back.
 func TestFleet_RevocationAfterStoreOutage(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, func(w http.ResponseWriter, r *http.Request) {
@@ -127,7 +127,7 @@ func TestFleet_RevocationAfterStoreOutage(t *testing.T) {
 	until(t, "B knows", func() bool { return c.get(b, "/", pass).code == http.StatusAccepted })
 }
 
-// One gateway dies; its visitors go on at the other.
+// One gateway dies; its visitors continue at the other.
 func TestFleet_GatewayDies(t *testing.T) {
 	t.Parallel()
 	_, a, b := fleet(t, room(admission(8, 8)))

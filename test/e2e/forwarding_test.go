@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// What a site and its visitors say to each other arrives byte for byte, beside what the gateway has to say.
+// Requests and responses arrive byte for byte, apart from the gateway's own headers.
 func TestProxy_ForwardsUnchanged(t *testing.T) {
 	t.Parallel()
 	const date = "Date: Thu, 01 Jan 1970 00:00:00 GMT\r\n"
@@ -94,7 +94,7 @@ func TestProxy_ForwardsUnchanged(t *testing.T) {
 	}
 }
 
-// Where a pass is set the answer is nobody else's, and otherwise as it came; an answer for everybody gets none.
+// A response that sets a pass becomes private and is otherwise unchanged; a publicly cacheable response sets no pass.
 func TestProxy_ResponseThatSetsPass(t *testing.T) {
 	t.Parallel()
 	const lines = "x-a: 1\r\nServer: shop\r\nset-cookie: a=1\r\nSet-Cookie: a=2\r\nContent-Type: text/plain\r\nX-Empty:\r\n"

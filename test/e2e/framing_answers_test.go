@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// badAnswers are what no origin may say: 502, and the next request has a connection of its own.
+// badAnswers are malformed responses of an origin: the visitor gets 502, and the next request uses another connection.
 var badAnswers = []class{
 	{"F51 framing of an answer that reads in two ways", 502, "HTTP/1.1 200 OK\r\n$\r\n\r\n0\r\n\r\n", []string{
 		"Content-Length: 5\r\nContent-Length: 6", "Content-Length: 5\r\nContent-Length: 5", "Content-Length: 5, 5", "Content-Length: +5", "Content-Length: -5", "Content-Length: 0x5", "Content-Length: 05", "Content-Length:", "Content-Length: 21000000000000000000",

@@ -56,7 +56,7 @@ func tryBodiesThatBreak(t *testing.T, e *edge) {
 	}
 }
 
-// tryBodiesThatStop: F25, a client that goes in the middle.
+// tryBodiesThatStop: F25, a client that disconnects within a body.
 func tryBodiesThatStop(t *testing.T, e *edge) {
 	for name, raw := range map[string]string{
 		"by length": linePost + "Content-Length: 10\r\n\r\nhello", "in a chunk": linePost + coded + "\r\na\r\nhello", "between chunks": linePost + coded + "\r\n5\r\nhello\r\n",
@@ -84,7 +84,7 @@ func tryBodiesThatStop(t *testing.T, e *edge) {
 	}
 }
 
-// tryBodiesThatAreTooLong: F38 at the site, whose limit is 1 MiB, and F20 where nobody reads them.
+// tryBodiesThatAreTooLong: F38 at the site, whose limit is 1 MiB, and F20 where the body is not read.
 func tryBodiesThatAreTooLong(t *testing.T, e *edge) {
 	long := strings.Repeat("x", 2<<20) + smuggled
 	byLength := linePost + "Content-Length: " + itoa(len(long)) + "\r\n\r\n" + long
@@ -258,7 +258,7 @@ func tryWhatProxiesTell(t *testing.T, e *edge) {
 	}
 }
 
-// tryNothingButRequests: F36, an end before a request is whole is no request.
+// tryNothingButRequests: F36, a request cut off before its end is not forwarded.
 func tryNothingButRequests(t *testing.T, e *edge) {
 	before := e.origin.mark()
 	for _, raw := range []string{"", "\r\n", "G", "GET /in/x HTTP/1.1\r\nHost: a\r\n", "GET /in/x HTTP/1.1\r\nHost: a\r\n\r"} {

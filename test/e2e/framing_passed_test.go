@@ -132,7 +132,7 @@ var passed = []passage{
 	{name: "F78 an upgrade on HTTP/1.0", raw: "GET PATH HTTP/1.0\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n", site: lineGet, ends: true},
 }
 
-// apartFrom is how a way that ends at the gateway answers what is let in: the statuses by method, the others' last.
+// apartFrom lists the gateway's own statuses for a request that would pass: by method, the last for all other methods.
 var apartFrom = map[string]map[string]string{
 	"waiting":               {"GET": "202", "HEAD": "202", "": "503"},
 	"waiting with a ticket": {"GET": "202", "HEAD": "202", "": "503"},
@@ -175,7 +175,7 @@ func tryPassed(t *testing.T, e *edge) {
 	t.Logf("%d inputs in %d tries passed", len(passed), tries)
 }
 
-// pass sends a request, or the rest of one, and looks at what the site gets of it.
+// pass sends a request, or the rest of one, and checks what the site receives.
 func pass(t *testing.T, e *edge, conn *edgeConn, method, want string, raw ...string) {
 	t.Helper()
 	before := e.origin.mark()

@@ -45,7 +45,7 @@ type edge struct {
 	sid    string // what the site is told of that session
 }
 
-// way is where a request may lead.
+// way is a destination of a request.
 type way struct {
 	name, path, line string
 }
@@ -146,7 +146,7 @@ func (c *edgeConn) head() string {
 	}
 }
 
-// whole reads the final answer: its header as it came, and its body.
+// whole reads the final response: its header unchanged, and its body.
 func (c *edgeConn) whole(method string) (head, body string) {
 	c.t.Helper()
 	for head = c.head(); head[9] == '1'; {

@@ -213,7 +213,7 @@ func (p *process) text() string {
 	return p.log.String()
 }
 
-// line gives a field of the newest log line with a message.
+// line returns a field of the newest log line with a message.
 func (p *process) line(message, field string) (string, bool) {
 	var found string
 	ok := false
@@ -277,7 +277,7 @@ func (g *gateway) restart() {
 // text is the log of all runs so far.
 func (g *gateway) text() string { return g.past + g.process.text() }
 
-// wait waits until the program has ended and gives its exit code, -1 for a signal.
+// wait waits until the program has ended and returns its exit code, -1 for a signal.
 func (p *process) wait() int {
 	select {
 	case <-p.ended:
@@ -315,7 +315,7 @@ func (g *gateway) end() {
 	}
 }
 
-// embedded gives a client of the gateway's own store, nil where its socket is gone.
+// embedded returns a client of the gateway's own store, nil if its socket is missing.
 func (g *gateway) embedded() *redis.Client {
 	socket := filepath.Join(g.dir, "redis.sock")
 	if _, err := os.Stat(socket); err != nil {
@@ -390,7 +390,7 @@ func tail(s string) string {
 	return "…" + s[len(s)-most:]
 }
 
-// command runs the program to its end and gives what it printed.
+// command runs the program to its end and returns its output.
 func command(t testing.TB, env []string, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)

@@ -71,7 +71,7 @@ func (l *login) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprintf(w, `{"keys":[%s]}`, strings.Join(keys, ","))
 }
 
-// token is what the site gives somebody who has logged in.
+// token returns the JWT that the site issues at a login.
 func (l *login) token(kid, account string) string {
 	l.t.Helper()
 	l.mu.Lock()

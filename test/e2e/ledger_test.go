@@ -109,7 +109,7 @@ func (l *ledger) serve(c net.Conn) {
 
 var errNoRequest = errors.New("not a request")
 
-// request reads one whole request and gives its length. held gives what has come, which more extends.
+// request reads one whole request and returns its length. held returns the bytes received so far, which more extends.
 func request(b []byte, more func() error, held func() []byte, begun func()) (int, error) {
 	until := func(ok func() bool) error {
 		for !ok() {
@@ -184,7 +184,7 @@ func (l *ledger) script(answer string, hangUp bool) {
 	l.mu.Unlock()
 }
 
-// mark is how much the ledger holds.
+// mark returns the size of the ledger.
 type mark struct{ taken, begun, strays int }
 
 func (l *ledger) mark() mark {
@@ -193,7 +193,7 @@ func (l *ledger) mark() mark {
 	return mark{len(l.taken), l.begun, len(l.strays)}
 }
 
-// since gives the whole requests after a mark, and how many began.
+// since returns the whole requests after a mark, and the number that began.
 func (l *ledger) since(m mark) (whole []string, begun int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Each limit of the documentation that is not a time: the last that it lets in, and the first that it refuses.
+// Each documented limit that is not a time: the largest value that passes, and the smallest that is refused.
 func TestLimits_Boundaries(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// heardOnce is a gateway whose log is read up to the line that names its last socket. The reader has what comes then.
+// heardOnce starts a gateway and reads its log up to the line with its last socket. The returned reader has the rest.
 func heardOnce(t *testing.T, site string) (*gateway, *os.File) {
 	t.Helper()
 	out, in, err := os.Pipe()
@@ -46,7 +46,7 @@ func heardOnce(t *testing.T, site string) (*gateway, *os.File) {
 	return g, out
 }
 
-// endsUnheard tells a gateway whose log nobody reads to end, which takes no reader.
+// endsUnheard ends a gateway whose log is not read: the shutdown does not wait for a reader.
 func (g *gateway) endsUnheard() {
 	g.t.Helper()
 	if err := g.cmd.Process.Signal(sigterm); err != nil {

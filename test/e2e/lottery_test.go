@@ -23,7 +23,7 @@ import (
 
 const drawSecret = "a-secret-that-draws-for-tests-0123456789"
 
-// drawn is what GET draw says of a lottery.
+// drawn is the response to GET draw.
 type drawn struct {
 	Room       string    `json:"room"`
 	Method     string    `json:"method"`
@@ -74,7 +74,7 @@ func TestLottery_DrawCanBeRecomputed(t *testing.T) {
 	}
 }
 
-// lotteryIn opens a lottery after a while; it gives false where those who gather were not there by then.
+// lotteryIn opens a lottery after a delay; it returns false if not all visitors had joined the pre-queue by then.
 func lotteryIn(t *testing.T, wait time.Duration) bool {
 	t.Helper()
 	const gather, late = 120, 10

@@ -57,7 +57,7 @@ func (o *operator) patch(path, body string) answer {
 	return o.ask(http.MethodPatch, "/admin/v1/"+path, body)
 }
 
-// roomInfo is what operators are told of a room.
+// roomInfo is a room in the operators' API.
 type roomInfo struct {
 	ID         string          `json:"id"`
 	Policy     map[string]any  `json:"policy"`

@@ -162,7 +162,7 @@ func TestCookiesBehindTLS(t *testing.T) {
 	}
 }
 
-// The origin ends a session with a header, which nobody else sees.
+// The origin ends a session with a response header, which the visitor does not receive.
 func TestSession_RevokedByOrigin(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"X-Waiting-Room-Command", "Cf-Waiting-Room-Command"} {

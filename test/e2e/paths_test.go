@@ -55,7 +55,7 @@ func TestPaths_NoneLeadsPastRoom(t *testing.T) {
 	}
 }
 
-// A header that any client can send opens no room in which a place costs work.
+// A Sec-Fetch-Dest header, which any client can send, does not bypass proof of work.
 func TestGuard_SubresourceDoesNotBypass(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)

@@ -87,7 +87,7 @@ func TestPlan_ContinuesWithoutStore(t *testing.T) {
 	}
 }
 
-// planWithoutStoreIn has the events turn after a while; it gives false where the store was not away by then.
+// planWithoutStoreIn starts the events after a delay; it returns false if the store was not away by then.
 func planWithoutStoreIn(t *testing.T, wait time.Duration) bool {
 	t.Helper()
 	site, store := newOrigin(t, nil), redistest.Server(t)

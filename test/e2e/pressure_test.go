@@ -33,7 +33,7 @@ func (c *rawConn) stuff(most int64) (n int64, sum uint32) {
 	return n, sum
 }
 
-// inSockets is how many bytes the kernel holds of the connections to these ports, at either end.
+// inSockets returns the bytes that the kernel buffers for the connections to these ports, at both ends.
 func inSockets(t *testing.T, ports ...int) (n int64) {
 	t.Helper()
 	text, err := os.ReadFile("/proc/net/tcp")
@@ -71,7 +71,7 @@ func portOf(t *testing.T, addr string) int {
 	return n
 }
 
-// Who does not read stops who writes: the gateway holds a few buffers between them and lets the rest wait where it is.
+// A receiver that does not read stops its sender: the gateway buffers little and applies back pressure.
 func TestBackPressure(t *testing.T) {
 	const most, held = 256 << 20, 256 << 10
 	const huge = "Content-Length: 1099511627776\r\n"

@@ -52,7 +52,7 @@ func TestPositions_ExactAtFront(t *testing.T) {
 	until(t, "every position is exact", exact)
 }
 
-// With min_wait nobody is let in at once, nor before that time.
+// With min_wait no visitor is admitted before that time.
 func TestMinWait_IsFloor(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
@@ -68,7 +68,7 @@ func TestMinWait_IsFloor(t *testing.T) {
 	}
 }
 
-// No more than max_active are admitted and active; one who goes makes room for the next.
+// At most max_active visitors are admitted and active; each that ends admits the next.
 func TestMaxActive_Holds(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
@@ -98,7 +98,7 @@ func TestMaxActive_Holds(t *testing.T) {
 	}
 }
 
-// The line has an end.
+// The queue holds at most queue.capacity visitors.
 func TestCapacity(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)

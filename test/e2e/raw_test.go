@@ -97,7 +97,7 @@ func (s *rawSite) requests() []string {
 	return append([]string(nil), s.heads...)
 }
 
-// passOf lets somebody in and gives the header line that shows their pass.
+// passOf admits a visitor and returns the header line with the pass.
 func passOf(t testing.TB, g *gateway) string {
 	t.Helper()
 	a := newClient(t, g).get(g, "/enter").want(http.StatusOK)

@@ -236,7 +236,7 @@ func TestReload_KeepsPlaces(t *testing.T) {
 	}
 }
 
-// A signing key that is replaced ends places: the log says so, and the places are back with the key.
+// Replacing a signing key ends places, which the log reports; restoring the key restores them.
 func TestReload_WarnsOfAReplacedSigningKey(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)

@@ -53,7 +53,7 @@ func TestClaim_OneOfTwoHundredClients(t *testing.T) {
 	until(t, "one session counts", func() bool { r := adminOf(t, b).room("sale"); return r.Active == 1 && r.Admitted == 0 })
 }
 
-// A pass that does not count is never signed anew, however it is sent, and gets nobody in.
+// An invalid pass is neither renewed nor accepted, in whatever header it is sent.
 func TestPass_InvalidIsNotRenewed(t *testing.T) {
 	t.Parallel()
 	site, g, _ := fleet(t, "{id: sale, paths: [/sale], admission: {rate: 0}, session: {ttl: 10m}}", "{id: vip, paths: [/vip], admission: {rate: 0.001, burst: 2}}")

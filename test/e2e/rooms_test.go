@@ -154,7 +154,7 @@ func TestRooms_QueueMethods(t *testing.T) {
 	o.patch("rooms/through", `{"method":"lottery"}`).want(http.StatusUnprocessableEntity)
 }
 
-// An origin that is away is our 502, and nobody's pass or turn is burnt.
+// Without the origin the gateway returns 502; passes and admissions stay valid.
 func TestOrigin_Down(t *testing.T) {
 	t.Parallel()
 	g := start(t, setup{origin: "http://127.0.0.1:" + freePort(t), rooms: []string{room("admission: {rate: 0.001, burst: 1}")}})

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// ofServers is a site without a line, on several servers.
+// ofServers is a site without a queue, on several servers.
 func ofServers(settings string, urls ...string) setup {
 	quoted := make([]string, len(urls))
 	for i, u := range urls {
@@ -138,7 +138,7 @@ func TestServers_OneKilled(t *testing.T) {
 	})
 }
 
-// counting is a site that knows its open connections.
+// counting is a site that counts its open connections.
 type counting struct {
 	*httptest.Server
 	asked atomic.Int64

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Somebody whose turn has come is let in with the very request that asks, and gets the pass with the answer.
+// The next request of an admitted visitor is forwarded to the origin, and its response sets the pass.
 func TestClaim_WithGatedRequest(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)

@@ -13,7 +13,7 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// startShop starts the demo shop and gives its URL.
+// startShop starts the demo shop and returns its URL.
 func startShop(t *testing.T) string {
 	t.Helper()
 	url, _ := startShopAt(t, "127.0.0.1:0")

@@ -34,10 +34,10 @@ var manners = []struct {
 	{"idle after one request", 2, "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "", true},
 }
 
-// slowHeld is how long a slow client may stay by the settings of the test, with what a busy machine adds.
+// slowHeld is the longest time of a slow client by the settings of the test, with a margin for a busy machine.
 const slowHeld = 20*time.Second + patience
 
-// hold keeps one slow connection until the other side ends it; it says how that went.
+// hold keeps one slow connection until the other side ends it, and returns how it ended.
 func hold(ctx context.Context, addr, from string, manner int, up func()) error {
 	m := manners[manner]
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}

@@ -58,7 +58,7 @@ func (s *storeTrouble) file(name string) string {
 	return filepath.Join(filepath.Dir(s.server.Socket()), name)
 }
 
-// served is how visitors are served meanwhile.
+// served describes the responses to visitors during the fault.
 type served int
 
 const (
@@ -293,7 +293,7 @@ func told(a answer) string {
 	return fmt.Sprint(a.code)
 }
 
-// awayFrom checks what everybody gets while the store does not answer.
+// awayFrom checks the responses to all kinds of visitors while the store does not answer.
 func awayFrom(t *testing.T, g *gateway, c *client, o *operator, all []troubled, turn string) {
 	t.Helper()
 	want := func(what, want string, a answer) {
@@ -344,7 +344,7 @@ func awayFrom(t *testing.T, g *gateway, c *client, o *operator, all []troubled, 
 	}
 }
 
-// fullFor checks what everybody gets while the store takes nothing new.
+// fullFor checks the responses to all kinds of visitors while the store refuses writes.
 func fullFor(t *testing.T, g *gateway, c *client, all []troubled, turn string) {
 	t.Helper()
 	for i, p := range byPolicy {

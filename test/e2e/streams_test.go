@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// streamSize is what a body has in these tests: 2 GiB with STREAM_LONG set.
+// streamSize is the length of a body in these tests: 2 GiB with STREAM_LONG set.
 var streamSize = func() int64 {
 	if os.Getenv("STREAM_LONG") != "" {
 		return 2 << 30
@@ -68,7 +68,7 @@ func (c *content) sendBody(w io.Writer, size int64, chunked bool) error {
 	return err
 }
 
-// take reads a body and gives its length and checksum.
+// take reads a body and returns its length and checksum.
 func take(r *bufio.Reader, size int64, chunked bool) (n int64, sum uint32, err error) {
 	body := io.LimitReader(r, size)
 	if chunked {
@@ -99,7 +99,7 @@ func framingOf(size int64, chunked bool) string {
 	return fmt.Sprintf("Content-Length: %d\r\n", size)
 }
 
-// memoryOf is what a process holds, and the most that it ever held, in bytes.
+// memoryOf returns the current and the largest resident size of a process, in bytes.
 func memoryOf(t testing.TB, pid int) (now, most int64) {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))

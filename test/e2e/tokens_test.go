@@ -138,7 +138,7 @@ func TestTokens_BadAreRefused(t *testing.T) {
 	c.get(g, "/sale", headers{"Cookie": "wr_sale_pass=" + pass}).want(http.StatusAccepted)
 }
 
-// Of two cookies of one name the good one counts, wherever it stands: another path or a sibling's domain may have set one.
+// Of two cookies of one name the valid one counts, in either order: another path or a sibling domain may have set the other.
 func TestCookies_TwoOfOneName(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)

@@ -8,7 +8,7 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-// What check-config --store says of a store or a directory, serve says too, and ends.
+// serve exits with the same error that check-config --store reports of a store or a directory.
 func TestUnfitStore_IsRefused(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {

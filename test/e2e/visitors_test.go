@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Who asks decides about the answer, where somebody has to wait.
+// The kind of client determines the response to a visitor who has to wait.
 func TestAnswer_DependsOnKindOfRequest(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
@@ -113,7 +113,7 @@ func TestAnswer_DependsOnKindOfRequest(t *testing.T) {
 	}
 }
 
-// While there is no line, subresources and WebSockets' neighbours go on; prefetches only while the room does not limit.
+// Without a queue, subresources and WebSockets' neighbours pass; prefetches pass only while the room does not limit.
 func TestSubresources_PassWithoutQueue(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
@@ -323,7 +323,7 @@ func TestStatus(t *testing.T) {
 	adminOf(t, g).rooms("sale", func(r roomInfo) bool { return r.Waiting == 1 })
 }
 
-// One ticket, one session: whoever else shows it gets 410; the claimer's client may repeat.
+// A ticket makes one session: another client with the ticket gets 410; the client that claimed may repeat.
 func TestClaim_BelongsToOneClient(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
@@ -366,7 +366,7 @@ func TestClaim_BelongsToOneClient(t *testing.T) {
 	}
 }
 
-// An admitted ticket that nobody claims lapses, and frees its slot.
+// An admitted ticket lapses unless it is claimed, and frees its slot.
 func TestClaim_LapsesAfterWindow(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
@@ -461,7 +461,7 @@ func TestCloudflareFields(t *testing.T) {
 	}
 }
 
-// The stream tells the state, then that it is the visitor's turn, and never the pass.
+// The stream sends the state, then the admission, and never the pass.
 func TestEvents(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
