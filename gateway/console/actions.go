@@ -30,40 +30,36 @@ func (c *Console) patchRoom(w http.ResponseWriter, r *http.Request, who identity
 		return ophttp.OK(w, c.view(room))
 	}
 	return c.change(w, r, who, room, "patch", func(ctx context.Context) error {
-		return room.Line.Patch(ctx, who.name, change)
+		return room.Queue.Patch(ctx, who.name, change)
 	})
 }
 
 func (c *Console) pause(w http.ResponseWriter, r *http.Request, who identity, room Room) error {
-	return c.plainAction(w, r, who, room, "pause", room.Line.Pause)
+	return c.plainAction(w, r, who, room, "pause", room.Queue.Pause)
 }
 
 func (c *Console) resume(w http.ResponseWriter, r *http.Request, who identity, room Room) error {
-	return c.plainAction(w, r, who, room, "resume", room.Line.Resume)
+	return c.plainAction(w, r, who, room, "resume", room.Queue.Resume)
 }
 
 func (c *Console) drain(w http.ResponseWriter, r *http.Request, who identity, room Room) error {
-	return c.plainAction(w, r, who, room, "drain", room.Line.Drain)
+	return c.plainAction(w, r, who, room, "drain", room.Queue.Drain)
 }
 
 // plainAction serves an action without a body, or with an empty object.
 func (c *Console) plainAction(w http.ResponseWriter, r *http.Request, who identity, room Room, action string, do func(context.Context, string) error) error {
-	body, err := readObject(r, true)
-	if err != nil {
+	if err := checkNoFields(r); err != nil {
 		return err
-	}
-	if faults := unknownFields(body); len(faults) > 0 {
-		return ophttp.Invalid(faults...)
 	}
 	return c.change(w, r, who, room, action, func(ctx context.Context) error { return do(ctx, who.name) })
 }
 
 // change calls do and responds with the changed room: a change is done only when this gateway's snapshot has it.
 func (c *Console) change(w http.ResponseWriter, r *http.Request, who identity, room Room, action string, do func(context.Context) error) error {
-	if err := c.store(r, do); err != nil {
+	if err := store(r, do); err != nil {
 		return err
 	}
-	c.log.InfoContext(r.Context(), "room changed", "who", who.name, "room", room.Line.ID(), "action", action)
+	c.log.InfoContext(r.Context(), "room changed", "who", who.name, "room", room.Queue.ID(), "action", action)
 	return ophttp.OK(w, c.view(room))
 }
 
@@ -79,20 +75,41 @@ func (c *Console) reset(w http.ResponseWriter, r *http.Request, who identity, ro
 		}
 		return true
 	})
-	if confirmed != room.Line.ID() {
-		faults = append(faults, ophttp.Fault{Path: "confirm", Problem: "does not confirm that everyone in this room loses their place", Allowed: `the room's id, "` + room.Line.ID() + `"`})
+	if confirmed != room.Queue.ID() {
+		faults = append(faults, ophttp.Fault{Path: "confirm", Problem: "does not confirm that everyone in this room loses their place", Allowed: `the room's id, "` + room.Queue.ID() + `"`})
 	}
 	if len(faults) > 0 {
 		return ophttp.Invalid(faults...)
 	}
-	return c.change(w, r, who, room, "reset", func(ctx context.Context) error { return room.Line.Reset(ctx, who.name) })
+	return c.change(w, r, who, room, "reset", func(ctx context.Context) error { return room.Queue.Reset(ctx, who.name) })
 }
 
 // store calls do with a deadline.
-func (c *Console) store(r *http.Request, do func(context.Context) error) error {
+func store(r *http.Request, do func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(r.Context(), storeTimeout)
 	defer cancel()
 	return do(ctx)
+}
+
+// read returns the result of get, which has a deadline.
+func read[T any](r *http.Request, get func(context.Context) (T, error)) (result T, err error) {
+	err = store(r, func(ctx context.Context) (err error) {
+		result, err = get(ctx)
+		return err
+	})
+	return result, err
+}
+
+// checkNoFields returns an error for a body other than an empty one or an empty object.
+func checkNoFields(r *http.Request) error {
+	body, err := readObject(r, true)
+	if err != nil {
+		return err
+	}
+	if faults := unknownFields(body); len(faults) > 0 {
+		return ophttp.Invalid(faults...)
+	}
+	return nil
 }
 
 func unknownFields(body []byte, known ...string) (faults []ophttp.Fault) {
@@ -132,28 +149,21 @@ func (c *Console) showTicket(w http.ResponseWriter, r *http.Request, _ identity,
 	if err != nil {
 		return err
 	}
-	var found admission.Found
-	err = c.store(r, func(ctx context.Context) (err error) {
-		found, err = room.Line.Lookup(ctx, id)
-		return err
-	})
+	found, err := read(r, func(ctx context.Context) (admission.Found, error) { return room.Queue.Lookup(ctx, id) })
 	if err != nil {
 		return err
 	}
 	v := ticketView{
-		JTI: id.String(), Room: room.Line.ID(), State: stateNames[found.State], Reason: found.Reason,
-		Parked: found.Parked, Order: found.Order, Seen: found.Seen,
+		JTI: id.String(), Room: room.Queue.ID(), State: stateNames[found.State], Reason: found.Reason,
+		Parked: found.Parked, Order: found.Order, Seen: found.Seen, AdmittedAt: optional(found.AdmittedAt),
 	}
-	now := room.Line.Now()
+	now := room.Queue.Now()
 	if found.State == admission.Waiting {
 		v.Waited = ago(now, found.Order)
 		v.SeenAgo = ago(now, found.Seen)
 		if !found.Parked { // a parked ticket has no position until its next heartbeat
 			v.Ahead, v.Position = new(found.Ahead), new(found.Ahead+1)
 		}
-	}
-	if found.AdmittedAt > 0 {
-		v.AdmittedAt = new(timestamp(found.AdmittedAt))
 	}
 	return ophttp.OK(w, v)
 }
@@ -166,11 +176,11 @@ func ago(now, then int64) *float64 {
 }
 
 func (c *Console) removeTicket(w http.ResponseWriter, r *http.Request, who identity, room Room) error {
-	return c.onID(w, r, who, room, "jti", "remove ticket", room.Line.RemoveTicket)
+	return c.onID(w, r, who, room, "jti", "remove ticket", room.Queue.RemoveTicket)
 }
 
 func (c *Console) revokeSession(w http.ResponseWriter, r *http.Request, who identity, room Room) error {
-	return c.onID(w, r, who, room, "sid", "revoke session", room.Line.RevokeSession)
+	return c.onID(w, r, who, room, "sid", "revoke session", room.Queue.RevokeSession)
 }
 
 func (c *Console) onID(w http.ResponseWriter, r *http.Request, who identity, room Room, key, action string, do func(context.Context, string, admission.ID) error) error {
@@ -178,17 +188,13 @@ func (c *Console) onID(w http.ResponseWriter, r *http.Request, who identity, roo
 	if err != nil {
 		return err
 	}
-	body, err := readObject(r, true)
-	if err != nil {
+	if err := checkNoFields(r); err != nil {
 		return err
 	}
-	if faults := unknownFields(body); len(faults) > 0 {
-		return ophttp.Invalid(faults...)
-	}
-	if err := c.store(r, func(ctx context.Context) error { return do(ctx, who.name, id) }); err != nil {
+	if err := store(r, func(ctx context.Context) error { return do(ctx, who.name, id) }); err != nil {
 		return err
 	}
-	c.log.InfoContext(r.Context(), "room changed", "who", who.name, "room", room.Line.ID(), "action", action, key, id.String())
+	c.log.InfoContext(r.Context(), "room changed", "who", who.name, "room", room.Queue.ID(), "action", action, key, id.String())
 	w.WriteHeader(http.StatusNoContent)
 	return nil
 }

@@ -12,7 +12,7 @@ import (
 
 const maxDepth = 8 // of objects; every field is less deep
 
-// readObject reads a request's body, which must be one JSON object in which no name stands twice. Where optional, an empty body is an
+// readObject reads a request's body, which must be one JSON object without repeated names. With optional, an empty body is an
 // empty object.
 func readObject(r *http.Request, optional bool) ([]byte, error) {
 	if r.ContentLength != 0 || !optional {
@@ -30,7 +30,7 @@ func readObject(r *http.Request, optional bool) ([]byte, error) {
 	return o, nil
 }
 
-// checkNames returns an error for a name that stands twice in one object, which readers could interpret differently.
+// checkNames returns an error for a repeated name in an object, which readers could interpret differently.
 func checkNames(object []byte, path string, depth int) (err error) {
 	if depth > maxDepth {
 		return fmt.Errorf("objects are nested more than %d deep", maxDepth)

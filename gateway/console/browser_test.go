@@ -17,8 +17,8 @@ import (
 	"github.com/anteroom/anteroom/internal/short"
 )
 
-// openBrowser gives a tab of a real Chromium of its own, and what it
-// complained of so far: console errors, exceptions, requests to other hosts.
+// openBrowser returns a tab of its own Chromium, and a function that returns its findings so far: console errors, exceptions,
+// requests to other hosts.
 func openBrowser(t *testing.T, server string) (tab context.Context, complaints func() []string) {
 	t.Helper()
 	short.Skip(t, "drives a browser")
@@ -97,7 +97,7 @@ func until(expression string) chromedp.Action[chromedp.Void] {
 	return chromedp.Poll[chromedp.Void](expression, chromedp.WithPollingInterval(50*time.Millisecond), chromedp.WithPollingTimeout(30*time.Second))
 }
 
-func TestConsoleInTheBrowser(t *testing.T) {
+func TestPage_InTheBrowser(t *testing.T) {
 	b := newBench(t)
 	b.join(134)
 	s := serve(t, b)

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -21,7 +22,7 @@ const storeTimeout = 5 * time.Second
 
 // Room is a room with its configuration.
 type Room struct {
-	Line   *admission.Room
+	Queue  *admission.Room
 	File   admission.Policy // as configured, without live changes
 	Origin string           // id of its origin
 
@@ -43,7 +44,7 @@ type Guard struct {
 	Refused map[string]int64 // refused joins by reason
 }
 
-// Role is what a token may do.
+// Role is the set of requests that a token may send.
 type Role string
 
 // Roles.
@@ -78,7 +79,7 @@ type Options struct {
 	Log *slog.Logger     // nil: discarded
 	Now func() time.Time // nil: time.Now
 
-	Idle time.Duration // how long a body or a response may stand still; 0: 10 s
+	Idle time.Duration // the longest pause inside a body or a response; 0: 10 s
 }
 
 // Console is the operators' side of a gateway. It starts no goroutines.
@@ -101,9 +102,7 @@ func New(o Options) (*Console, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.Idle == 0 {
-		o.Idle = 10 * time.Second
-	}
+	o.Idle = cmp.Or(o.Idle, 10*time.Second)
 	p, err := newPage()
 	if err != nil {
 		return nil, fmt.Errorf("console: %w", err)
@@ -119,8 +118,8 @@ func New(o Options) (*Console, error) {
 	return c, nil
 }
 
-// Handler serves everything on admin.listen. A body or a response may not stand still for longer than Options.Idle,
-// even before authentication. The server should have ReadHeaderTimeout and IdleTimeout, and no WriteTimeout, which
+// Handler serves all paths of admin.listen. A body or a response may not pause for longer than Options.Idle, even before
+// authentication. The server should have ReadHeaderTimeout and IdleTimeout, and no WriteTimeout, which
 // would end profiles.
 func (c *Console) Handler() http.Handler { return c.mux }
 
@@ -155,8 +154,9 @@ func (c *Console) routes() {
 
 	profile := func(path string, h http.HandlerFunc) {
 		serve := func(w http.ResponseWriter, r *http.Request, _ identity) error {
-			if p := profileTooLong(r); p != nil {
-				return p
+			seconds, err := strconv.ParseFloat(cmp.Or(r.FormValue("seconds"), "0"), 64)
+			if err != nil || !(seconds <= longestProfile) {
+				return ophttp.NewProblem(http.StatusUnprocessableEntity, "invalid", "seconds is at most %d; repeat the request to profile for longer", longestProfile)
 			}
 			h(w, r)
 			return nil
@@ -174,15 +174,3 @@ func (c *Console) routes() {
 
 // longestProfile is the most seconds of a profile or trace in one request.
 const longestProfile = 60
-
-// profileTooLong returns the problem of a request for a longer profile, nil for others.
-func profileTooLong(r *http.Request) *ophttp.Problem {
-	asked := r.FormValue("seconds")
-	if asked == "" {
-		return nil
-	}
-	if seconds, err := strconv.ParseFloat(asked, 64); err != nil || !(seconds <= longestProfile) {
-		return ophttp.NewProblem(http.StatusUnprocessableEntity, "invalid", "seconds is at most %d; repeat the request to profile for longer", longestProfile)
-	}
-	return nil
-}

@@ -13,7 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-func TestWhoMayAsk(t *testing.T) {
+func TestAdmit_ByTokenAndMethod(t *testing.T) {
 	for _, row := range []struct {
 		name, method, path string
 		headers            []string
@@ -76,7 +76,7 @@ func TestWhoMayAsk(t *testing.T) {
 	}
 }
 
-func TestAllowHeader(t *testing.T) {
+func TestHandler_AllowHeader(t *testing.T) {
 	b := newBench(t)
 	for path, allow := range map[string]string{
 		"/admin/v1/rooms": "GET, HEAD", "/admin/v1/rooms/sale": "GET, HEAD, PATCH", "/admin/v1/rooms/sale/pause": "POST",
@@ -90,7 +90,7 @@ func TestAllowHeader(t *testing.T) {
 	}
 }
 
-func TestLoopbackNeedsNoToken(t *testing.T) {
+func TestAdmit_LoopbackNeedsNoToken(t *testing.T) {
 	b := newBench(t, func(o *Options) { o.Listen, o.Tokens = "127.0.0.1:9090", nil })
 	for _, host := range []string{"127.0.0.1:9090", "localhost:9090", "LOCALHOST", "[::1]:9090", "127.5.5.5"} {
 		want(t, b.ask("GET", "/admin/v1/rooms", "", "Authorization:", "Host: "+host), 200)
@@ -118,14 +118,14 @@ func TestLoopbackNeedsNoToken(t *testing.T) {
 	}
 }
 
-func TestATokenOnLoopbackIsAskedFor(t *testing.T) {
+func TestAdmit_ChecksTokenOnLoopback(t *testing.T) {
 	b := newBench(t, func(o *Options) { o.Listen = "127.0.0.1:9090" })
 	wantCode(t, b.ask("GET", "/admin/v1/rooms", "", "Authorization:", "Peer: 127.0.0.1:5"), 401, "unauthorized")
 	want(t, b.ask("GET", "/metrics", "", "Authorization:", "Host: metrics.example"), 200)
 }
 
-// A body that does not come must not hold a connection, whoever asks.
-func TestBodyThatNeverComes_EndsTheConnection(t *testing.T) {
+// A body that does not arrive must not hold a connection, with or without a token.
+func TestHandler_EndsConnectionWithoutBody(t *testing.T) {
 	b := newBench(t, func(o *Options) { o.Idle = 200 * time.Millisecond })
 	server := httptest.NewServer(b.console.Handler())
 	t.Cleanup(server.Close)
@@ -154,7 +154,7 @@ func TestBodyThatNeverComes_EndsTheConnection(t *testing.T) {
 	}
 }
 
-func TestOptionsThatAreRefused(t *testing.T) {
+func TestNew_RefusesOptions(t *testing.T) {
 	for _, row := range []struct {
 		name   string
 		change func(*Options)
@@ -182,7 +182,7 @@ func TestOptionsThatAreRefused(t *testing.T) {
 	}
 }
 
-func TestTokensAreReplaced(t *testing.T) {
+func TestSetTokens_ReplacesTokens(t *testing.T) {
 	b := newBench(t)
 	if err := b.console.SetTokens([]Token{{"new", "n-5d2e8f1a7c3b6049", Read}}); err != nil {
 		t.Fatal(err)
@@ -198,7 +198,7 @@ func TestTokensAreReplaced(t *testing.T) {
 	want(t, b.ask("GET", "/admin/v1/rooms", "", "Authorization: Bearer n-5d2e8f1a7c3b6049"), 200)
 }
 
-func TestWrongTokens_Limited(t *testing.T) {
+func TestAdmit_LimitsWrongTokens(t *testing.T) {
 	b := newBench(t)
 	guess := func(token string) *httptest.ResponseRecorder {
 		return b.ask("GET", "/admin/v1/rooms", "", "Authorization: Bearer "+token, "Peer: 192.0.2.1:1000")
@@ -218,7 +218,7 @@ func TestWrongTokens_Limited(t *testing.T) {
 	wantCode(t, guess("wrong"), 429, "too_many_attempts")
 }
 
-func TestRightTokensAreNotLimited(t *testing.T) {
+func TestAdmit_DoesNotLimitRightTokens(t *testing.T) {
 	b := newBench(t)
 	for range 100 {
 		want(t, b.ask("GET", "/admin/v1/rooms", ""), 200)
@@ -229,7 +229,7 @@ func TestRightTokensAreNotLimited(t *testing.T) {
 	want(t, b.ask("GET", "/admin/v1/rooms", ""), 200)
 }
 
-func TestHealthAndReadiness(t *testing.T) {
+func TestHandler_HealthAndReadiness(t *testing.T) {
 	b := newBench(t)
 	for _, row := range []struct {
 		path string

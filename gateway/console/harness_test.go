@@ -25,7 +25,7 @@ const (
 
 func TestMain(m *testing.M) { redistest.MainNoLeaks(m) }
 
-// bench is a console over two real rooms, whose time stands still between steps.
+// bench is a console over two real rooms with a clock that only the test moves.
 type bench struct {
 	t         *testing.T
 	core      *admission.Core
@@ -65,10 +65,10 @@ func newBenchOn(t *testing.T, client redis.UniversalClient, change ...func(*Opti
 		Tokens: []Token{{"ops", writeToken, Write}, {"wall", readToken, Read}},
 		Rooms: func() []Room {
 			return []Room{
-				{Line: b.sale, File: filePolicy, Origin: "shop",
+				{Queue: b.sale, File: filePolicy, Origin: "shop",
 					Wait:      func() eta.Estimate { return eta.Estimate{Seconds: 120, Low: 99.6, High: 150.4, Known: true} },
 					WaitError: func() (float64, bool) { return 0.95, true }},
-				{Line: b.vip, File: filePolicy, Origin: "shop"},
+				{Queue: b.vip, File: filePolicy, Origin: "shop"},
 			}
 		},
 		OriginStats: func(string) (float64, float64) { return 0.0421, 0.005 },
@@ -88,7 +88,7 @@ func newBenchOn(t *testing.T, client redis.UniversalClient, change ...func(*Opti
 	return b
 }
 
-// tick lets time pass and both rooms look at it.
+// tick moves the clock and runs a tick of both rooms.
 func (b *bench) tick(d time.Duration) {
 	b.t.Helper()
 	b.now = b.now.Add(d)
@@ -99,7 +99,7 @@ func (b *bench) tick(d time.Duration) {
 	}
 }
 
-// join sends n visitors into the room sale, a microsecond apart, and gives
+// join sends n visitors into the room sale, a microsecond apart, and returns
 // those that have to wait. The first ten are the burst.
 func (b *bench) join(n int) (waiting []admission.Standing) {
 	b.t.Helper()
@@ -121,8 +121,8 @@ func (b *bench) join(n int) (waiting []admission.Standing) {
 	return waiting
 }
 
-// ask sends a request with the write token; lines of headers replace or
-// (empty value) remove what it would have.
+// ask sends a request with the write token. Lines of headers replace its
+// fields, or remove them with an empty value.
 func (b *bench) ask(method, path, body string, headers ...string) *httptest.ResponseRecorder {
 	b.t.Helper()
 	r := httptest.NewRequest(method, path, strings.NewReader(body))
@@ -149,7 +149,7 @@ func (b *bench) ask(method, path, body string, headers ...string) *httptest.Resp
 	return w
 }
 
-// want asserts status and, where given, the whole body, compared as JSON.
+// want asserts the status and, if given, the whole body, compared as JSON.
 func want(t *testing.T, w *httptest.ResponseRecorder, status int, body ...string) {
 	t.Helper()
 	if w.Code != status {
@@ -186,7 +186,7 @@ func decode(t *testing.T, b []byte) map[string]any {
 	return v
 }
 
-// at digs into decoded JSON by a dotted path; nil where it ends early.
+// at returns a value of decoded JSON by its dotted path, nil if there is none.
 func at(v any, path string) any {
 	for _, name := range strings.Split(path, ".") {
 		m, isMap := v.(map[string]any)

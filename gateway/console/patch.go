@@ -36,13 +36,13 @@ type liveField struct {
 
 var liveFields = []liveField{
 	{"rate", []string{"rate", "admission.rate"}, "a number from 0 to 1000000 with at most three decimal places", func(l *admission.Live, raw []byte) string {
-		return setDecimal(&l.Rate, raw, 0, maxRate)
+		return setExact(&l.Rate, raw, 3, 0, maxRate)
 	}},
 	{"burst", []string{"burst", "admission.burst"}, "a number from 1 to 1000000 with at most three decimal places", func(l *admission.Live, raw []byte) string {
-		return setDecimal(&l.Burst, raw, minBurst, maxBurst)
+		return setExact(&l.Burst, raw, 3, minBurst, maxBurst)
 	}},
 	{"max_active", []string{"max_active", "admission.max_active"}, "a whole number from 0 (no limit) to 1000000000", func(l *admission.Live, raw []byte) string {
-		return setWhole(&l.MaxActive, raw, 0, maxMaxActive)
+		return setExact(&l.MaxActive, raw, 0, 0, maxMaxActive)
 	}},
 	{"paused", []string{"paused"}, "true or false", func(l *admission.Live, raw []byte) string { return setBool(&l.Paused, raw) }},
 	{"message", []string{"message", "page.message"}, fmt.Sprintf("text of at most %d characters, with no control characters but line breaks and tabs", maxMessage), setMessage},
@@ -128,14 +128,7 @@ func (d *patchDecoder) fault(path string, raw []byte, problem, allowed string) {
 	d.faults = append(d.faults, ophttp.Fault{Path: path, Value: ophttp.Excerpt(raw), Problem: problem, Allowed: allowed})
 }
 
-func setDecimal(to **int64, raw []byte, least, most int64) string {
-	return setExact(to, raw, 3, least, most)
-}
-
-func setWhole(to **int64, raw []byte, least, most int64) string {
-	return setExact(to, raw, 0, least, most)
-}
-
+// setExact sets a number with so many decimal places.
 func setExact(to **int64, raw []byte, places int, least, most int64) string {
 	if !ophttp.IsNumber(raw) {
 		return "is not a number"

@@ -12,7 +12,7 @@ import (
 	"github.com/anteroom/anteroom/internal/ophttp"
 )
 
-func TestPatchChangesTheRoom(t *testing.T) {
+func TestPatch_ChangesRoom(t *testing.T) {
 	for _, row := range []struct{ body, path, want string }{
 		{`{"rate":5}`, "policy.rate", `5`},
 		{`{"admission":{"rate":5}}`, "policy.rate", `5`},
@@ -53,7 +53,7 @@ func TestPatchChangesTheRoom(t *testing.T) {
 	}
 }
 
-func TestNullReturnsAFieldToTheFile(t *testing.T) {
+func TestPatch_NullReturnsFieldToFile(t *testing.T) {
 	for _, row := range []struct{ body, live string }{
 		{`{"rate":null}`, `{"max_active":9,"session":{"ttl":"1m0s"},"message":"hello"}`},
 		{`{"admission":{"max_active":null}}`, `{"rate":5,"session":{"ttl":"1m0s"},"message":"hello"}`},
@@ -77,7 +77,7 @@ func TestNullReturnsAFieldToTheFile(t *testing.T) {
 	}
 }
 
-func TestPatchNamesEveryProblem(t *testing.T) {
+func TestPatch_ReportsEveryFault(t *testing.T) {
 	b := newBench(t)
 	w := b.ask("PATCH", "/admin/v1/rooms/sale", `{"rate":-1,"burst":0.5,"max_active":1.5,"paused":"yes","message":7,"method":"lifo",
 		"session":{"ttl":"1ms","max":"1h"},"enabled":null,"speed":3,"admission":{"rate":7,"strategy":"adaptive"},"queue":[],"draining":true}`)
@@ -100,7 +100,7 @@ func TestPatchNamesEveryProblem(t *testing.T) {
 	}
 }
 
-func TestPatchRefusesValues(t *testing.T) {
+func TestPatch_RefusesValues(t *testing.T) {
 	for _, body := range []string{
 		`{"rate":"5"}`, `{"rate":true}`, `{"rate":[5]}`, `{"rate":{}}`, `{"rate":0.0001}`, `{"rate":1e-4}`, `{"rate":1000000.001}`, `{"rate":1e400}`,
 		`{"rate":1e-999999999999}`, `{"rate":1e999999999999}`, `{"rate":-0.001}`, `{"burst":0}`, `{"burst":0.999}`, `{"max_active":-1}`,
@@ -115,7 +115,7 @@ func TestPatchRefusesValues(t *testing.T) {
 	want(t, newBench(t).ask("PATCH", "/admin/v1/rooms/sale", `{"message":"`+strings.Repeat("가", 1000)+`"}`), 200)
 }
 
-func TestBodiesThatAreNotReadInTwoWays(t *testing.T) {
+func TestBody_RefusesAmbiguousJSON(t *testing.T) {
 	for _, row := range []struct {
 		name, body string
 		status     int
@@ -146,7 +146,7 @@ func TestBodiesThatAreNotReadInTwoWays(t *testing.T) {
 	}
 }
 
-func TestTheBodyHasToBeJSONByItsType(t *testing.T) {
+func TestBody_RequiresJSONType(t *testing.T) {
 	for kind, status := range map[string]int{
 		"application/json": 200, "application/json; charset=utf-8": 200, "Application/Merge-Patch+JSON": 200,
 		"": 200, "text/plain": 415, "application/x-www-form-urlencoded": 415, "multipart/form-data; boundary=x": 415, "application/json5": 415, "application/json, text/plain": 415,
@@ -158,7 +158,7 @@ func TestTheBodyHasToBeJSONByItsType(t *testing.T) {
 	wantCode(t, newBench(t).ask("POST", "/admin/v1/rooms/sale/reset", `{"confirm":"sale"}`, "Content-Type: text/plain"), 415, "unsupported_media_type")
 }
 
-func TestLongValuesAreCutInProblems(t *testing.T) {
+func TestPatch_CutsLongValuesInProblems(t *testing.T) {
 	w := newBench(t).ask("PATCH", "/admin/v1/rooms/sale", `{"method":"`+strings.Repeat("가", 9000)+`"}`)
 	want(t, w, 422)
 	if w.Body.Len() > 1500 {
@@ -167,8 +167,8 @@ func TestLongValuesAreCutInProblems(t *testing.T) {
 	decode(t, w.Body.Bytes())
 }
 
-// What exact reads is what the decimal says, and what thousandth writes is read back as it was.
-func TestExactIsTheInverseOfThousandth(t *testing.T) {
+// exact reads the value of a decimal, and reads back what thousandth writes.
+func TestExact_InvertsThousandth(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.Int64Range(-1e15, 1e15).Draw(t, "n")
 		got, err := exact(thousandth(n).String(), 3)

@@ -18,12 +18,20 @@ const (
 	defaultEntries, maxEntries = 100, 1000
 )
 
-// timestamp is microseconds since 1970, written as RFC 3339 in UTC.
+// timestamp is microseconds since 1970, by Redis's clock, written as RFC 3339 in UTC.
 type timestamp int64
 
 // MarshalJSON writes the time with microseconds.
 func (t timestamp) MarshalJSON() ([]byte, error) {
-	return json.Marshal(time.UnixMicro(int64(t)).UTC().Format("2006-01-02T15:04:05.000000Z"))
+	return []byte(time.UnixMicro(int64(t)).UTC().Format(`"2006-01-02T15:04:05.000000Z"`)), nil
+}
+
+// optional returns nil for 0.
+func optional(t int64) *timestamp {
+	if t == 0 {
+		return nil
+	}
+	return new(timestamp(t))
 }
 
 type bucketView struct {
@@ -42,11 +50,7 @@ func (c *Console) history(w http.ResponseWriter, r *http.Request, _ identity, ro
 	if err != nil {
 		return err
 	}
-	var list []admission.Minute
-	err = c.store(r, func(ctx context.Context) (err error) {
-		list, err = room.Line.History(ctx, minutes)
-		return err
-	})
+	list, err := read(r, func(ctx context.Context) ([]admission.Minute, error) { return room.Queue.History(ctx, minutes) })
 	if err != nil {
 		return err
 	}
@@ -77,11 +81,7 @@ func (c *Console) audit(w http.ResponseWriter, r *http.Request, _ identity) erro
 	if err != nil {
 		return err
 	}
-	var list []admission.Entry
-	err = c.store(r, func(ctx context.Context) (err error) {
-		list, err = c.o.Core.Audit(ctx, limit)
-		return err
-	})
+	list, err := read(r, func(ctx context.Context) ([]admission.Entry, error) { return c.o.Core.Audit(ctx, limit) })
 	if err != nil {
 		return err
 	}
@@ -99,8 +99,8 @@ func (c *Console) audit(w http.ResponseWriter, r *http.Request, _ identity) erro
 	return ophttp.OK(w, answer)
 }
 
-// record puts a field of the audit log where the body of a PATCH has it, so that sending before undoes the change.
-// null: as configured.
+// record adds a field of the audit log at its path in the body of a PATCH, so that sending the entry's before undoes the
+// change. null: as configured.
 func record(to map[string]any, field string, stored *string) {
 	if group, name, nested := strings.Cut(field, "."); nested {
 		inner, there := to[group].(map[string]any)

@@ -51,7 +51,7 @@ type etaView struct {
 type budgetView struct {
 	Rate     thousandth `json:"rate"`
 	Expected thousandth `json:"expected"`
-	Lines    int64      `json:"rooms_waiting"`
+	Rooms    int64      `json:"rooms_waiting"`
 }
 
 // guardView is the cost of joining; totals are this gateway's.
@@ -87,8 +87,8 @@ type adaptiveView struct {
 	Unmoved   bool       `json:"unmoved,omitempty"` // the origin stays unhealthy at the lowest rate
 }
 
-func adaptive(line *admission.Room, s *admission.Snapshot) *adaptiveView {
-	at := line.Steering()
+func adaptive(queue *admission.Room, s *admission.Snapshot) *adaptiveView {
+	at := queue.Steering()
 	if at == nil {
 		return nil
 	}
@@ -170,13 +170,9 @@ func fullPolicy(p admission.Policy) policyView {
 		Rate: &rate, Burst: &burst, MaxActive: &p.MaxActive, Paused: &p.Paused, Draining: &p.Draining,
 		Message: &p.Message, Method: &p.Method, Session: &sessionView{TTL: duration(p.SessionTTL)}, Enabled: &p.Enabled,
 		OnStoreError: &p.OnStoreError,
-		Admission:    &admissionView{Strategy: strategyName(p.Strategy), MinWait: duration(p.MinWait), HeadWindow: p.HeadWindow},
+		Admission:    &admissionView{Strategy: string(cmp.Or(p.Strategy, admission.StrategyTokenBucket)), MinWait: duration(p.MinWait), HeadWindow: p.HeadWindow},
 		Queue:        &queueView{Absence: duration(p.Absence), ClaimWindow: duration(p.ClaimWindow), Capacity: p.Capacity},
 	}
-}
-
-func strategyName(s admission.Strategy) string {
-	return string(cmp.Or(s, admission.StrategyTokenBucket))
 }
 
 // livePolicy returns the named fields.
@@ -209,7 +205,7 @@ func livePolicy(p admission.Policy, names []string) policyView {
 }
 
 func (c *Console) view(room Room) roomView {
-	return c.viewOf(room, room.Line.Snapshot(), room.Line.Now(), room.Line.Age())
+	return c.viewOf(room, room.Queue.Snapshot(), room.Queue.Now(), room.Queue.Age())
 }
 
 // viewOf returns the view of a snapshot of that age at that room time.
@@ -219,30 +215,21 @@ func (c *Console) viewOf(room Room, s *admission.Snapshot, now int64, age time.D
 		p = room.File // until the first snapshot
 	}
 	v := roomView{
-		ID: room.Line.ID(), Policy: fullPolicy(p), Live: livePolicy(p, s.Live),
+		ID: room.Queue.ID(), Policy: fullPolicy(p), Live: livePolicy(p, s.Live),
 		Waiting: s.Waiting, Parked: s.Parked, Admitted: s.Admitted, Active: s.Active,
 		Rate: measuredRate(s, now), Paused: p.Paused, Draining: p.Draining,
 	}
 	if s.Oldest > 0 {
 		v.OldestWait = tidy(float64(max(0, now-max(s.Oldest, s.Drawn))) / 1e6) // drawn tickets have waited since the opening
 	}
-	event, next := room.File.Plan.Events(room.Line.RedisNow())
+	event, next := room.File.Plan.Events(room.Queue.RedisNow())
 	v.Event, v.NextEvent, v.Lottery = viewEvent(event), viewEvent(next), viewLottery(s, &p)
 	if room.Wait != nil {
 		if w := room.Wait(); w.Known && finite(w.Seconds) && finite(w.Low) && finite(w.High) {
 			v.ETA = &etaView{Seconds: seconds(w.Seconds), Low: seconds(w.Low), High: seconds(w.High)}
 		}
 	}
-	if room.WaitError != nil {
-		if ratio, known := room.WaitError(); known && finite(ratio) {
-			v.ETAError = new(tidy(ratio))
-		}
-	}
-	if room.WaitCoverage != nil {
-		if share, known := room.WaitCoverage(); known && finite(share) {
-			v.Coverage = new(tidy(share))
-		}
-	}
+	v.ETAError, v.Coverage = known(room.WaitError), known(room.WaitCoverage)
 	if c.o.OriginStats != nil {
 		p95, errorRate := c.o.OriginStats(room.Origin)
 		if finite(p95) && finite(errorRate) {
@@ -256,13 +243,25 @@ func (c *Console) viewOf(room Room, s *admission.Snapshot, now int64, age time.D
 	}
 	if b := room.File.Budget; room.File.Budgeted {
 		use, _ := c.o.Core.BudgetUse(b.Origin)
-		v.Budget = &budgetView{Rate: thousandth(b.Rate), Expected: thousandth(room.Line.Expected()), Lines: use.Lines}
+		v.Budget = &budgetView{Rate: thousandth(b.Rate), Expected: thousandth(room.Queue.Expected()), Rooms: use.Lines}
 	}
-	v.Adaptive = adaptive(room.Line, s)
+	v.Adaptive = adaptive(room.Queue, s)
 	if s.Known {
 		v.StoreAge = new(tidy(age.Seconds()))
 	}
 	return v
+}
+
+// known returns the value of get, nil while it is unknown. get may be nil.
+func known(get func() (float64, bool)) *float64 {
+	if get == nil {
+		return nil
+	}
+	value, ok := get()
+	if !ok || !finite(value) {
+		return nil
+	}
+	return new(tidy(value))
 }
 
 // rateWindow is the window of the measured rate, in seconds.
@@ -320,7 +319,7 @@ func (c *Console) inRoom(h roomHandler) handler {
 	return func(w http.ResponseWriter, r *http.Request, who identity) error {
 		id := r.PathValue("id")
 		for _, room := range c.o.Rooms() {
-			if room.Line.ID() == id {
+			if room.Queue.ID() == id {
 				return h(w, r, who, room)
 			}
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-func TestRoomObject(t *testing.T) {
+func TestRoom_Object(t *testing.T) {
 	const now = 1_800_000_000_000_000
 	s := &admission.Snapshot{Known: true, Policy: filePolicy, Waiting: 12, Parked: 3, Admitted: 4, Active: 50, Oldest: now - 90_500_000,
 		Since: now - 1e9, Flow: queued(now/1e6-59, now/1e6, 2), Live: []string{"rate", "max_active", "session.ttl"}}
@@ -20,7 +20,7 @@ func TestRoomObject(t *testing.T) {
 	b := newBench(t)
 	c := &Console{o: Options{OriginStats: func(string) (float64, float64) { return 0.0421, 0.005 }}}
 	got, err := json.Marshal(c.viewOf(Room{
-		Line: b.sale, Origin: "shop",
+		Queue: b.sale, Origin: "shop",
 		Wait:      func() eta.Estimate { return eta.Estimate{Seconds: 120, Low: 99.6, High: 150.4, Known: true} },
 		WaitError: func() (float64, bool) { return 0.95, true },
 	}, s, now, 250*time.Millisecond))
@@ -43,7 +43,7 @@ func TestRoomObject(t *testing.T) {
 	}
 }
 
-func TestRoomWithALine(t *testing.T) {
+func TestRoom_WithQueue(t *testing.T) {
 	b := newBench(t)
 	b.join(13)
 	v := decode(t, b.ask("GET", "/admin/v1/rooms/sale", "").Body.Bytes())
@@ -54,10 +54,10 @@ func TestRoomWithALine(t *testing.T) {
 	}
 }
 
-func TestRoomOfAStoreNeverHeard(t *testing.T) {
+func TestRoom_BeforeFirstSnapshot(t *testing.T) {
 	b := newBench(t, func(o *Options) {
 		unheard := o.Core.Room("later", filePolicy)
-		o.Rooms = func() []Room { return []Room{{Line: unheard, File: filePolicy}} }
+		o.Rooms = func() []Room { return []Room{{Queue: unheard, File: filePolicy}} }
 	})
 	v := decode(t, b.ask("GET", "/admin/v1/rooms/later", "").Body.Bytes())
 	for _, path := range []string{"store_age_seconds", "eta", "eta_error"} {
@@ -70,7 +70,7 @@ func TestRoomOfAStoreNeverHeard(t *testing.T) {
 	}
 }
 
-func TestRoomsAreListedInOrder(t *testing.T) {
+func TestRooms_ListedInOrder(t *testing.T) {
 	list := decode(t, newBench(t).ask("GET", "/admin/v1/rooms", "").Body.Bytes())["rooms"].([]any)
 	if len(list) != 2 || at(list[0], "id") != "sale" || at(list[1], "id") != "vip" {
 		t.Errorf("rooms %v", list)
@@ -79,7 +79,7 @@ func TestRoomsAreListedInOrder(t *testing.T) {
 	want(t, none.ask("GET", "/admin/v1/rooms", ""), 200, `{"rooms":[]}`)
 }
 
-func TestMeasuredRate(t *testing.T) {
+func TestMeasuredRate_OverWindow(t *testing.T) {
 	now := int64(1_000_000_000) // second 1000
 	for _, row := range []struct {
 		name  string
@@ -110,7 +110,7 @@ func TestMeasuredRate(t *testing.T) {
 	}
 }
 
-// queued is steady where somebody waited all the time.
+// queued is steady with a queue all the time.
 func queued(from, to, admitted int64) []admission.Flow {
 	list := steady(from, to, admitted)
 	for i := range list {
@@ -127,7 +127,7 @@ func steady(from, to, admitted int64) []admission.Flow {
 	return list
 }
 
-func TestThousandths(t *testing.T) {
+func TestThousandth_String(t *testing.T) {
 	for n, want := range map[thousandth]string{
 		0: "0", 1: "0.001", 10: "0.01", 100: "0.1", 1000: "1", 2500: "2.5", 1_000_000_000: "1000000", -1500: "-1.5", -1: "-0.001",
 	} {
@@ -137,7 +137,7 @@ func TestThousandths(t *testing.T) {
 	}
 }
 
-func TestActions(t *testing.T) {
+func TestActions_ChangeRoom(t *testing.T) {
 	b := newBench(t)
 	for _, step := range []struct {
 		action           string
@@ -153,7 +153,7 @@ func TestActions(t *testing.T) {
 	wantCode(t, b.ask("POST", "/admin/v1/rooms/sale/pause", `{"for":"1h"}`), 422, "invalid")
 }
 
-func TestResetAsksForTheID(t *testing.T) {
+func TestReset_RequiresID(t *testing.T) {
 	b := newBench(t)
 	b.join(17)
 	for _, body := range []string{``, `{}`, `{"confirm":"vip"}`, `{"confirm":true}`, `{"confirm":"sale","also":1}`} {
@@ -169,7 +169,7 @@ func TestResetAsksForTheID(t *testing.T) {
 	}
 }
 
-func TestTickets(t *testing.T) {
+func TestTickets_LookupAndRemove(t *testing.T) {
 	b := newBench(t)
 	first := b.join(15)[0].Ticket
 	path := "/admin/v1/rooms/sale/tickets/" + first.ID.String()
@@ -200,7 +200,7 @@ func TestTickets(t *testing.T) {
 	}
 }
 
-func TestRevokeASession(t *testing.T) {
+func TestSessions_Revoke(t *testing.T) {
 	b := newBench(t)
 	s, _, err := b.sale.Join(t.Context(), admission.Arrival{ID: admission.ID{7}})
 	if err != nil || s.State != admission.Active {
@@ -218,7 +218,7 @@ func TestRevokeASession(t *testing.T) {
 	wantCode(t, b.ask("POST", "/admin/v1/rooms/sale/sessions/nobody/revoke", ""), 404, "unknown_ticket")
 }
 
-func TestHistory(t *testing.T) {
+func TestHistory_Buckets(t *testing.T) {
 	b := newBench(t)
 	b.join(15)
 	buckets := decode(t, b.ask("GET", "/admin/v1/rooms/sale/history?minutes=2", "").Body.Bytes())["buckets"].([]any)
@@ -239,7 +239,7 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-func TestAudit(t *testing.T) {
+func TestAudit_Entries(t *testing.T) {
 	b := newBench(t)
 	want(t, b.ask("PATCH", "/admin/v1/rooms/sale", `{"rate":5,"session":{"ttl":"2m"},"message":"12","enabled":true}`), 200)
 	b.now = b.now.Add(time.Second)
@@ -261,8 +261,8 @@ func TestAudit(t *testing.T) {
 	wantCode(t, b.ask("GET", "/admin/v1/audit?limit=1001", ""), 422, "invalid")
 }
 
-// before of an entry, sent as a PATCH, undoes the change.
-func TestAnEntryUndoesItsChange(t *testing.T) {
+// The before of an entry, sent as a PATCH, undoes the change.
+func TestAudit_EntryUndoesChange(t *testing.T) {
 	b := newBench(t)
 	want(t, b.ask("PATCH", "/admin/v1/rooms/sale", `{"rate":5,"max_active":9}`), 200)
 	then := b.sale.Snapshot().Policy
@@ -289,7 +289,7 @@ func benchWithoutStore(t *testing.T) *bench {
 	return b
 }
 
-func TestWithoutTheStore(t *testing.T) {
+func TestRoom_WithoutStore(t *testing.T) {
 	b := benchWithoutStore(t)
 	v := decode(t, b.ask("GET", "/admin/v1/rooms/sale", "").Body.Bytes())
 	if v["waiting"] != 2.0 || at(v, "policy.rate") != 1.0 {

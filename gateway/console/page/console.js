@@ -150,17 +150,17 @@
     $('#rooms').append(root);
     let room;
 
-    const say = (text, bad) => { const e = $r('.said'); set(e, text); e.classList.toggle('bad', !!bad); };
+    const report = (text, bad) => { const e = $r('.said'); set(e, text); e.classList.toggle('bad', !!bad); };
     async function act(button, what, done) {
       button.disabled = true;
       try {
         const answer = await what();
         if (answer) card.show(answer);
-        say(done);
+        report(done);
         records();
         return true;
       } catch (e) {
-        say(e.message, true);
+        report(e.message, true);
         return false;
       } finally {
         button.disabled = false;
@@ -196,7 +196,7 @@
       if (dirty('ttl')) patch.session = {ttl: fields.ttl.value.trim()};
       if (dirty('method')) patch.method = fields.method.value;
       if (dirty('message')) patch.message = fields.message.value;
-      if (!Object.keys(patch).length) { say('Nothing has been changed.'); return; }
+      if (!Object.keys(patch).length) { report('Nothing has been changed.'); return; }
       await save(e.submitter || $('button', settings), patch, 'Applied.');
     });
     button('tofile').addEventListener('click', e => save(e.currentTarget,
@@ -207,7 +207,7 @@
       if (!await act(b, () => api('PATCH', roomPath(id), patch), done)) {
         base = before;
         set($('.error', settings), $r('.said').textContent);
-        say('');
+        report('');
       }
     }
     function fill(r) {
@@ -381,7 +381,7 @@
 
   // -- reset
   const dialog = $('#confirm'), typed = $('input', dialog), sure = $('[type=submit]', dialog);
-  let wanted = '', settle = () => {};
+  let wanted = '', answered = () => {};
   function confirmReset(id) {
     wanted = id;
     set($('h2', dialog), 'Empty the room ' + id + '?');
@@ -391,12 +391,12 @@
     dialog.returnValue = '';
     dialog.showModal();
     typed.focus();
-    return new Promise(resolve => { settle = resolve; });
+    return new Promise(resolve => { answered = resolve; });
   }
   typed.addEventListener('input', () => { sure.disabled = typed.value !== wanted; });
   $('form', dialog).addEventListener('submit', e => { e.preventDefault(); if (typed.value === wanted) dialog.close('yes'); });
   $('[data-a=cancel]', dialog).addEventListener('click', () => dialog.close(''));
-  dialog.addEventListener('close', () => settle(dialog.returnValue === 'yes'));
+  dialog.addEventListener('close', () => answered(dialog.returnValue === 'yes'));
 
   start();
 })();
