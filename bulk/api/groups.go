@@ -115,7 +115,7 @@ var listFields = []field[listFilter]{
 		return ""
 	}, true},
 	{"limit", "a whole number from 1 to 1000", func(f *listFilter, raw []byte) string { return setWhole(&f.limit, raw, 1, 1000) }, false},
-	{"cursor", "next of the page before", func(f *listFilter, raw []byte) string {
+	{"cursor", "next of the previous page", func(f *listFilter, raw []byte) string {
 		if f.cursor = ophttp.Text(raw); len(f.cursor) > 1024 {
 			return "is too long"
 		}
@@ -170,7 +170,7 @@ func (s groupRoutes) patchGroup(w http.ResponseWriter, r *http.Request, who iden
 }
 
 var sealFields = []field[bool]{
-	{"abandon_chunks", "true or false; true seals also where a chunk is half in, of which no more is taken then", func(abandon *bool, raw []byte) string {
+	{"abandon_chunks", "true or false; true seals despite incomplete chunks, and refuses the rest of them", func(abandon *bool, raw []byte) string {
 		if json.Unmarshal(raw, abandon) != nil || ophttp.IsNull(raw) {
 			return "is not true or false"
 		}

@@ -182,7 +182,7 @@ func TestDeleteGroup_LeavesNothing(t *testing.T) {
 	cancelled := b.create(`{"tenant":"acme","type":"mail"}`)
 	want(t, b.ask("POST", "/v1/groups/"+cancelled+"/jobs", lines(2)), 200)
 	want(t, b.ask("POST", "/v1/groups/"+cancelled+"/cancel", ""), 200)
-	wantCode(t, b.ask("DELETE", "/v1/groups/"+cancelled, ""), 409, "wrong_state", "written down")
+	wantCode(t, b.ask("DELETE", "/v1/groups/"+cancelled, ""), 409, "wrong_state", "recorded")
 	if _, err := b.store.Tend(t.Context(), cancelled); err != nil {
 		t.Fatal(err)
 	}

@@ -205,7 +205,7 @@ func (s jobRoutes) result(w http.ResponseWriter, r *http.Request, who identity) 
 		return err
 	}
 	if !g.Status.Ended() {
-		return ophttp.NewProblem(http.StatusConflict, string(store.CodeState), "group %q is %s and has a result only after it has ended: watch GET /v1/groups/%s/events", g.ID, g.Status, g.ID)
+		return ophttp.NewProblem(http.StatusConflict, string(store.CodeState), "group %q is %s and has no result until it has ended: watch GET /v1/groups/%s/events", g.ID, g.Status, g.ID)
 	}
 	if len(g.Result) == 0 {
 		return ophttp.NewProblem(http.StatusConflict, string(store.CodeState), "group %q is %s, and its outcomes are still being recorded: repeat the request in a second", g.ID, g.Status)

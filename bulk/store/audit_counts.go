@@ -74,7 +74,7 @@ func (a *auditor) compare(ctx context.Context) error {
 		}
 		a.overdue(g, ended)
 		if _, there := agenda[short]; !there && (g.Status.Ended() || g.Status == Aggregating || (!g.Sealed && g.Status == Created)) {
-			a.bad("retention", "group %s is %s and nobody looks after it", g.ID, g.Status)
+			a.bad("retention", "group %s is %s and has no housekeeping planned", g.ID, g.Status)
 		}
 		if late := a.now - int64(agenda[short]); g.Status.Ended() && agenda[short] > 0 && late > (10*time.Minute).Microseconds() {
 			a.bad("retention", "group %s: housekeeping is %s late", g.ID, duration(late))
@@ -139,7 +139,7 @@ func (a *auditor) overdue(g *audited, ended int64) {
 	since := duration(a.now-n["finished"]) - late
 	if letters := n["dead"] - n["redriven"] + n["kept"]; since > conf.KeepJobs && g.ended > letters || since > conf.KeepDead && letters > 0 ||
 		since > max(conf.KeepJobs, conf.KeepGroups) && letters == 0 {
-		a.bad("retention", "group %s ended at %s, and what is past its retention is still there", g.ID, g.FinishedAt)
+		a.bad("retention", "group %s ended at %s, and data past its retention still exists", g.ID, g.FinishedAt)
 	}
 }
 

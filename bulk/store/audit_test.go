@@ -121,7 +121,7 @@ func TestAuditReports(t *testing.T) {
 		{"a key of nobody", func(w *wreck) {
 			w.c.Set(w.t.Context(), strings.TrimSuffix(w.s.keys[keyState], "state")+"stray", 1, 0)
 		}, "owner: key "},
-		{"an ended group that nobody looks after", func(w *wreck) { w.do("ZREM", keyAgenda, w.g["gone"]) }, "retention: group gone is CANCELLED and nobody looks after it"},
+		{"an ended group that nobody looks after", func(w *wreck) { w.do("ZREM", keyAgenda, w.g["gone"]) }, "retention: group gone is CANCELLED and has no housekeeping planned"},
 		{"housekeeping that does not come", func(w *wreck) { w.do("ZADD", keyAgenda, begin-time.Hour.Microseconds(), w.g["gone"]) }, "retention: group gone: housekeeping is 1h"},
 		{"what is past its retention", func(w *wreck) { w.flow("gone", "finished", begin-(25*time.Hour).Microseconds()) }, "retention: group gone ended at"},
 		{"a group that does not come to its end", func(w *wreck) { w.flow("all", "status", 3) }, "life: group all is RUNNING and every job has ended"},

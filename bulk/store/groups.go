@@ -104,7 +104,7 @@ func (s groupStore) CreateGroup(ctx context.Context, g GroupSpec) (group Group, 
 	line := r.at(1)
 	if r.refusal() != "" {
 		if !sameSpec(r.string(1), g) {
-			return Group{}, false, refuse(CodeExists, "id %q: a group of this id exists and is another; choose a new id, or repeat exactly what made it", g.ID)
+			return Group{}, false, refuse(CodeExists, "id %q: another group has this id; choose a new id, or repeat the exact request that created the group", g.ID)
 		}
 		line = r.at(2)
 	}
@@ -144,7 +144,7 @@ func groupRefusal(reason, group string, r reply) error {
 	case "":
 		return nil
 	case "not_found":
-		return refuse(CodeNotFound, "group %q: there is none of this id (or its retention has passed)", group)
+		return refuse(CodeNotFound, "group %q: no group has this id, or its retention has passed", group)
 	case "sealed":
 		return refuse(CodeSealed, "group %q is sealed: it accepts no more jobs; create a new group for them", group)
 	case "quota":
@@ -153,9 +153,9 @@ func groupRefusal(reason, group string, r reply) error {
 		field := map[string]string{"level": "priority", "base": "base_priority"}[r.string(1)]
 		return refuse(CodeOperators, "%s: an operator has set it for group %q, and it counts among tenants; ask an operator to change it", cmp.Or(field, r.string(1)), group)
 	case "wrong_state":
-		return refuse(CodeState, "group %q is %s: that cannot be done to it any more", group, statusOf(r.int(1)))
+		return refuse(CodeState, "group %q is %s: this action is no longer possible", group, statusOf(r.int(1)))
 	case "chunk_open":
-		return refuse(CodeHalfIn, "group %q has %d chunks that are half in: send each again with its Idempotency-Key, then seal; or seal with abandon_chunks where their sender is gone", group, r.int(1))
+		return refuse(CodeHalfIn, "group %q has %d incomplete chunks: send each again with its Idempotency-Key, then seal; or seal with abandon_chunks if their sender is gone", group, r.int(1))
 	}
 	return fmt.Errorf("the store answered %q for group %q", reason, group)
 }
@@ -292,9 +292,9 @@ func (s groupStore) Delete(ctx context.Context, group string, patience time.Dura
 	}
 	switch r.refusal() {
 	case "unswept":
-		return false, refuse(CodeState, "group %q has ended, and its last outcomes are still being written down: delete it when it has its result", group)
+		return false, refuse(CodeState, "group %q has ended, and its last outcomes are still being recorded: delete it when it has its result", group)
 	case "callback":
-		return false, refuse(CodeState, "group %q has a callback that was not taken yet: delete it when callback is done or failed", group)
+		return false, refuse(CodeState, "group %q has a callback that is not accepted yet: delete it when callback is done or failed", group)
 	case "open":
 		return false, refuse(CodeState, "group %q is being redriven to %q: delete it when that is sealed, which any redrive of the group and a seal of %q do at once, and silence after a minute", group, r.string(1), r.string(1))
 	case "wrong_state":

@@ -56,7 +56,7 @@ func (s jobStore) notKept(ctx context.Context, group, job string, ended bool) er
 	if ended {
 		return refuse(CodeNotKept, "job %q of group %q has ended, and the group does not keep its outcome (results: %s)", job, group, g.Results)
 	}
-	return refuse(CodeNotKept, "group %q does not keep the outcomes of all its jobs (results: %s): job %q has ended and its outcome went, or there was none of this id", group, g.Results, job)
+	return refuse(CodeNotKept, "group %q does not keep the outcomes of all its jobs (results: %s): job %q has ended and its outcome was dropped, or no job had this id", group, g.Results, job)
 }
 
 // cancelPages is how many pages of a hundred jobs one step of CancelJob searches.
@@ -84,7 +84,7 @@ func (s jobStore) CancelJob(ctx context.Context, group, job string) (running boo
 			}
 		}
 	}
-	return false, refuse(CodeState, "job %q of group %q was on its way between places: send this again", job, group)
+	return false, refuse(CodeState, "job %q of group %q was moving between two places: repeat the request", job, group)
 }
 
 // RetryJob starts a job that waits for a retry or its run_at. A job that has failed or died is redriven; as is that
@@ -108,11 +108,11 @@ func (s jobStore) jobRefusal(ctx context.Context, group, job string, r reply) er
 		return refuse(CodeNotFound, "group %q has no job %q (or its retention has passed)", group, job)
 	case "ended":
 		what := map[string]string{"S": "has succeeded", "F": "has failed", "D": "is dead", "R": "is dead, and a redrive has it", "C": "is cancelled"}[r.string(1)]
-		return refuse(CodeState, "job %q of group %q %s: that cannot be done to it any more", job, group, what)
+		return refuse(CodeState, "job %q of group %q %s: this action is no longer possible", job, group, what)
 	case "not_kept":
 		return s.notKept(ctx, group, job, r.int(1) == 1)
 	case "no_delay":
-		return refuse(CodeState, "job %q of group %q is %s: it waits for no time that could be cut short", job, group, r.string(1))
+		return refuse(CodeState, "job %q of group %q is %s: it does not wait for a time", job, group, r.string(1))
 	default:
 		return groupRefusal(reason, group, r)
 	}

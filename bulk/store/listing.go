@@ -26,7 +26,7 @@ func (s groupStore) Groups(ctx context.Context, f Filter) (groups []Group, next 
 	limit := min(max(f.Limit, 1), 1000)
 	from, err := base64.RawURLEncoding.DecodeString(f.Cursor)
 	if err != nil || f.Cursor != "" && len(from) <= timeBytes {
-		return nil, "", refuse(CodeInvalid, "cursor %q: give the one that the page before named", f.Cursor)
+		return nil, "", refuse(CodeInvalid, "cursor %q: use next of the previous page", f.Cursor)
 	}
 	if err := s.Prepare(ctx); err != nil {
 		return nil, "", err

@@ -96,7 +96,7 @@ func pageCursor(cursor string) (page int64, skip int, err error) {
 		return 0, 0, nil
 	}
 	if n, err := fmt.Sscanf(cursor, "%d:%d", &page, &skip); err != nil || n != 2 || page < 0 || skip < 0 {
-		return 0, 0, refuse(CodeInvalid, "cursor %q: give the one that the page before named", cursor)
+		return 0, 0, refuse(CodeInvalid, "cursor %q: use next of the previous page", cursor)
 	}
 	return page, skip, nil
 }

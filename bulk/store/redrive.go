@@ -213,15 +213,15 @@ func (s jobStore) noneLeft(ctx context.Context, asked *GroupSpec, source *Group,
 	}
 	switch {
 	case job != "" && has == "":
-		return refuse(CodeState, "job %q of group %q has no payload to run with any more", job, group)
+		return refuse(CodeState, "job %q of group %q no longer has its payload", job, group)
 	case job != "":
-		return refuse(CodeState, "job %q of group %q has no payload to run with any more: %sit", job, group, has)
+		return refuse(CodeState, "job %q of group %q no longer has its payload: %sit", job, group, has)
 	case asked.RedriveWhich != "" && has == "":
-		return refuse(CodeState, "group %q has no such jobs to redrive: none of these statuses and codes keeps its payload", group)
+		return refuse(CodeState, "group %q has no such jobs to redrive: no job of these statuses and codes still has its payload", group)
 	case asked.RedriveWhich != "":
-		return refuse(CodeState, "group %q has no such jobs to redrive: none of these statuses and codes keeps its payload, or %sthem", group, has)
+		return refuse(CodeState, "group %q has no such jobs to redrive: no job of these statuses and codes still has its payload, or %sthem", group, has)
 	case source.Dead > 0 && has != "":
-		return refuse(CodeState, "group %q has no dead letters to redrive any more, of %d: %sthem", group, source.Dead, has)
+		return refuse(CodeState, "group %q has no dead letters left to redrive, of %d: %sthem", group, source.Dead, has)
 	}
 	return refuse(CodeState, "group %q has no dead letters to redrive", group)
 }

@@ -32,17 +32,17 @@ func newAudit(load loader) *cobra.Command {
 		Use:   "audit --config FILE",
 		Short: "Check every invariant of the bulk engine in the store",
 		Long: `audit reads the store beside the running bulk workers and checks that every job is
-in one place, that all counts agree, and that nothing is left behind.
+in one place, that all counts agree, and that no data is left over.
 
-It prints ok; or each invariant that is broken, one a line, and ends with 1. It
-ends with 2 where the configuration is wrong, and with 3 where the store is away.
+It prints ok, or each violated invariant on a line and exits with 1. It exits
+with 2 if the configuration is invalid, and with 3 if the store cannot be reached.
 
 With --repair it first restores wake times, places in the fair queue and times of
 housekeeping that contradict the records of groups and tenants, and prints each.
-That changes no job and no count, and is safe beside running workers.`,
+It changes no job and no count, and is safe beside running workers.`,
 		Args: cli.NoArgs,
 	}
-	repair := cmd.Flags().Bool("repair", false, "first restore what can be restored without touching jobs")
+	repair := cmd.Flags().Bool("repair", false, "first restore what can be restored without changing jobs")
 	settings := cli.AddSettings(cmd, nil)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		file, flags, err := settings.Read(cmd)

@@ -25,11 +25,11 @@ func newBreakers() *cobra.Command {
 			}
 			return c.Breakers(ctx)
 		}, writeBreakers)
-	cmd.Long = `breakers lists the breakers that are open, one a line: the jobs of these processors wait, because what the processor calls is
-away. With --lift it closes one, with the operators' token: its jobs start again at once.`
+	cmd.Long = `breakers lists the open breakers, one a line. Jobs of these processors wait because the service that the processor calls is
+down. --lift closes a breaker, so that its jobs start again at once; it needs the operators' token.`
 	f := cmd.Flags()
 	f.StringVar(&lift, "lift", "", "close the breaker of jobs of this `TYPE`")
-	f.StringVar(&tenant, "tenant", "", "with --lift: the breaker of the jobs of this `TENANT` alone")
+	f.StringVar(&tenant, "tenant", "", "with --lift: close only the breaker of this `TENANT`")
 	return cmd
 }
 

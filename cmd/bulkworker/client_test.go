@@ -157,7 +157,7 @@ func TestInterrupt(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	interrupt("the same command with --id long goes on from there\nbulkworker: interrupted\n", someIn,
+	interrupt("the same command with --id long continues from there\nbulkworker: interrupted\n", someIn,
 		"submit", "--tenant", "acme", "--type", "webhook", "--id", "long", file)
 	interrupt("group long goes on; bulkworker watch long shows it again\nbulkworker: interrupted\n", firstLine, "watch", "long")
 }

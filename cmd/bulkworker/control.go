@@ -10,7 +10,7 @@ import (
 	"github.com/anteroom/anteroom/bulk/client"
 )
 
-// newControl returns a command that changes a group and prints how it then stands.
+// newControl returns a command that changes a group and prints its new state.
 func newControl(name, short string, change func(*client.Client, context.Context, string) (*client.Group, error)) *cobra.Command {
 	return newReport(name+" GROUP", short, cobra.ExactArgs(1),
 		func(ctx context.Context, c *client.Client, _ *cobra.Command, args []string) (*client.Group, error) {
@@ -39,11 +39,11 @@ func newRedrive() *cobra.Command {
 		}
 		return watch(cmd.Context(), steady, screen, g.ID)
 	})
-	cmd.Long = `redrive makes a new group of the dead jobs of a group, or of those that --status and --code select, and prints its id.`
-	cmd.Flags().StringSliceVar(&which.Statuses, "status", nil, "jobs of this `STATUS`, dead or failed, or of both by a comma (dead; with --code both)")
-	cmd.Flags().StringSliceVar(&which.Codes, "code", nil, "only jobs whose last error has this `CODE`, as results show it; repeatable")
+	cmd.Long = `redrive creates a group of the dead jobs of a group, or of the jobs that --status and --code select, and prints its id.`
+	cmd.Flags().StringSliceVar(&which.Statuses, "status", nil, "jobs of this `STATUS`: dead, failed or dead,failed (dead; with --code both)")
+	cmd.Flags().StringSliceVar(&which.Codes, "code", nil, "only jobs whose last error has this `CODE`, as in the results; repeatable")
 	cmd.Flags().Float64Var(&which.Rate, "rate", 0, "start at most `N` of them a second (as the group)")
-	cmd.Flags().BoolVar(&follow, "watch", false, "stay and show the progress; exit code 1 where the new group does not complete")
+	cmd.Flags().BoolVar(&follow, "watch", false, "show the progress until the new group has ended; exit code 1 unless it completes")
 	conn.patient(cmd)
 	return cmd
 }

@@ -30,12 +30,12 @@ func newLimits() *cobra.Command {
 			}
 			return c.Limits(ctx)
 		}, writeLimits)
-	cmd.Long = `limits prints the rates in force. With --processor it changes the limits of the jobs of one type, for all processes and at
-once, with the operators' token.`
+	cmd.Long = `limits prints the rates in force. With --processor it changes the limits of the jobs of one type at once, in all processes;
+that needs the operators' token.`
 	f := cmd.Flags()
 	f.StringVar(&processor, "processor", "", "change the limits of jobs of this `TYPE`")
-	f.StringVar(&rate, "rate", "", "let `N` of them start a second; 0: no limit; "+configured+": both limits as configured")
-	f.StringVar(&concurrency, "concurrency", "", "let `N` of them run at once; 0: no limit")
+	f.StringVar(&rate, "rate", "", "start at most `N` of them a second; 0: no limit; "+configured+": reset both limits to the configuration")
+	f.StringVar(&concurrency, "concurrency", "", "run at most `N` of them at once; 0: no limit")
 	return cmd
 }
 

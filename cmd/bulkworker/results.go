@@ -11,7 +11,7 @@ import (
 
 func newResults() *cobra.Command {
 	conn, dead, aggregate, which := &connection{}, false, false, client.Which{}
-	cmd := newClientCommand(conn, "results GROUP", "Write what became of each job, as NDJSON", cobra.ExactArgs(1), func(cmd *cobra.Command, args []string) error {
+	cmd := newClientCommand(conn, "results GROUP", "Write the outcome of each job, as NDJSON", cobra.ExactArgs(1), func(cmd *cobra.Command, args []string) error {
 		if dead && aggregate {
 			return misuse("--dead and --aggregate exclude each other")
 		}
@@ -41,10 +41,10 @@ func newResults() *cobra.Command {
 		}
 		return err
 	})
-	cmd.Long = `results writes the outcomes of a group's jobs to stdout, as far as they are there, one
-JSON object a line: {"id","status","attempts","result","code","error","at","created_at","started_at",
-"duration_ms"}, or of those that --status and --code select. A download goes on by
-itself when the connection breaks.`
+	cmd.Long = `results writes the outcomes of a group's jobs that have ended to stdout, one JSON object
+a line: {"id","status","attempts","result","code","error","at","created_at","started_at",
+"duration_ms"}. --status and --code select outcomes. A download continues after a
+broken connection.`
 	cmd.Flags().BoolVar(&dead, "dead", false, "the dead jobs instead, with their payloads")
 	cmd.Flags().BoolVar(&aggregate, "aggregate", false, "the group's aggregated result instead")
 	cmd.Flags().StringSliceVar(&which.Statuses, "status", nil, "outcomes of this `STATUS` only: succeeded, failed, dead or cancelled; repeatable")
@@ -57,7 +57,7 @@ func newJob() *cobra.Command {
 	return newJobCommand("job GROUP JOB", "Show one job of a group, as JSON", (*client.Client).Job)
 }
 
-// newJobCommand returns a command that does something to one job, or nothing, and prints how it then stands.
+// newJobCommand returns a command that calls do for one job and prints the state that it returns.
 func newJobCommand(use, short string, do func(c *client.Client, ctx context.Context, group, job string) (*client.JobState, error)) *cobra.Command {
 	conn := &connection{}
 	return newClientCommand(conn, use, short, cobra.ExactArgs(2), func(cmd *cobra.Command, args []string) error {
@@ -75,7 +75,7 @@ func newJobCommand(use, short string, do func(c *client.Client, ctx context.Cont
 
 func newDelete() *cobra.Command {
 	conn := &connection{}
-	return newClientCommand(conn, "delete GROUP", "Remove an ended group and all that is kept of it", cobra.ExactArgs(1), func(cmd *cobra.Command, args []string) error {
+	return newClientCommand(conn, "delete GROUP", "Delete an ended group with everything that is kept of it", cobra.ExactArgs(1), func(cmd *cobra.Command, args []string) error {
 		c, _, err := conn.clients(nil)
 		if err != nil {
 			return err

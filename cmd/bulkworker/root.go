@@ -28,14 +28,14 @@ func newRoot(environ []string) *cobra.Command {
 	root := newServe("bulkworker", load)
 	root.Short = "Bulk jobs of many tenants, fair and paced"
 	root.Long = `bulkworker takes groups of jobs, keeps them in the store, and runs each job at
-least once: tenants by their share, all of them no faster than the rates that you
-set. Jobs are posted to a webhook, sent as mail or pushed.
+least once. Tenants get fair shares, and no job starts faster than the rates that you
+set. A job is a POST to a webhook, a mail or a push message.
 
 Try it:  ANTEROOM_PROCESSORS__WEBHOOK__URL=http://127.0.0.1:9000/jobs bulkworker
 then:    echo '{"payload":{"n":1}}' | bulkworker submit --type webhook --tenant acme --watch -`
 
 	serveCommand := newServe("serve", load)
-	serveCommand.Short = "Serve (what bulkworker does without a command)"
+	serveCommand.Short = "Serve (the default command)"
 	root.AddCommand(serveCommand, newAudit(load), cli.NewCheckConfig(settingFlags, load, tryStore), cli.NewPrintConfig(settingFlags, load),
 		cli.NewVersion("bulkworker", version))
 	root.AddCommand(clientCommands()...)

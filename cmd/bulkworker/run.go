@@ -55,7 +55,7 @@ func serve(ctx context.Context, cfg *config.Bulk, load func() (*config.Bulk, err
 	// The store is closed last: the other parts need it.
 	defer func() {
 		if err := opened.Close(); err != nil {
-			log.Warn("store", "error", err)
+			log.Warn("cannot close the store", "error", err)
 		}
 	}()
 	if opened.Away != nil {
@@ -69,7 +69,7 @@ func serve(ctx context.Context, cfg *config.Bulk, load func() (*config.Bulk, err
 	defer w.closeProcessors()
 	defer context.AfterFunc(ctx, func() {
 		w.ending.Store(true)
-		log.Info("stopping: no more jobs are taken", "shutdown_grace", cfg.Worker.ShutdownGrace.String())
+		log.Info("stopping: no more jobs are started", "shutdown_grace", cfg.Worker.ShutdownGrace.String())
 	})()
 
 	listener, err := net.Listen("tcp", cfg.Listen)

@@ -387,7 +387,7 @@ func TestAudit_Repairs(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"audit"}, "retention: group g is COMPLETED and nobody looks after it\n"},
+		{[]string{"audit"}, "retention: group g is COMPLETED and has no housekeeping planned\n"},
 		{[]string{"audit", "--repair"}, "repaired: group g: agenda\nok\n"},
 		{[]string{"audit", "--repair"}, "ok\n"},
 	} {

@@ -32,29 +32,29 @@ func newSubmit() *cobra.Command {
 
   {"id": "a-1", "payload": {"to": "ann@example.com"}, "cost": 1, "run_at": "2026-01-02T15:04:05Z"}
 
-Only payload is required. The group's id goes to stdout as soon as there is a group.
-An upload goes on by itself when the connection breaks. When submit itself was
-interrupted, the same command with --id and that id goes on where it stopped: nothing
-is lost and nothing comes in twice. So does one that names its own --idempotency-key.
+Only payload is required. The group's id goes to stdout as soon as the group exists.
+An upload continues after a broken connection. If submit itself was interrupted, run
+the same command with --id and that id: it continues where it stopped, and no job is
+lost or added twice. The same holds for a command with its own --idempotency-key.
 
-Lines that the server does not take are listed on stderr with number and reason; the
-others are run all the same, and the exit code is 1.`
+Rejected lines are listed on stderr with number and reason; the other jobs run, and
+the exit code is 1.`
 	f := cmd.Flags()
-	f.StringVar(&s.spec.Tenant, "tenant", "", "`TENANT` on whose behalf the jobs run (required)")
-	f.StringVar(&s.spec.Type, "type", "", "`TYPE` of the jobs that name none (required)")
+	f.StringVar(&s.spec.Tenant, "tenant", "", "`TENANT` for whom the jobs run (required)")
+	f.StringVar(&s.spec.Type, "type", "", "`TYPE` of jobs without a type of their own (required)")
 	f.StringVar(&s.priority, "priority", "", "`LEVEL`: high, normal or low (normal)")
 	f.Float64Var(&s.spec.Weight, "weight", 0, "share `W` among the tenant's groups, 0.01 to 100 (1)")
 	f.Float64Var(&s.spec.Rate, "rate", 0, "start at most `N` of its jobs a second (as the limits allow)")
 	f.Int64Var(&s.spec.Concurrency, "concurrency", 0, "run at most `N` of its jobs at once (as the workers allow)")
-	f.StringVar(&s.aggregate, "aggregate", "", "how results are reduced: a `WORD` such as count, or JSON (count)")
+	f.StringVar(&s.aggregate, "aggregate", "", "how results are aggregated: a `WORD` such as count, or JSON (count)")
 	f.StringVar(&s.spec.CallbackURL, "callback-url", "", "`URL` that is called when the group has ended")
-	f.StringVar(&s.tolerance, "failure-tolerance", "", "how many may fail before the group does: `N`, or a share such as 5% (0)")
-	f.StringVar(&s.stopAt, "stop-at", "", "pause the group when as many jobs have failed: `N`, or a share such as 5% (never)")
-	f.StringVar(&s.results, "results", "", "outcomes to keep: `WHICH` of all, failures (none of jobs that succeed) or none (all)")
-	f.StringVar(&s.spec.ID, "id", "", "`ID` of the group (drawn)")
-	f.StringVar(&s.key, "idempotency-key", "", "`KEY` that the group's id is made from, with the tenant: the same key is the same submission")
-	f.StringVar(&s.start, "start", "", "`WHEN` jobs may start: early, while others are still sent, or sealed, when all are in (early)")
-	f.BoolVar(&s.watch, "watch", false, "stay and show the progress; exit code 1 where the group does not complete")
+	f.StringVar(&s.tolerance, "failure-tolerance", "", "how many jobs may fail before the group fails: `N`, or a share such as 5% (0)")
+	f.StringVar(&s.stopAt, "stop-at", "", "pause the group when this many jobs have failed: `N`, or a share such as 5% (never)")
+	f.StringVar(&s.results, "results", "", "outcomes to keep: `WHICH` is all, failures (only of jobs that did not succeed) or none (all)")
+	f.StringVar(&s.spec.ID, "id", "", "`ID` of the group (random)")
+	f.StringVar(&s.key, "idempotency-key", "", "`KEY` from which, with the tenant, the group's id is derived: the same key is the same submission")
+	f.StringVar(&s.start, "start", "", "`WHEN` jobs may start: early (during the upload) or sealed (after it) (early)")
+	f.BoolVar(&s.watch, "watch", false, "show the progress until the group has ended; exit code 1 unless it completes")
 	s.conn.patient(cmd)
 	return cmd
 }
@@ -62,10 +62,10 @@ others are run all the same, and the exit code is 1.`
 // complete sets the spec from flags that are parsed here.
 func (s *submission) complete() error {
 	if s.spec.Tenant == "" {
-		return misuse("--tenant is required: on whose behalf do the jobs run?")
+		return misuse("--tenant is required: the tenant for whom the jobs run")
 	}
 	if s.spec.Type == "" {
-		return misuse("--type is required: it chooses the handler of jobs that name none")
+		return misuse("--type is required: the type of jobs without a type of their own")
 	}
 	s.spec.Priority, s.spec.Start = client.Priority(s.priority), client.Start(s.start)
 	switch s.spec.Priority {
@@ -147,7 +147,7 @@ func (s *submission) run(cmd *cobra.Command, args []string) error {
 	}
 	if err != nil {
 		if _, refused := errors.AsType[*client.Problem](err); !refused || client.Passing(err) {
-			screen.note("%d lines are in; the same command with --id %s goes on from there", sent.Lines, group.ID)
+			screen.note("%d lines were sent; the same command with --id %s continues from there", sent.Lines, group.ID)
 		}
 		return err
 	}

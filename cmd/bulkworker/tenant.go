@@ -35,7 +35,7 @@ func newTenant() *cobra.Command {
 				t.Tenant, t.Weight, t.Rate, t.Concurrency, t.InFlight)
 			return err
 		})
-	cmd.Long = `tenant shows what operators have set for a tenant. With --weight, --rate or --concurrency it changes them first, at once and for every process; that needs admin.token.`
+	cmd.Long = `tenant prints the settings of a tenant. --weight, --rate and --concurrency change them first, at once and in every process; that needs admin.token.`
 	cmd.Flags().Float64Var(&weight, "weight", 1, "share among tenants, 0.01 to 100")
 	cmd.Flags().Float64Var(&rate, "rate", 0, "start at most `N` of its jobs a second; 0: as configured")
 	cmd.Flags().Int64Var(&concurrency, "concurrency", 0, "run at most `N` of its jobs at once; 0: any number")

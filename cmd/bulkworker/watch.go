@@ -26,7 +26,7 @@ func newWatch() *cobra.Command {
 		return watch(cmd.Context(), steady, screen, args[0])
 	})
 	cmd.Long = `watch shows a group's progress on stderr, a bar on a terminal and plain lines elsewhere.
-It ends with 0 when the group is COMPLETED and with 1 when it FAILED or was CANCELLED.`
+The exit code is 0 when the group is COMPLETED, and 1 when it FAILED or was CANCELLED.`
 	conn.patient(cmd)
 	return cmd
 }

@@ -19,13 +19,13 @@ func newWorkers() *cobra.Command {
 		func(ctx context.Context, c *client.Client, _ *cobra.Command, _ []string) (client.Workers, error) {
 			return c.Workers(ctx, which)
 		}, writeWorkers)
-	cmd.Long = `workers lists the processes that share the store, one a line, and below them what runs now, the longest running job first. With a
-tenant's token it lists the jobs of that tenant alone.`
+	cmd.Long = `workers lists the processes that share the store, one a line, and below them the running jobs, the longest running first. With a
+tenant's token it lists only the jobs of that tenant.`
 	f := cmd.Flags()
 	f.StringVar(&which.Tenant, "tenant", "", "jobs of this `TENANT`")
 	f.StringVar(&which.Group, "group", "", "jobs of this `GROUP`")
 	f.StringVar(&which.Type, "type", "", "jobs of this `TYPE`")
-	f.StringVar(&which.Process, "process", "", "jobs that the process of this `ID` runs")
+	f.StringVar(&which.Process, "process", "", "jobs that run in the process of this `ID`")
 	f.IntVar(&which.Limit, "limit", 20, "most jobs, 1 to 1000")
 	return cmd
 }

@@ -67,7 +67,7 @@ func New(o Options) (*Handler, error) {
 			problems = append(problems, fmt.Errorf("%sfcm.%w", setting, err))
 		}
 	} else if o.Endpoint != "" {
-		problems = append(problems, fmt.Errorf("%sfcm.endpoint: there is no fcm.credentials_file, without which it is not asked", setting))
+		problems = append(problems, fmt.Errorf("%sfcm.endpoint: it has no effect without fcm.credentials_file", setting))
 	}
 	if o.VAPIDKeyFile != "" {
 		var err error

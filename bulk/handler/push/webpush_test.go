@@ -367,7 +367,7 @@ func TestNewNamesTheSetting(t *testing.T) {
 	account := credentials(t, "https://oauth2.example/token")
 	for want, o := range map[string]Options{
 		"processors.push.fcm.credentials_file: empty, and so are webpush.vapid_key_file and apns.key_file": {},
-		"processors.p.fcm.endpoint: there is no fcm.credentials_file":                                      {Name: "p", Endpoint: "https://x.example", VAPIDKeyFile: vapid(public, private, "mailto:a@b.example"), Guard: guard(t)},
+		"processors.p.fcm.endpoint: it has no effect without fcm.credentials_file":                         {Name: "p", Endpoint: "https://x.example", VAPIDKeyFile: vapid(public, private, "mailto:a@b.example"), Guard: guard(t)},
 		"processors.push.fcm.credentials_file: open /nowhere":                                              {CredentialsFile: "/nowhere"},
 		"processors.push.fcm.credentials_file: $":                                                          {CredentialsFile: file(t, "a.json", map[string]string{"type": "authorized_user"})},
 		"processors.push.fcm.endpoint: the scheme is":                                                      {CredentialsFile: account, Endpoint: "fcm.example"},
