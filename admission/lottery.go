@@ -47,7 +47,7 @@ func (r *draws) draw(opens int64) *Draw {
 	return d
 }
 
-// toOrder tells whether a ticket has an order.
+// toOrder is whether a ticket has an order.
 type toOrder uint8
 
 const (
@@ -56,8 +56,8 @@ const (
 	placed           // it has got one, and must be enrolled
 )
 
-// order gives a ticket that was signed without an order the order that it has since: the drawn one of the opening opens, at order
-// time drawn; in a room that is no lottery any more, the time when it was signed; and 0, the time of its enrolment, where nobody
+// order returns a ticket that was signed without an order with the order that it has since: the drawn one of the opening opens, at
+// order time drawn; in a room that is no lottery any more, the time when it was signed; and 0, the time of its enrolment, where nobody
 // confirmed it in time.
 func (r *draws) order(s *Snapshot, t Ticket, opens, drawn int64) (Ticket, toOrder) {
 	if t.Order != 0 {

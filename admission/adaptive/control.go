@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// Health is how an origin was of late.
+// Health is what was measured of an origin in the last seconds.
 type Health struct {
 	Requests, Errors int64
-	Span             time.Duration // that the requests are of; 0: unknown
-	P95              time.Duration // of those that did not fail; 0 without any
+	Span             time.Duration // in which the requests came; 0: unknown
+	P95              time.Duration // of the requests that did not fail; 0: there were none
 	Score            float64       // 0 (unhealthy) to 1, from outside, such as Prometheus
-	Scored           bool          // there is a Score
+	Scored           bool          // Score is set
 }
 
-// ErrorRate is the share of requests that failed.
+// ErrorRate returns the share of requests that failed.
 func (h Health) ErrorRate() float64 {
 	if h.Requests <= 0 {
 		return 0
@@ -28,7 +28,7 @@ const (
 	ModeStep     = "step"
 )
 
-// Policy is between what bounds the rate moves, and what the origin is to keep. Rates are in thousandths a second.
+// Policy holds the bounds of the rate and the targets of the origin. Rates are in thousandths a second.
 type Policy struct {
 	Mode             string // "": gradient
 	MinRate, MaxRate int64
@@ -36,16 +36,16 @@ type Policy struct {
 	MaxErrorRate     float64 // share of failed requests above which the origin is unhealthy
 }
 
-// Usage is what is made of the rate: to allow more where nobody comes for it teaches nothing of the origin.
+// Usage is how much of the rate is used. A rate that is not used shows nothing about the origin.
 type Usage struct {
-	Rate   float64 // own admissions a second of late, in units of one (not thousandths)
-	Wanted bool    // more would have come
+	Rate   float64 // own admissions a second in the last seconds, in units of one (not thousandths)
+	Wanted bool    // more would have been admitted
 }
 
-// Level is how an origin is, against a Policy.
+// Level is the health of an origin as measured against a Policy.
 type Level uint8
 
-// The levels. Unknown means that there were too few requests to tell: the rate is held.
+// The levels. Unknown means that there were too few requests: the rate is kept.
 const (
 	Unknown Level = iota
 	Healthy
@@ -65,10 +65,10 @@ func (l Level) String() string {
 	return "unknown"
 }
 
-// Enough is how many requests it takes to judge an origin.
+// Enough is the smallest number of requests from which a Level is computed.
 const Enough = 20
 
-// Level judges h. A score counts beside the rest: the worst of what is known holds.
+// Level returns the level of h: the worse of the level by requests and the level by score.
 func (p Policy) Level(h Health) Level {
 	level := Unknown
 	if h.Requests >= Enough {
@@ -101,7 +101,7 @@ func score(h Health) float64 {
 	return min(1, max(0, h.Score))
 }
 
-// clean brings what is senseless into order, so that Next need not ask.
+// clean returns the policy with invalid values replaced by valid ones.
 func (p Policy) clean() Policy {
 	p.MinRate = max(0, p.MinRate)
 	p.MaxRate = max(p.MinRate, p.MaxRate)
@@ -112,9 +112,9 @@ func (p Policy) clean() Policy {
 	return p
 }
 
-// Next is one step, about once a second: the state at now, microseconds. A state without a rate begins at the least; a caller
-// that knows a better beginning sets State.Rate. Where there is nothing to judge by, the rate is held. now may go back; it
-// then counts as standing still.
+// Next returns the state at now, µs. The caller calls it about once a second. A state without a rate begins at MinRate; a caller
+// with a better first rate sets State.Rate. While the level is Unknown the rate is kept. A clock that went back counts as
+// standing still.
 func Next(p Policy, s State, now int64, h Health, u Usage) State {
 	p = p.clean()
 	s = s.clean(now)
@@ -134,5 +134,5 @@ func Next(p Policy, s State, now int64, h Health, u Usage) State {
 	return s
 }
 
-// longest is the longest time that one call makes up for.
+// longest is the longest time, µs, that one call counts.
 const longest = 2_000_000

@@ -1,4 +1,3 @@
-// Package adaptive decides how fast an origin can be fed, from how it feels: the
-// latency and the errors of what it is given. It is pure: time is a parameter, and
-// it knows nothing of rooms, stores or gateways.
+// Package adaptive finds the rate of admissions that an origin bears, from the latency and the errors of its responses.
+// It is pure: time is a parameter, and nothing here depends on rooms, stores or gateways.
 package adaptive

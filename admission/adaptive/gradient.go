@@ -2,8 +2,8 @@ package adaptive
 
 import "math"
 
-// Of the gradient; rates of change are a second's. Found by the plant simulation beside this file, with other seeds than its
-// test has.
+// Constants of the gradient; rates of change are per second. They were found with the plant simulation in plant_test.go, with other
+// seeds than the test has.
 const (
 	growth  = 0.05     // at most so much of the rate
 	ramp    = 1.0 / 30 // nor more than this share of the range
@@ -37,9 +37,10 @@ const (
 	draining  = 0.93       // of what was borne, after a blind cut
 )
 
-// gradient finds the rate by what the origin answers. While it is well, that is a lower bound of what it bears, and the rate
-// grows a little ahead of it: slowly near the rate at which there was trouble last, the less the nearer p95 is to the target. Once
-// it is overloaded, it is what it bears, and the rate goes there, and lower for as long as what piled up has to drain.
+// gradient finds the rate from the number of requests that the origin answers. While the origin is healthy, this number is a lower
+// bound of its capacity, and the rate grows a little ahead of the number: slowly near the rate of the last overload, and more slowly
+// the nearer p95 is to the target. While the origin is overloaded, the number is its capacity. The rate is then set to the capacity,
+// and lower while requests that piled up drain.
 func (p Policy) gradient(s State, dt float64, level Level, h Health, u Usage) State {
 	before, suffers := s.Slope, s.Level > Healthy
 	s.Level = level
@@ -60,7 +61,7 @@ func (p Policy) gradient(s State, dt float64, level Level, h Health, u Usage) St
 	return s
 }
 
-// measure learns how fast p95 grows, and how many requests an admission leads to.
+// measure updates how fast p95 grows, and how many requests an admission leads to.
 func (s State) measure(dt float64, h Health, u Usage) State {
 	s.Coming = 0
 	if h.Requests < Enough {
@@ -79,14 +80,14 @@ func (s State) measure(dt float64, h Health, u Usage) State {
 		s.Lagged = int64(lately)
 	}
 	s.Lagged = max(1, s.Lagged+int64((lately-float64(s.Lagged))*min(1, dt/lagging)))
-	// What is answered came, but for what a queue grew by: by so many seconds of waiting a second.
+	// Requests that came are those answered and those by which a queue grew: slope seconds of waiting a second.
 	came := float64(h.Requests) / h.Span.Seconds() * (1 + min(1, max(-0.5, s.slope())))
 	s.Learned = min(learning, s.Learned+1)
-	weight := 2.5 * dt / float64(s.Learned) // the first looks, of which requests were still to come, are soon forgotten
+	weight := 2.5 * dt / float64(s.Learned) // the first calls are soon outweighed: requests of their admissions were still to come
 	if s.Level > Healthy {
 		weight /= 2
 		if math.Abs(lately/float64(s.Lagged)-1) > 0.01 {
-			weight /= doubtful // requests are still of more admissions
+			weight /= doubtful // requests of admissions before the cut are still coming
 		}
 	}
 	each := min(1e12, 1e6*came/float64(s.Lagged))
@@ -95,11 +96,11 @@ func (s State) measure(dt float64, h Health, u Usage) State {
 	return s
 }
 
-// slope is by how many seconds p95 grows in a second.
+// slope returns by how many seconds p95 grows in a second.
 func (s State) slope() float64 { return float64(s.Slope) / 1e6 }
 
-// served is how many admissions' worth of requests a second the origin answers, thousandths; 0: unknown. Where answers falter,
-// as they do while latency leaps, what came and the growth of the queue say it better.
+// served returns how many admissions the requests that the origin answers are worth, in thousandths a second; 0: unknown. While
+// latency leaps and few requests are answered, the estimate from arrivals and the growth of the queue is used if it is larger.
 func (s State) served(h Health) float64 {
 	good := float64(h.Requests) - float64(h.Errors)
 	if s.Each <= 0 || h.Span <= 0 || h.Requests < Enough || !(good > 0) {
@@ -108,8 +109,8 @@ func (s State) served(h Health) float64 {
 	return min(1e15, max(1e6*good/h.Span.Seconds()/float64(s.Each), float64(s.Lagged)*min(1/(1+max(0, s.slope())), good/float64(h.Requests))))
 }
 
-// feed gives an overloaded origin what it answers, less what lets the queue drain. Where that is of no use for long, the load is
-// not, or not only, of those who were admitted of late, and less than that are.
+// feed sets the rate of an overloaded origin to what it answers, less a part that lets its queue drain. If the queue does not
+// drain for patience, other load than the last admissions causes the overload, and the rate is cut again.
 func (p Policy) feed(s State, h Health, served float64, suffers bool) State {
 	if !suffers || s.Level < Unhealthy || s.slope() < -rises {
 		s.Cut = s.At
@@ -131,8 +132,8 @@ func (p Policy) feed(s State, h Health, served float64, suffers bool) State {
 	return s
 }
 
-// cutBlindly is for when nothing tells what the origin bears: nobody was admitted lately, or a score says that something is wrong
-// which answers do not show. It waits until a cut is felt.
+// cutBlindly cuts the rate when the origin's capacity is unknown: nobody was admitted lately, or only the score is bad. It cuts at
+// most once in cooldown, after which a cut has its effect.
 func (p Policy) cutBlindly(s State, h Health) State {
 	if s.Cut > 0 && s.At-s.Cut < cooldown {
 		return s
@@ -150,7 +151,7 @@ func (p Policy) cutBlindly(s State, h Health) State {
 	return s
 }
 
-// seek looks for more, as long as the origin is well. rising is what p95 has grown by twice in succession, µs a second.
+// seek raises the rate of a healthy origin. rising is the growth of p95, µs a second, that the last two calls both found.
 func (p Policy) seek(s State, dt float64, rising int64, h Health, u Usage, served float64) State {
 	if s.Baseline == 0 || s.P95 < s.Baseline {
 		s.Baseline = s.P95
@@ -159,11 +160,11 @@ func (p Policy) seek(s State, dt float64, rising int64, h Health, u Usage, serve
 	}
 	rate := float64(s.Rate)
 	if u.Wanted && served > 0 && float64(rising)/1e6 > rises && h.P95.Seconds() > float64(s.Baseline)/1e6+early*p.TargetP95.Seconds() {
-		s.Rate = int64(min(rate, max(served, 0.9*rate))) // a queue grows: it says so before p95 is near the target
+		s.Rate = int64(min(rate, max(served, 0.9*rate))) // a queue grows, long before p95 is near the target
 		return s
 	}
 	if !u.Wanted || !(u.Rate*1000 >= used*rate) {
-		return s // more would not be used: nothing is learned
+		return s // a higher rate would not be used
 	}
 	room, most := p.headroom(s, h), math.Inf(1)
 	step := p.grow(s, room)
@@ -178,7 +179,7 @@ func (p Policy) seek(s State, dt float64, rising int64, h Health, u Usage, serve
 	return s
 }
 
-// grow is by how much the rate grows in a second, thousandths.
+// grow returns by how much the rate grows in a second, thousandths.
 func (p Policy) grow(s State, room float64) float64 {
 	rate := float64(s.Rate)
 	step := min(growth*rate, ramp*float64(p.MaxRate-p.MinRate))
@@ -190,7 +191,7 @@ func (p Policy) grow(s State, room float64) float64 {
 		switch {
 		case rate < 0.8*ceiling:
 			step = max(step, quickly*rate)
-		case rate < 1.05*ceiling, rate < 1.25*ceiling && room < 0.9: // sooner where nothing shows of the load
+		case rate < 1.05*ceiling, rate < 1.25*ceiling && room < 0.9: // the slow part ends sooner where p95 shows no load
 			step = min(step, near)
 		default:
 			step = min(step, near*(1+pickup*(rate/ceiling-1.05)))
@@ -199,22 +200,22 @@ func (p Policy) grow(s State, room float64) float64 {
 	return max(1000.0/30, step) * room * p.brake(s) * s.felt()
 }
 
-// brake is 1 while p95 does not grow, and 0 where it grows steeply.
+// brake returns 1 while p95 does not grow, and 0 where p95 grows steeply.
 func (p Policy) brake(s State) float64 {
 	return min(1, max(0, 1-s.slope()/max(steep, p.TargetP95.Seconds()*steep)))
 }
 
-// felt is 1 while an admission leads to as many requests as it did, and 0 while it leads to more and more: those admitted before
-// still make theirs, and what they do to the origin is still to come.
+// felt returns 1 while an admission leads to as many requests as before, and falls to 0 as the number grows: the requests of the
+// last admissions are then still to come.
 func (s State) felt() float64 {
 	return min(1, max(0, (unfelt-float64(s.Coming)/1000)/0.15))
 }
 
-// headroom is 1 while p95 is near what it is without a load, and 0 from eased of the target on.
+// headroom returns 1 while p95 is near the baseline, and 0 from eased of the target on.
 func (p Policy) headroom(s State, h Health) float64 {
 	base, most := float64(s.Baseline)/1e6, eased*p.TargetP95.Seconds()
 	if base >= most {
-		// It never was much below the target: what is left to it is all the room there is.
+		// p95 never was much below the target: only the rest up to the target is left.
 		base, most = base*9/10, p.TargetP95.Seconds()
 	}
 	if h.P95.Seconds() >= most || base >= most {

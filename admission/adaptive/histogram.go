@@ -19,7 +19,7 @@ const (
 	buckets = 1 + 8*octaves + 1
 )
 
-// bucketOf is the bucket of a latency in microseconds.
+// bucketOf returns the bucket of a latency in microseconds.
 func bucketOf(us int64) int {
 	if us < 1<<least {
 		return 0
@@ -31,7 +31,7 @@ func bucketOf(us int64) int {
 	return 1 + 8*(e-least) + int(us>>(e-3))&7
 }
 
-// lower is where a bucket begins, in microseconds.
+// lower returns where a bucket begins, in microseconds.
 func lower(bucket int) int64 {
 	if bucket == 0 {
 		return 0
@@ -40,7 +40,7 @@ func lower(bucket int) int64 {
 	return int64(8+i%8) << (i/8 + least - 3)
 }
 
-// Histogram counts requests by latency, and those that failed. Those of several gateways and seconds add up. The zero value is
+// Histogram counts requests by latency, and failed requests. Merge adds up those of several gateways and seconds. The zero value is
 // empty.
 type Histogram struct {
 	Requests int64 // with or without a latency, failed ones too
@@ -59,7 +59,7 @@ func (h *Histogram) Add(latency time.Duration, failed bool) {
 	h.counts[bucketOf(max(0, latency.Microseconds()))]++
 }
 
-// Merge adds another one's.
+// Merge adds another histogram.
 func (h *Histogram) Merge(o *Histogram) {
 	h.Requests += o.Requests
 	h.Errors += o.Errors
@@ -68,7 +68,7 @@ func (h *Histogram) Merge(o *Histogram) {
 	}
 }
 
-// P95 is the latency that 95 of 100 requests that did not fail kept, within an eighth; 0 without any.
+// P95 returns the 95th percentile of the latency of requests that did not fail, within an eighth; 0 without any.
 func (h *Histogram) P95() time.Duration { return h.quantile(0.95) }
 
 func (h *Histogram) quantile(q float64) time.Duration {
@@ -98,7 +98,7 @@ func (h *Histogram) quantile(q float64) time.Duration {
 	return time.Duration(lower(buckets-1)) * time.Microsecond
 }
 
-// Health is what the histogram of that span says of the origin.
+// Health returns the health of the origin by the histogram of a span.
 func (h *Histogram) Health(span time.Duration) Health {
 	return Health{Requests: h.Requests, Errors: h.Errors, Span: span, P95: h.P95()}
 }
@@ -106,13 +106,13 @@ func (h *Histogram) Health(span time.Duration) Health {
 // MostText bounds the text of a histogram.
 const MostText = 8 << 10
 
-// most bounds each count, so that those of a thousand gateways add up.
+// most bounds each count, so that the sum of a thousand gateways does not overflow.
 const most = 1 << 40
 
-// ErrText is of a text that is no histogram.
+// ErrText is returned when a text is no histogram.
 var ErrText = errors.New("adaptive: not a histogram")
 
-// AppendText writes the form of the store: requests, errors, then bucket:count of what was counted, with blanks between.
+// AppendText appends the form of the store: requests, errors, then bucket:count of each bucket in use, with blanks between.
 func (h *Histogram) AppendText(b []byte) ([]byte, error) {
 	b = strconv.AppendInt(b, h.Requests, 10)
 	b = append(b, ' ')
@@ -128,7 +128,7 @@ func (h *Histogram) AppendText(b []byte) ([]byte, error) {
 	return b, nil
 }
 
-// MarshalText is AppendText of nothing.
+// MarshalText returns the form of AppendText.
 func (h *Histogram) MarshalText() ([]byte, error) { return h.AppendText(nil) }
 
 // UnmarshalText reads that form. Buckets ascend; counts are those of at most all requests that did not fail.
@@ -178,7 +178,7 @@ func count(s string) (int64, error) {
 	return n, nil
 }
 
-// shards are how many parts a Recorder has, so that cores seldom meet at one.
+// shards is the number of parts of a Recorder: two cores seldom write to the same one.
 const shards = 8
 
 // Recorder is a histogram that many goroutines add to at once, without a lock or an allocation. The zero value is ready.
@@ -198,7 +198,7 @@ func (r *Recorder) Add(latency time.Duration, failed bool) {
 	r.shards[rand.Uint32()%shards].counts[i].Add(1) //nolint:gosec // spreads writers; nothing is kept safe by it
 }
 
-// Take gives what was counted since the last Take and begins anew. What is added meanwhile is in this one or the next.
+// Take returns the counts since the last Take and resets them. A request added meanwhile is in this result or the next.
 func (r *Recorder) Take() *Histogram {
 	var h Histogram
 	for s := range r.shards {

@@ -1,16 +1,16 @@
 package adaptive
 
-// Patience is of a controller on whose origin other work runs that gives way to it: what that work made too much is no reason
-// to cut one's own rate.
+// Patience makes a controller wait before it cuts its rate, while other work that gives way to visitors runs on the same origin: that
+// work may cause the overload.
 type Patience struct {
-	since int64 // µs; when the trouble began; 0: there is none
+	since int64 // when the overload began, µs; 0: there is none
 }
 
-// yields is how long others have to give way, µs: to hear of it, to end what runs, and for it to leave the window that is
-// measured. Trouble that outlasts it is one's own.
+// yields is the time in which other work must give way, µs: it learns of the overload, its running jobs end, and they leave the
+// measured window. A longer overload is caused by visitors.
 const yields = 6_000_000
 
-// Waits tells whether an origin at that level is to be left to the others. others says that they ran lately.
+// Waits reports whether the controller keeps its rate at that level. others: other work ran lately.
 func (p *Patience) Waits(level Level, others bool, now int64) bool {
 	if level <= Healthy {
 		p.since = 0

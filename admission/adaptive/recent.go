@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// What is measured counts for so many seconds: the short span, or the long one where the short has too few requests to judge by.
+// Spans of a measurement in seconds. The long one counts where the short one has fewer than Enough requests.
 const (
 	ShortSpan = 3
 	LongSpan  = 30
 )
 
-// Recent is what was measured lately, second by second. Its Recorder may be used from any goroutine, Turn from one at a time.
+// Recent holds the measurements of the last LongSpan seconds. Its Recorder may be used from any goroutine, Turn from one at a time.
 // The zero value is ready.
 type Recent struct {
 	Recorder
@@ -20,7 +20,7 @@ type Recent struct {
 	next    int
 }
 
-// Turn ends a second and gives what there is to say of the last ones.
+// Turn ends a second and returns the report on the last ones.
 func (r *Recent) Turn() *Report {
 	h := r.Take()
 	if r.seconds[r.next] = h; h.Requests == 0 {
@@ -41,16 +41,16 @@ func (r *Recent) Turn() *Report {
 	return &said
 }
 
-// Report is what one process says of the last seconds. Those of several add up. The zero value says nothing.
+// Report is what one process measured in the last seconds. Merge adds up several. The zero value is empty.
 type Report struct{ Short, Long Histogram }
 
-// Merge adds another process's.
+// Merge adds another process's report.
 func (r *Report) Merge(o *Report) {
 	r.Short.Merge(&o.Short)
 	r.Long.Merge(&o.Long)
 }
 
-// Health is that of the short span, or of the long one where the short has too few requests.
+// Health returns the health of the short span, or of the long one where the short one has fewer than Enough requests.
 func (r *Report) Health() Health {
 	if r.Short.Requests >= Enough {
 		return r.Short.Health(ShortSpan * time.Second)
@@ -58,7 +58,7 @@ func (r *Report) Health() Health {
 	return r.Long.Health(LongSpan * time.Second)
 }
 
-// MarshalText writes the form of the store: the short span's histogram, |, the long one's.
+// MarshalText returns the form of the store: the histogram of the short span, |, and that of the long one.
 func (r *Report) MarshalText() ([]byte, error) {
 	text, err := r.Short.AppendText(nil)
 	if err != nil {
@@ -67,7 +67,7 @@ func (r *Report) MarshalText() ([]byte, error) {
 	return r.Long.AppendText(append(text, '|'))
 }
 
-// UnmarshalText reads it.
+// UnmarshalText reads the form of MarshalText.
 func (r *Report) UnmarshalText(text []byte) error {
 	short, long, _ := bytes.Cut(text, []byte("|"))
 	return errors.Join(r.Short.UnmarshalText(short), r.Long.UnmarshalText(long))

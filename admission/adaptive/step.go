@@ -1,17 +1,17 @@
 package adaptive
 
-// How long an origin has to look better before a step up, microseconds: the shortest, and what it grows to while steps up do
-// not last.
+// Limits of State.Hold, the time for which an origin must be healthier before a step up, µs. The time doubles while steps up do not
+// last.
 const (
 	shortestHold = 5_000_000
 	longestHold  = 160_000_000
 )
 
-// lasting is how long a step up has to last to have been right.
+// lasting is the time after which a step up counts as right, µs.
 const lasting = 60_000_000
 
-// step sets one of three rates: min + (max − min) × health, health being 1, 0.5 or 0, and not above a score from outside. Down
-// it goes at once; up when the origin has looked better for Hold, which doubles when the origin did not bear it.
+// step sets one of three rates: min + (max − min) × health, where health is 1, 0.5 or 0, and at most the score. A step down happens
+// at once, a step up when the origin was healthier for Hold. A step up that does not last doubles Hold.
 func (p Policy) step(s State, h Health, level Level) State {
 	if level == Unknown {
 		s.Better = 0

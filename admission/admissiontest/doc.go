@@ -1,4 +1,3 @@
-// Package admissiontest says what the core must do, as plainly as possible: the pure-Go models of a room (lua/room_*.lua)
-// and of the fair queue (lua/lib/fair.lua), and the suite that every limiter passes. Tests of the core, and of whatever
-// stands on it, are built on them.
+// Package admissiontest holds models of the scripts in plain Go, for tests: of a room (lua/room_*.lua) and of the fair queue
+// (lua/lib/fair.lua). It also has the suites that every limiter passes.
 package admissiontest

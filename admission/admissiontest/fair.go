@@ -6,18 +6,18 @@ import (
 	"slices"
 )
 
-// Fair is start-time fair queuing over one set of flows: lua/lib/fair.lua, as plainly as possible. Tags and V are virtual
-// times in units of FairUnit.
+// Fair is a model of lua/lib/fair.lua: start-time fair queuing over one set of flows. Tags and V are virtual times in units of
+// FairUnit.
 type Fair struct {
-	V      int64            // the tag of who went last
+	V      int64            // the tag of the flow served last
 	Active map[string]int64 // tags of the flows that have work
-	Idle   map[string]int64 // last tags of flows that have none, while they lie ahead of V
+	Idle   map[string]int64 // last tags of flows without work, while they are ahead of V
 }
 
-// NewFair is a queue without flows.
+// NewFair returns a queue without flows.
 func NewFair() *Fair { return &Fair{Active: map[string]int64{}, Idle: map[string]int64{}} }
 
-// Enter puts a flow among the active, at max(V, its last tag).
+// Enter makes a flow active, at max(V, its last tag).
 func (f *Fair) Enter(flow string) {
 	tag := max(f.V, f.Idle[flow])
 	delete(f.Idle, flow)
@@ -26,7 +26,7 @@ func (f *Fair) Enter(flow string) {
 	}
 }
 
-// Leave takes a flow out.
+// Leave makes a flow idle.
 func (f *Fair) Leave(flow string) {
 	tag, there := f.Active[flow]
 	delete(f.Active, flow)
@@ -35,7 +35,7 @@ func (f *Fair) Leave(flow string) {
 	}
 }
 
-// First is the flow with the smallest tag, by name where two have the same.
+// First returns the active flow with the smallest tag; ties go by name.
 func (f *Fair) First() (flow string, ok bool) {
 	for id, tag := range f.Active {
 		if !ok || cmp.Or(cmp.Compare(tag, f.Active[flow]), cmp.Compare(id, flow)) < 0 {
@@ -45,7 +45,7 @@ func (f *Fair) First() (flow string, ok bool) {
 	return flow, ok
 }
 
-// Serve moves a flow on by a cost and V to where it was. It returns by how much it moved.
+// Serve sets V to a flow's tag, and adds the charge of a cost to the tag. It returns the charge.
 func (f *Fair) Serve(flow string, cost int64, weight float64) int64 {
 	f.V = max(f.V, f.Active[flow])
 	charge := FairCharge(cost, weight)
@@ -53,7 +53,7 @@ func (f *Fair) Serve(flow string, cost int64, weight float64) int64 {
 	return charge
 }
 
-// Forget drops the last tags that say nothing any more.
+// Forget drops the last tags that are not ahead of V.
 func (f *Fair) Forget() {
 	maps.DeleteFunc(f.Idle, func(_ string, tag int64) bool { return tag <= f.V })
 }
@@ -63,7 +63,7 @@ type FairGroup struct {
 	ID, Tenant string
 	Level      int // 0 high, 1 normal, 2 low
 	Weight     int64
-	Costs      []int64 // of the jobs that it still has, in order
+	Costs      []int64 // of its remaining jobs, in order
 	Total      int64   // of its jobs, for the boost; 0: not known yet
 	Done       int64
 	Gated      bool
@@ -72,7 +72,7 @@ type FairGroup struct {
 	queued bool
 }
 
-// FairTenant is what a FairTree knows of a tenant.
+// FairTenant is a tenant of a FairTree.
 type FairTenant struct {
 	Weight int64 // thousandths
 	Gated  bool
@@ -93,7 +93,7 @@ type FairTree struct {
 	v      [3]int64
 }
 
-// Visit is one turn of a group: its jobs that were taken, and by how much that moved the tenant and the group.
+// Visit is one turn of a group: the jobs taken, and the charges of the tenant and the group.
 type Visit struct {
 	Level                     int
 	Tenant, Group             string
@@ -101,7 +101,7 @@ type Visit struct {
 	TenantCharge, GroupCharge int64
 }
 
-// NewFairTree is a queue without groups.
+// NewFairTree returns a queue without groups.
 func NewFairTree(strict bool) *FairTree {
 	t := &FairTree{Strict: strict, Tenants: map[string]*FairTenant{}, Groups: map[string]*FairGroup{}}
 	for i := range t.levels {
@@ -110,7 +110,7 @@ func NewFairTree(strict bool) *FairTree {
 	return t
 }
 
-// virtual is the virtual time of a level: one for all of them unless they are strict.
+// virtual returns the virtual time of a level: one for all levels unless they are strict.
 func (t *FairTree) virtual(level int) *int64 {
 	if t.Strict {
 		return &t.v[level]
@@ -123,7 +123,7 @@ func (t *FairTree) level(level int) *Fair {
 	return t.levels[level]
 }
 
-// Tenant is the tenant of that name, of weight 1 when it is new.
+// Tenant returns the tenant of that name. A new one has weight 1.
 func (t *FairTree) Tenant(name string) *FairTenant {
 	if t.Tenants[name] == nil {
 		t.Tenants[name] = &FairTenant{Weight: 1000}
@@ -131,7 +131,7 @@ func (t *FairTree) Tenant(name string) *FairTenant {
 	return t.Tenants[name]
 }
 
-// Place gives a group the place that its fields now deserve; it is called after every change of a group, and first of all.
+// Place updates the place of a group from its fields. Call it for a new group and after every change of one.
 func (t *FairTree) Place(g *FairGroup) {
 	t.Groups[g.ID] = g
 	tenant := t.Tenant(g.Tenant)
@@ -151,7 +151,7 @@ func (t *FairTree) Place(g *FairGroup) {
 	}
 }
 
-// Gate keeps all groups of a tenant out, or lets them back in.
+// Gate takes all groups of a tenant out of the queue, or puts them back.
 func (t *FairTree) Gate(name string, gated bool) {
 	tenant := t.Tenant(name)
 	if tenant.Gated == gated {
@@ -168,13 +168,13 @@ func (t *FairTree) Gate(name string, gated bool) {
 	}
 }
 
-// Waiting says whether a tenant has a place among those of a level now.
+// Waiting reports whether a tenant has a place in a level now.
 func (t *FairTree) Waiting(level int, tenant string) bool {
 	_, ok := t.levels[level].Active[tenant]
 	return ok
 }
 
-// Flows is how many tenants have a place now, each counted in every level in which it has one.
+// Flows returns the number of tenants with a place now, counted once in each level.
 func (t *FairTree) Flows() (n int) {
 	for _, f := range t.levels {
 		n += len(f.Active)
@@ -182,7 +182,7 @@ func (t *FairTree) Flows() (n int) {
 	return n
 }
 
-// first is whose turn it is.
+// first returns the group whose turn it is, with its level and tenant.
 func (t *FairTree) first() (level int, tenant string, group *FairGroup) {
 	level = -1
 	for l, f := range t.levels {

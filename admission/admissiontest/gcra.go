@@ -22,7 +22,7 @@ type Meter interface {
 	Admits(cost int64) bool
 	// Wait returns the time until a cost is admitted, exact to the microsecond while the clock does not go back; negative: never.
 	Wait(cost int64) time.Duration
-	// Rerate changes rate and burst, in thousandths; each strategy says what becomes of its state.
+	// Rerate changes rate and burst, in thousandths; each strategy defines what happens to its state.
 	Rerate(rate, burst int64)
 }
 
@@ -83,17 +83,17 @@ func (g *GCRA) Refill(now int64) {
 
 func (g *GCRA) idle() bool { return g.At <= g.now && g.Level == 0 }
 
-// room is how many billionths of a token fit before the burst is spent; negative when it is overdrawn.
+// room returns how many billionths of a token are left of the burst; negative when it is overdrawn.
 func (g *GCRA) room() int64 {
 	full := g.Burst * 1_000_000
-	// By time first: a long debt times Rate may not fit.
+	// Compare times first: a long debt times Rate may overflow.
 	if ahead := g.At - g.now; ahead <= full/g.Rate {
 		return full - ahead*g.Rate - g.Level
 	}
 	return -1
 }
 
-// Available is how many single tokens can be taken now.
+// Available returns how many single tokens can be taken now.
 func (g *GCRA) Available() int64 {
 	switch {
 	case g.Rate <= 0:
@@ -104,7 +104,7 @@ func (g *GCRA) Available() int64 {
 	return max(0, g.room()) / billion
 }
 
-// Admits says whether a cost is granted now.
+// Admits reports whether a cost is granted now.
 func (g *GCRA) Admits(cost int64) bool {
 	return g.Rate > 0 && (g.idle() || cost*billion <= g.room())
 }
@@ -117,7 +117,7 @@ func (g *GCRA) Take(n int64) {
 	}
 }
 
-// Wait is the time until a cost is granted: one above the burst waits until nothing is owed, any other until it fits.
+// Wait returns the time until a cost is granted: a cost above the burst waits until nothing is owed, any other until it fits.
 func (g *GCRA) Wait(cost int64) time.Duration {
 	switch {
 	case g.Rate <= 0:

@@ -51,17 +51,17 @@ func (m *Metered) TakeCost(now, cost, rate, burst int64) (int64, time.Duration) 
 	return cost, b.Wait(cost)
 }
 
-// epoch is when the suite's clocks begin; inside a window, not at its edge.
+// epoch is the start of the suite's clocks: inside a window, not at its edge.
 const epoch = 1_780_000_000_123_457
 
-// rates are those that the suite tries by name: thousandths of a token a second.
+// rates are fixed rates of the suite, in thousandths of a token a second.
 var rates = []int64{1, 300, 3_000, 33_333, 10_000_000, 1_000_000_000}
 
 func drawRate(t *rapid.T) int64 {
 	return rapid.OneOf(rapid.SampledFrom(rates), rapid.Int64Range(1, 3_000_000)).Draw(t, "rate")
 }
 
-// window is the length of a fixed window and how many whole tokens it grants.
+// window returns the length of a fixed window and how many whole tokens it grants.
 func window(rate int64) (length, most int64) {
 	if rate >= 1000 {
 		return 1_000_000, rate / 1000
@@ -69,7 +69,7 @@ func window(rate int64) (length, most int64) {
 	return (1_000_000_000 + rate - 1) / rate, 1
 }
 
-// Limiters is the suite that every limiter passes. fresh gives one that has granted nothing.
+// Limiters is the suite that every limiter passes. fresh returns a limiter that has granted nothing.
 func Limiters(t *testing.T, s admission.Strategy, fresh func(t rapid.TB) Limited) {
 	t.Run("never more than promised", func(t *testing.T) {
 		rapid.Check(t, func(t *rapid.T) { neverMore(t, s, fresh(t)) })
@@ -107,7 +107,7 @@ func Limiters(t *testing.T, s admission.Strategy, fresh func(t rapid.TB) Limited
 		}
 		for _, back := range []int64{1, 1000, 400_000, 5_000_000, 3_600_000_000} {
 			n, wait := l.Take(epoch-back, 1, rate, burst)
-			// A bucket that was told of a later time counts from that one on.
+			// A bucket that was refilled at a later time counts from that time on.
 			if n != 0 || wait <= 0 || !bucket(s) && wait < time.Duration(back)*time.Microsecond {
 				t.Fatalf("%d µs earlier: took %d, next in %v", back, n, wait)
 			}
@@ -128,7 +128,7 @@ func Limiters(t *testing.T, s admission.Strategy, fresh func(t rapid.TB) Limited
 	})
 }
 
-// bucket says whether a strategy counts in tokens that are there.
+// bucket reports whether a strategy keeps a level of tokens.
 func bucket(s admission.Strategy) bool {
 	switch s {
 	case admission.StrategyTokenBucket, admission.StrategyLeakyBucket, admission.StrategyAdaptive:
@@ -137,7 +137,7 @@ func bucket(s admission.Strategy) bool {
 	return false
 }
 
-// event is one grant. at is the latest time that the limiter was told until then: time that went back is no time.
+// event is one grant. at is the latest time passed to the limiter until then: a clock that went back counts as standing still.
 type event struct{ at, n int64 }
 
 // overInterval finds an interval in which more was granted than rate·dt + burst, or than its last cost where that is more.
@@ -175,7 +175,7 @@ func overWindow(t *rapid.T, events []event, rate int64) {
 	}
 }
 
-// walk is a random time, mostly forward; wait is what the limiter said last.
+// walk returns a random step of time, mostly forward. wait is the limiter's last reply.
 func walk(t *rapid.T, wait time.Duration) int64 {
 	w := max(0, wait.Microseconds())
 	return rapid.OneOf(
@@ -230,7 +230,7 @@ func unevenly(t *rapid.T, events []event, rate int64) {
 	}
 }
 
-// everyToken takes one token at the very moment that the limiter names, again and again: nothing is lost to rounding.
+// everyToken takes one token at each moment that the limiter returns: nothing is lost to rounding.
 func everyToken(t *testing.T, s admission.Strategy, l Limited, rate int64) {
 	t.Helper()
 	const burst = 3

@@ -8,8 +8,8 @@ import (
 	"github.com/anteroom/anteroom/admission"
 )
 
-// Paced admits from a line that never ends: as many as may go at now, with the rate and burst (thousandths) and the strategy
-// that are configured then. It fails the test itself when it breaks.
+// Paced admits from a queue that never ends: as many as are allowed at now by the given strategy, rate and burst (thousandths). It
+// fails the test itself when it breaks.
 type Paced interface {
 	Admit(now int64, s admission.Strategy, rate, burst int64) int64
 }
@@ -17,7 +17,7 @@ type Paced interface {
 // PacedMeter is a Paced over a limiter, of one strategy for life.
 type PacedMeter struct{ Limited }
 
-// Admit takes what is there.
+// Admit takes all available tokens.
 func (p PacedMeter) Admit(now int64, _ admission.Strategy, rate, burst int64) int64 {
 	n, _ := p.Take(now, 1_000_000, rate, burst)
 	return n
@@ -26,7 +26,7 @@ func (p PacedMeter) Admit(now int64, _ admission.Strategy, rate, burst int64) in
 // PacedModel is a Paced over the model of a room.
 type PacedModel struct{ M *Model }
 
-// Admit is a tick with an endless line.
+// Admit ticks the model with an endless queue.
 func (p PacedModel) Admit(now int64, s admission.Strategy, rate, burst int64) int64 {
 	p.M.P.Strategy, p.M.P.Rate, p.M.P.Burst, p.M.Wall = s, rate, burst, now
 	m := p.M.meter(p.M.Room())
@@ -38,7 +38,7 @@ func (p PacedModel) Admit(now int64, s admission.Strategy, rate, burst int64) in
 	return n
 }
 
-// Strategies is the suite of what admits by a strategy: limiters and rooms. Those that changes may befall are rooms.
+// Strategies is the suite of limiters and rooms, which admit by a strategy. changes: strategy and rate may change, as in rooms.
 func Strategies(t *testing.T, s admission.Strategy, changes bool, fresh func(t rapid.TB, s admission.Strategy, rate, burst, now int64) Paced) {
 	t.Run("the rate, evenly or with its burst, and no more", func(t *testing.T) {
 		rapid.Check(t, func(t *rapid.T) {
@@ -57,11 +57,11 @@ func Strategies(t *testing.T, s admission.Strategy, changes bool, fresh func(t r
 					case admission.StrategyFixedWindow:
 						overWindow(t, events, rate)
 					case admission.StrategyLeakyBucket:
-						// What a limiter has saved up may come at once; a room looks twice a second and saves up nothing else.
+						// A limiter may admit at once what it has saved up; a room saves up half a second at most.
 						most := max(burst, rate/leak, 1000)
 						overInterval(t, events, rate, most)
 						if changes && len(events) > 1 && float64(n-1)*1e9 > float64(now-before)*float64(rate) {
-							t.Fatalf("%d admitted %d µs after the last look, at %d/1000 a second", n, now-before, rate)
+							t.Fatalf("%d admitted %d µs after the last tick, at %d/1000 a second", n, now-before, rate)
 						}
 					default:
 						overInterval(t, events, rate, burst)
@@ -101,7 +101,7 @@ func Strategies(t *testing.T, s admission.Strategy, changes bool, fresh func(t r
 			burst := rapid.Int64Range(1000, 5_000).Draw(t, "burst")
 			now, strategy := int64(epoch), s
 			p := fresh(t, s, rate, burst, now)
-			// earned is what all rates since an admission come to, in billionths.
+			// earned is the sum of all rates over time, in billionths.
 			type grant struct{ n, earned int64 }
 			var grants []grant
 			var earned int64
@@ -109,7 +109,7 @@ func Strategies(t *testing.T, s admission.Strategy, changes bool, fresh func(t r
 			for range rapid.IntRange(1, 12).Draw(t, "ticks") {
 				dt := rapid.OneOf(rapid.Int64Range(1, 10_000), rapid.Int64Range(1, 1_200_000)).Draw(t, "dt")
 				now += dt
-				earned += dt * rate // until now the former rate held
+				earned += dt * rate // the former rate counts until now
 				if rapid.IntRange(0, 3).Draw(t, "change") == 0 {
 					strategy = rapid.SampledFrom(all).Draw(t, "strategy")
 					rate = rapid.Int64Range(1_000, 8_000).Draw(t, "rate")

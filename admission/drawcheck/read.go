@@ -14,11 +14,11 @@ import (
 	"github.com/anteroom/anteroom/admission"
 )
 
-// Draw is what a file says of a lottery. Times are microseconds.
+// Draw is a lottery and its tickets as read from a file. Times are microseconds.
 type Draw struct {
 	room       string
 	opens      time.Time
-	gathers    time.Time // zero: people could always gather
+	gathers    time.Time // zero: the pre-queue was always open
 	commitment []byte
 	seed       [32]byte
 	drawn      int64
@@ -29,11 +29,11 @@ type Draw struct {
 type ticket struct {
 	id    admission.ID
 	order int64 // 0: not claimed
-	seen  int64 // of a token from before the opening, that has no order: when it was confirmed; 0: not known
+	seen  int64 // when a token without an order, from before the opening, was confirmed; 0: not known
 	nonce string
 }
 
-// document is one object of a file: a draw, a ticket, or an answer that carries a token.
+// document is one object of a file: a draw, a ticket, or a response with a token.
 type document struct {
 	Room       string    `json:"room"`
 	OpensAt    time.Time `json:"opens_at"`
@@ -52,7 +52,7 @@ type document struct {
 	Token   string            `json:"token"`
 }
 
-// Read reads JSON values one after another: a draw and tickets, in any order. The error says what is missing.
+// Read reads JSON values one after another: a draw and tickets, in any order. Its error names what is missing.
 func Read(in io.Reader) (*Draw, error) {
 	d := &Draw{}
 	from := json.NewDecoder(in)
@@ -170,8 +170,8 @@ func (d *Draw) add(id string, t ticket) error {
 	return nil
 }
 
-// token reads the claims of a waiting token. Who holds a token need not have the key that signed it: what is checked is the
-// draw, and a forged claim would only show as wrong.
+// token reads the claims of a waiting token. The signature is not verified, as the visitor does not have the key: a forged claim
+// is reported as wrong.
 func (d *Draw) token(token, nonce string) error {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {

@@ -12,8 +12,8 @@ import (
 	"github.com/anteroom/anteroom/admission/policy"
 )
 
-// An operator who says another drawn than was turns lots into late joins; the tokens from before the opening tell.
-func TestLotsThatAreCalledLate(t *testing.T) {
+// An operator who publishes a wrong time of the draw makes drawn tickets look like late joins. Tokens from before the opening show it.
+func TestReport_FindsDrawnTicketsThatAreCalledLate(t *testing.T) {
 	id := admission.ID{1, 2, 3}
 	seed := [32]byte{7}
 	opens := time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)

@@ -24,7 +24,7 @@ type line struct {
 	wrong    bool
 }
 
-// Report writes what holds and what does not, the tickets in the order in which they are served, and how many things are wrong.
+// Report writes what is right and what is wrong, and the tickets in the order of service. It returns the number of faults.
 func (d *Draw) Report(out io.Writer) (wrong int, err error) {
 	w := bufio.NewWriter(out)
 	check := func(what string, holds bool, is, want any) {
@@ -44,7 +44,7 @@ func (d *Draw) Report(out io.Writer) (wrong int, err error) {
 	}
 	check("span is the time from prequeue_at to opens_at, or an hour", d.span == published.Span(), d.span, published.Span())
 
-	confirmed := map[admission.ID]bool{} // before the opening, as their tokens say
+	confirmed := map[admission.ID]bool{} // before the opening, by their tokens
 	for _, t := range d.tickets {
 		confirmed[t.id] = confirmed[t.id] || t.seen > 0
 	}
@@ -68,7 +68,7 @@ func (d *Draw) Report(out io.Writer) (wrong int, err error) {
 	switch {
 	case wrong > 0:
 		fmt.Fprintf(w, "%d wrong\n", wrong)
-	case late > 0: // drawn itself is the operator's word
+	case late > 0: // drawn is the operator's statement alone
 		fmt.Fprintf(w, "nothing is wrong, and %d of %d tickets were not drawn; add the token that each had before the opening to see that\n", late, len(lines))
 	default:
 		fmt.Fprintln(w, "all is as it was drawn")
@@ -76,7 +76,7 @@ func (d *Draw) Report(out io.Writer) (wrong int, err error) {
 	return wrong, w.Flush()
 }
 
-// served is the order by which the ticket is served, as far as it is known.
+// served returns the order by which the ticket is served, as far as it is known.
 func (l *line) served() int64 {
 	if l.order > 0 {
 		return l.order
@@ -84,7 +84,7 @@ func (l *line) served() int64 {
 	return l.computed
 }
 
-// judge tells whether a ticket is as it was drawn; confirmed: a token of it says that it was confirmed before the opening.
+// judge compares a ticket with the draw. confirmed: a token of the ticket was confirmed before the opening.
 func (d *Draw) judge(t ticket, confirmed bool) line {
 	l := line{ticket: t, computed: policy.DrawnOrder(d.seed, t.id, d.drawn, d.span)}
 	switch {
