@@ -1,11 +1,11 @@
-// Package gateway serves visitors. A request is routed, decided about and answered, in this order and once each:
+// Package gateway serves visitors. Each request passes these steps once:
 //
-//   - request.go collects its facts: where it leads, who asks, which cookies and account it has;
-//   - a handler returns a decision (decision.go) or a problem: enter.go for paths of a room, endpoints.go for those below
-//     /.waiting-room, join.go for a new ticket, ticket.go for one that the client brings;
+//   - request.go collects its facts: the destination, the client, cookies and account;
+//   - a handler returns a decision (decision.go) or a problem: enter.go for paths of a room, endpoints.go for paths below
+//     /.waiting-room, join.go for a new ticket, ticket.go for an existing one;
 //   - write.go carries out the decision: it forwards the request, or writes the response.
 //
-// Reading order: serve.go, which is that way on one page; request.go, decision.go, enter.go, ticket.go, write.go. tokens.go
-// verifies and grant.go signs tokens. gateway.go and reload.go build what all requests share. The packages below this one
-// stand alone: client, route, forecast, answer, page, guard, identity, proxy.
+// Reading order: serve.go, which has these steps on one page; request.go, decision.go, enter.go, ticket.go, write.go. tokens.go
+// verifies tokens and grant.go signs them. gateway.go and reload.go build what all requests share. The packages below gateway do not
+// import it: client, route, forecast, answer, sse, metrics, accesslog, listener, meter, upstream, faultlog, page, guard, identity, proxy.
 package gateway

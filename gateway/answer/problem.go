@@ -18,7 +18,7 @@ type Problem struct {
 	Level  slog.Level // of the log line; Quiet: none
 	Close  bool       // the connection is not used again
 
-	Field     string // what in the request is wrong
+	Field     string // the invalid member or header field
 	Challenge string // path of the challenge to solve
 	Link      string // where the page sends the visitor
 	State     string // of X-Waiting-Room; empty: no field
@@ -30,7 +30,7 @@ type Problem struct {
 	Logged    bool  // the cause has been logged
 }
 
-// With returns the problem with another detail; empty: unchanged.
+// With returns the problem with another detail. An empty detail changes nothing.
 func (p *Problem) With(detail string) *Problem {
 	q := *p
 	if detail != "" {
@@ -39,7 +39,7 @@ func (p *Problem) With(detail string) *Problem {
 	return &q
 }
 
-// At returns the problem with the name of what in the request is wrong.
+// At returns the problem with the name of the invalid member or header field.
 func (p *Problem) At(field string) *Problem {
 	q := *p
 	q.Field = field
@@ -91,7 +91,7 @@ func (p *Problem) WithoutLog() *Problem {
 // closedMax is the longest Retry-After of a closed room, in seconds: plans change.
 const closedMax = 3600
 
-// Until returns the problem of a room that is closed until opens, and gives no tickets until joins. Times are in µs of
+// Until returns the problem of a room that is closed until opens, and refuses joins until joins. Times are in µs of
 // Redis's clock; 0: unknown.
 func (p *Problem) Until(opens, joins, now int64) *Problem {
 	if opens == 0 {
@@ -107,7 +107,7 @@ func (p *Problem) Until(opens, joins, now int64) *Problem {
 	return &q
 }
 
-// IsFault reports whether the gateway or something behind it is broken.
+// IsFault reports whether the gateway, the store or an origin failed.
 func (p *Problem) IsFault() bool { return p.Status >= 500 && p.Level > Quiet }
 
 // Append appends the problem as application/problem+json.

@@ -18,7 +18,7 @@ const (
 	StateExpired  = "expired"
 	StateLapsed   = "lapsed"
 	StateEnded    = "ended"
-	StateProof    = "proof" // something has to be done before a ticket is given
+	StateProof    = "proof" // a proof of work or CAPTCHA is required before a ticket
 )
 
 // StateName returns the name of a ticket's state.

@@ -38,7 +38,7 @@ type Writer struct {
 	sent Sent
 }
 
-// Sent is what was sent of a response.
+// Sent describes the response that was sent.
 type Sent struct {
 	Done  bool
 	Code  int
@@ -102,10 +102,10 @@ func (w *Writer) AddTo(h *fasthttp.ResponseHeader) {
 	}
 }
 
-// SetSent records that something else has sent the response.
+// SetSent records that the response was sent without this writer.
 func (w *Writer) SetSent(s Sent) { w.sent = s }
 
-// Sent returns what was sent, or will be.
+// Sent returns the response that was sent or will be.
 func (w *Writer) Sent() Sent {
 	if !w.sent.Done {
 		return Sent{Code: w.res.StatusCode(), Bytes: int64(len(w.res.Body()))}
@@ -188,7 +188,7 @@ func (w *Writer) Status(code int, s *Status) {
 	w.end()
 }
 
-// sendStatus sends a status object without fasthttp's header, as nearly all are. It reports whether it has.
+// sendStatus sends a status object without fasthttp's header, and reports whether it could.
 func (w *Writer) sendStatus(code int, s *Status) bool {
 	if len(w.site) > 0 {
 		return false
@@ -255,7 +255,7 @@ func (w *Writer) Problem(p *Problem, kind client.Kind) {
 	w.end()
 }
 
-// Abandon replaces whatever was written by the problem Internal. It does nothing where the response has been sent.
+// Abandon replaces the response by the problem Internal, unless the response has been sent.
 func (w *Writer) Abandon() {
 	w.req.CloseAfter()
 	if w.sent.Done {
@@ -266,7 +266,7 @@ func (w *Writer) Abandon() {
 	w.Problem(Internal, client.API)
 }
 
-// View returns the page's form of a status.
+// View returns a status as the page shows it.
 func (s *Status) View() page.View {
 	v := page.View{
 		State: s.State, Reason: s.Reason, Position: s.Position, Waiting: max(s.Waiting, s.Position),

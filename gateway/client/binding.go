@@ -6,7 +6,7 @@ import (
 	"net/netip"
 )
 
-// What tokens are bound to.
+// The bindings of tokens.
 const (
 	BindNone = "none"
 	BindIP   = "ip" // the client's network, see Network
@@ -16,7 +16,7 @@ const (
 // claimSize is the length of the claim bnd.
 const claimSize = 16
 
-// Binding is what the tokens of one client are bound to. It is computed when it is first needed, and reused.
+// Binding represents the network or browser to which the tokens of a client are bound. It is computed at the first use.
 type Binding struct {
 	setting string
 	addr    netip.Addr
@@ -40,8 +40,8 @@ func (b *Binding) Claim() []byte {
 	return b.claim
 }
 
-// Matches reports whether the client may use a token with a claim bnd. A token that was bound before the setting was changed
-// is checked by what it was bound to then.
+// Matches reports whether the client may use a token with a claim bnd. A token from before a change of the setting is checked
+// against its former kind of binding.
 func (b *Binding) Matches(claim string) bool {
 	if b.setting == BindNone || claim == string(b.Claim()) {
 		return true
@@ -54,7 +54,7 @@ func (b *Binding) Matches(claim string) bool {
 	return claim != "" && claim == string(b.append(buf[:0], before))
 }
 
-// Changes reports whether a token with a claim bnd has to be signed again to be bound by the setting.
+// Changes reports whether a token with a claim bnd has to be signed again because the setting binds tokens otherwise.
 func (b *Binding) Changes(claim string) bool { return claim != string(b.Claim()) }
 
 func (b *Binding) append(dst []byte, setting string) []byte {

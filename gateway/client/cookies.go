@@ -35,7 +35,7 @@ func IsOwnCookie(name []byte) bool {
 	return bytes.HasSuffix(name, []byte("_ticket")) || bytes.HasSuffix(name, []byte("_nonce")) || bytes.HasSuffix(name, []byte("_pass"))
 }
 
-// sameNameMax is how many cookies of one name are read: another host may have set one beside ours.
+// sameNameMax is the number of cookies of one name that are read. Another host may have set a cookie of the same name.
 const sameNameMax = 4
 
 // Values are the values of the cookies of one name, in the order of the request.
@@ -61,7 +61,7 @@ func (v *Values) First() []byte { return v.list[0] }
 // Jar holds a request's cookies of one room. The values point into the request.
 type Jar struct{ Ticket, Nonce, Pass Values }
 
-// Read sets the jar to a request's cookies of the given names.
+// Read sets the jar to the cookies of a request that have these names.
 func (j *Jar) Read(q *wire.Request, names *CookieNames) {
 	*j = Jar{}
 	for _, line := range q.PeekAll("cookie") {

@@ -7,8 +7,7 @@ import (
 	"github.com/anteroom/anteroom/gateway/wire"
 )
 
-// Kind is what kind of request a client sends. It decides whether the request may take a ticket, and in which form it is
-// answered.
+// Kind is the kind of a request. It decides whether the request may take a ticket, and the form of the response.
 type Kind uint8
 
 // Kinds of requests.

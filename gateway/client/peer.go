@@ -80,8 +80,8 @@ func (p *Peer) AppendChain(dst []byte, q *wire.Request, header string) []byte {
 	return dst
 }
 
-// Misnamed returns the field in which a trusted proxy names the client although header is another field, so that the
-// proxy's address is taken for that of all its clients; empty where nothing is wrong.
+// Misnamed returns the field in which a trusted proxy reports the client although header is another field. The address of such a
+// proxy then counts as the address of all its clients. Misnamed returns an empty string if nothing is wrong.
 func (p *Peer) Misnamed(q *wire.Request, header string) string {
 	if !p.Trusted || p.Addr != q.Peer() || !q.Forwarded() || q.Peek(header) != nil {
 		return ""
@@ -117,8 +117,8 @@ func Network(a netip.Addr) netip.Prefix {
 	return p
 }
 
-// single returns the address in a field that holds one, and from where it does not. Of two addresses one may be the
-// client's own invention, so neither is used.
+// single returns the address in a field with one address, otherwise from. If a field has two addresses, the client may have invented
+// one of them, so neither is used.
 func single(from netip.Addr, lines [][]byte) netip.Addr {
 	if len(lines) != 1 {
 		return from

@@ -2,19 +2,19 @@ package forecast
 
 import "time"
 
-// accuracy is how announced waits compared with real ones lately.
+// accuracy compares recent announced waits with the actual ones.
 type accuracy struct {
 	ratios Recent // announced over real
 	ranges Recent // failed: the wait was outside the announced range
 }
 
-// accuracyWindow is how long a wait counts for Error and Coverage.
+// accuracyWindow is the time for which a wait counts for Error and Coverage.
 const accuracyWindow = 15 * time.Minute
 
-// Range is where a real wait was with regard to the announced range.
+// Range is the place of an actual wait relative to the announced range.
 type Range uint8
 
-// Places of a real wait.
+// Places of an actual wait.
 const (
 	Below  Range = iota // the wait was shorter
 	Within              // it was in the range
@@ -44,14 +44,13 @@ func (f *Forecaster) Observe(announced Wait, real float64) (ratio float64, in Ra
 	return ratio, in, true
 }
 
-// Error returns the median of announced over real waits of those admitted in the last quarter of an hour; false without any.
+// Error returns the median of announced over actual waits in the last quarter of an hour; false without any.
 func (f *Forecaster) Error() (float64, bool) {
 	ratio, _, ok := f.accuracy.ratios.Quantile(time.Now(), accuracyWindow, 0.5)
 	return ratio, ok
 }
 
-// Coverage returns the share of those admitted in the last quarter of an hour whose wait was in the announced range; false
-// without any.
+// Coverage returns the share of admissions in the last quarter of an hour whose wait was in the announced range; false without any.
 func (f *Forecaster) Coverage() (float64, bool) {
 	_, missed, ok := f.accuracy.ranges.Quantile(time.Now(), accuracyWindow, 0.5)
 	return 1 - missed, ok

@@ -7,12 +7,12 @@ import (
 	"github.com/anteroom/anteroom/eta"
 )
 
-// Events are what the plan says about a room's near future. Times are in µs of Redis's clock; 0: unknown.
+// Events are the next openings and closings of a room by its plan. Times are in µs of Redis's clock; 0: unknown.
 type Events struct {
 	Prequeue bool  // a lottery before its opening
-	Unheard  int64 // drawn tickets whose holders may still poll
+	Unheard  int64 // drawn tickets whose visitors may still poll
 	OpensAt  int64 // while the room is closed, or a lottery's pre-queue fills
-	JoinsAt  int64 // while a lottery gives no tickets yet: when it begins to
+	JoinsAt  int64 // the time at which a lottery begins to take joins
 	ClosesAt int64 // while the room is open
 	Event    bool  // an event is in force
 }

@@ -12,17 +12,17 @@ import (
 	"github.com/anteroom/anteroom/gateway/pace"
 )
 
-// Settings are what a room's configuration says about its forecasts.
+// Settings are the settings of a room's forecasts.
 type Settings struct {
 	Room       string
-	Policy     admission.Policy // by the configuration, without live changes
-	PollBudget int              // polls a second of all who wait; 0: no limit
+	Policy     admission.Policy // of the configuration, without live changes
+	PollBudget int              // polls per second of all waiting visitors; 0: no limit
 	Estimator  eta.Estimator
 	Learns     bool         // the estimator uses the weights of hours that were measured
 	Log        *slog.Logger // nil: nothing is logged
 }
 
-// Forecaster keeps the forecast of a room's newest snapshot and learns how forecasts come true. All configurations of a
+// Forecaster keeps the forecast of a room's newest snapshot and measures the accuracy of forecasts. All configurations of a
 // room share it. Its methods are safe for concurrent use.
 type Forecaster struct {
 	queue  *admission.Room
@@ -146,7 +146,7 @@ func (f *Forecaster) waits(s *admission.Snapshot) *eta.Forecast {
 	return forecast
 }
 
-// noteFallback logs when the model comes into use or goes out of it.
+// noteFallback logs when the use of the model begins or ends.
 func (f *Forecaster) noteFallback(reason string) {
 	if reason == f.fallback {
 		return
@@ -161,7 +161,8 @@ func (f *Forecaster) noteFallback(reason string) {
 	}
 }
 
-// Model returns how many of the last ranges held, of how many, and why the model is not in use.
+// Model returns the number of recent ranges that contained the actual wait, the number of all, and the reason why the model is not in
+// use.
 func (f *Forecaster) Model() (held, all int, fallback string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -169,7 +170,7 @@ func (f *Forecaster) Model() (held, all int, fallback string) {
 	return held, all, f.fallback
 }
 
-// read converts what a snapshot counts.
+// read converts the counts of a snapshot.
 func (in *input) read(s *admission.Snapshot) {
 	in.buckets = in.buckets[:0]
 	for _, f := range s.Flow {
@@ -193,8 +194,7 @@ func appendAges(list []eta.AgeCount, counts []admission.AgeCount) []eta.AgeCount
 	return list
 }
 
-// Prime teaches an estimator that learns the weights of hours what the store remembers of the last day. It reads the store
-// once.
+// Prime passes the history of the last day to an estimator that learns hourly weights. It reads the store once.
 func (f *Forecaster) Prime(ctx context.Context) error {
 	f.mu.Lock()
 	due := f.settings.Learns && !f.primed

@@ -15,7 +15,7 @@ type Wait struct {
 	Seconds, Low, High int64
 }
 
-// Announced returns the wait that the holder of a waiting token was shown on joining.
+// Announced returns the wait that was announced on joining, from the waiting token.
 func Announced(w *token.Waiting) Wait {
 	return Wait{w.Promised > 0, w.Promised, w.PromisedLow, w.PromisedHigh}
 }
@@ -29,8 +29,8 @@ type Ticket struct {
 	prequeue          *pace.Gathering
 }
 
-// Ticket returns the forecast of a ticket of an order; 0 is a ticket without one, as before a draw. It is the same on every
-// gateway that has read the same snapshot.
+// Ticket returns the forecast of the ticket with an order; 0: a ticket without an order, for example before a draw. Gateways with the
+// same snapshot return the same forecast.
 func (f *Forecaster) Ticket(r *Room, order int64) Ticket {
 	var t Ticket
 	if r.Prequeue && order == 0 {
@@ -116,7 +116,7 @@ func PollWithin(t *admission.Ticket, seconds int) int {
 	return max(1, min(seconds, int((t.Hold-admission.HoldSlack)/time.Second)))
 }
 
-// JoinNow returns the wait estimate of somebody who joins now.
+// JoinNow returns the wait estimate of a visitor who joins now.
 func (r *Room) JoinNow() eta.Estimate {
 	s := r.Snapshot
 	e := r.Waits.At(s.Waiting)

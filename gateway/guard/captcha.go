@@ -34,7 +34,7 @@ type Captcha struct {
 	SiteKey   string
 	Secret    string
 	VerifyURL string   // empty: the provider's
-	Hosts     []string // on which an answer may be given: names, or *.example.com for every subdomain
+	Hosts     []string // on which the CAPTCHA may be solved: names, or *.example.com for every subdomain
 	Open      bool     // visitors may join while the provider is away
 	Timeout   time.Duration
 }

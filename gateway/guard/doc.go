@@ -1,5 +1,5 @@
-// Package guard makes a place in the queue cost something: a proof of work that the client computes (ALTCHA), or an answer to
-// another company's CAPTCHA. It keeps no state of the rooms and knows nothing of HTTP but what it asks the providers.
+// Package guard checks proofs of work (ALTCHA) and CAPTCHAs, which a room can require before a join. It keeps no state of the rooms,
+// and uses HTTP only for requests to the providers of CAPTCHAs.
 package guard
 
 //go:generate go run ./gen

@@ -1,6 +1,6 @@
 package guard
 
-// Effort is the work for a place.
+// Effort describes the proof of work for a ticket.
 type Effort struct {
 	Number   int64   // tries at most, at a join rate of up to JoinRate
 	Most     int64   // tries at most, at any join rate

@@ -2,7 +2,7 @@ package pace
 
 import "math"
 
-// Gathering computes when visitors poll who wait for an opening. Times are seconds.
+// Gathering computes the polls of visitors who wait for an opening. Times are in seconds.
 type Gathering struct {
 	Left    float64 // until the opening
 	Spread  float64 // after it, within which all are to poll

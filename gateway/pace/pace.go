@@ -83,7 +83,8 @@ func (p *Plan) base(wait float64) float64 {
 	return min(max(wait/10, shortest), longest, p.limit)
 }
 
-// most returns the longest interval for a wait: it delays no turn by more than half of the wait, and loses no place.
+// most returns the longest interval for a wait. Such an interval delays no admission by more than half of the wait, and keeps the
+// ticket present.
 func (p *Plan) most(wait float64) float64 { return min(max(wait/2, shortest), p.limit) }
 
 // raised returns the interval beyond the budget.
@@ -123,7 +124,7 @@ func (p *Plan) Most(wait float64, known bool) float64 {
 	return p.most(wait)
 }
 
-// jitter is the share by which polls are spread, so that visitors who came together do not poll together.
+// jitter is the share by which polls are spread, so that visitors who joined together do not poll together.
 const jitter = 0.15
 
 // Spread returns an interval in whole seconds, ± 15 % and at most most. random is in [0, 1). A fraction of a second is rounded

@@ -86,7 +86,7 @@ func (b *Bypass) Matches(q *wire.Request, path *Readings, addr netip.Addr) bool 
 	return b.paths == nil || b.paths.bypasses(path)
 }
 
-// agentMax is how many bytes of a User-Agent are searched.
+// agentMax is the number of bytes of a User-Agent that are searched.
 const agentMax = 1 << 10
 
 func (b *Bypass) matchesAgent(agent []byte) bool {

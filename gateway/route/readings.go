@@ -2,7 +2,7 @@ package route
 
 import "bytes"
 
-// readingsMax is how many readings of one path are checked.
+// readingsMax is the highest number of readings of a path that are checked.
 const readingsMax = 8
 
 // readLengthMax is the longest path, in bytes, whose readings are listed where it has several.
@@ -82,8 +82,8 @@ func (r *Readings) add(text []byte) {
 	r.n++
 }
 
-// A step is what some servers do to a path before they look up its handler, and others do not. It appends the result to
-// dst.
+// A step is a change of a path that some servers make before they look up its handler, and others do not. It appends the changed
+// path to dst.
 type step func(dst, path []byte) []byte
 
 // The indices of steps.

@@ -159,10 +159,10 @@ func (t *Table) Serves(room int, host []byte) bool {
 	return false
 }
 
-// Kind is where a request leads.
+// Kind is the kind of destination of a request.
 type Kind uint8
 
-// Kinds of places.
+// Kinds of destinations.
 const (
 	ToRoom   Kind = iota // to Place.Room
 	ToOrigin             // to no room
@@ -171,15 +171,15 @@ const (
 	TooMany              // nowhere: the path has more readings, or is longer, than are checked
 )
 
-// Place is where a request leads.
+// Place is the destination of a request.
 type Place struct {
 	Kind Kind
 	Room int    // where Kind is ToRoom
 	Rest []byte // where Kind is ToOwn: what follows Own in that reading
 }
 
-// patternMax is how many bytes of a path, all its readings together, regular expressions are matched against. A longer path
-// matches no expression of a bypass rule, and may not pass one of a room.
+// patternMax is the largest size of all readings of a path together, in bytes, for which regular expressions are matched. A longer
+// path matches no expression of a bypass rule, and on a host with expressions leads where locateUnread decides.
 const patternMax = 1 << 10
 
 // Locate returns where a request leads, and sets r to the readings of its path. Place.Rest may point into them.
@@ -224,8 +224,8 @@ func to(room int) Place {
 	return Place{Kind: ToRoom, Room: room}
 }
 
-// locateUnread returns where a request leads whose path cannot be matched: to the room of the host where it has but one,
-// whatever that room's paths are.
+// locateUnread returns the destination of a request whose path cannot be matched: the only room of the host, whatever the paths of
+// that room are.
 func (t *Table) locateUnread(host []byte) Place {
 	only := NoRoom
 	for p := range t.of(host) {
