@@ -15,9 +15,9 @@ type keepers interface {
 	Unkeep(ctx context.Context) error
 }
 
-// keeper tracks whether this process is the keeper, the one that does the housekeeping of all, so that the load on
+// keeper tracks whether this process is the keeper, the process that does the housekeeping for all, so that the load on
 // the store does not grow with the number of processes. Every turnsEvery the others have a turn too, in which they
-// tell the store which types they run. A group that needs a reducer or a callback that the keeper lacks is offered to
+// report to the store which types they run. A group that needs a reducer or a callback that the keeper lacks is offered to
 // the others; take is called with the groups offered to this process.
 type keeper struct {
 	store  keepers

@@ -81,7 +81,7 @@ type workers struct {
 // start runs a job.
 func (w *workers) start(l store.Leased) {
 	h := w.handlers[l.Type]
-	if h == nil { // a pull asks for types with a handler only
+	if h == nil { // a pull requests only types with a handler
 		w.log.Error("the store returned a job of a type without a handler; giving it back", "type", l.Type, "group", l.Group, "job", l.ID)
 		w.giveBack(l)
 		return

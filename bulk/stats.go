@@ -40,7 +40,7 @@ func (s *stats) run(ctx context.Context) {
 				s.metrics.depths(d, time.Now())
 				if types := strings.Join(d.UnservedTypes, " "); types != unserved {
 					if unserved = types; types != "" {
-						s.log.Warn("no process runs these job types; their jobs wait and die after unknown_type_after: configure a processor", "types", d.UnservedTypes, "jobs", d.Unserved)
+						s.log.Warn("no process runs these job types; their jobs wait and become dead letters after unknown_type_after: configure a processor", "types", d.UnservedTypes, "jobs", d.Unserved)
 					}
 				}
 			}

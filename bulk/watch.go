@@ -79,12 +79,12 @@ func (w *watcher) run(ctx context.Context) {
 			for _, g := range groups {
 				if !w.claim(g) {
 					_, err := w.step(ctx, g)
-					w.judge(ctx, g, err)
+					w.logResult(ctx, g, err)
 					continue
 				}
 				wg.Go(func() {
 					defer w.leave(g)
-					w.judge(ctx, g, w.tend(ctx, g))
+					w.logResult(ctx, g, w.tend(ctx, g))
 				})
 			}
 		}
@@ -213,8 +213,8 @@ var errReducer = errors.New("the reducer failed")
 
 func reducerFailed(err error) error { return fmt.Errorf("%w: %w", errReducer, err) }
 
-// judge logs how a group's housekeeping ended. Failures are retried when the store names the group again.
-func (w *watcher) judge(ctx context.Context, group string, err error) {
+// logResult logs the failure of a group's housekeeping. Failures are retried when the store names the group again.
+func (w *watcher) logResult(ctx context.Context, group string, err error) {
 	var refused *store.Refusal
 	switch {
 	case ctx.Err() != nil:
@@ -225,10 +225,10 @@ func (w *watcher) judge(ctx context.Context, group string, err error) {
 			w.complain(group, "housekeeping of a group was refused", err)
 		}
 	case errors.Is(err, errNoReducer):
-		w.complain(group, "a group waits for a reducer that this process does not have, and no other process has taken it on: one of those that run has to register it", err)
+		w.complain(group, "a group waits for a reducer that no running process has; register it in one of them", err)
 	case errors.Is(err, errReducer):
 		w.metrics.reduceErrors.Inc()
-		w.complain(group, "a group's reducer failed; it is tried again", err)
+		w.complain(group, "a group's reducer failed; will retry", err)
 	default:
 		w.failing.Store(true)
 		w.health.failed("watcher", err)

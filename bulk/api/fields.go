@@ -25,7 +25,7 @@ type field[T any] struct {
 	name    string
 	allowed string
 	set     func(to *T, raw []byte) (wrong string)
-	// text is set for fields whose value stands in a query without quotes.
+	// text is set for fields whose value has no quotes in a query.
 	text bool
 }
 

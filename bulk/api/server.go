@@ -23,7 +23,7 @@ type Limits struct {
 	Result int // bytes of a job's result, which determines the size of the first page of results; 64 KiB
 	// Streams is the most event streams of this process; 1,000.
 	Streams int
-	// Idle is how long a body or a response may stand still; 30 s. Their whole duration has no limit.
+	// Idle is the longest pause of a body or a response; 30 s. Their whole duration has no limit.
 	Idle time.Duration
 }
 
@@ -126,7 +126,7 @@ func New(o Options) (*Server, error) {
 }
 
 // Handler serves all paths. The server needs ReadHeaderTimeout and IdleTimeout, and neither ReadTimeout nor
-// WriteTimeout, which would end long uploads and streams: Limits.Idle ends those that stand still.
+// WriteTimeout, which would end long uploads and streams: Limits.Idle ends those without progress.
 func (s *Server) Handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if len(r.Header["X-Forwarded-For"]) > 0 {

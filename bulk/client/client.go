@@ -23,7 +23,7 @@ const (
 	DefaultPatience = 2 * time.Minute
 	// maxAnswer bounds a response that is read whole.
 	maxAnswer = 64 << 20
-	// stallAfter is how long a connection may stand still before it counts as broken.
+	// stallAfter is how long a connection may make no progress before it counts as broken.
 	stallAfter = time.Minute
 )
 

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// guard ends a request whose connection stands still. A fixed deadline would not fit streams of any length.
+// guard ends a request whose connection makes no progress. A fixed deadline would not fit streams of any length.
 type guard struct {
 	timer  *time.Timer
 	after  time.Duration

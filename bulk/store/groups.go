@@ -129,7 +129,7 @@ func tooManyGroups(g *GroupSpec, has int64) error {
 	return refuse(CodeQuota, "tenant %q has %d groups: api_tokens[].max_groups is %d; a group that has ended counts until retention.groups has passed", g.Tenant, has, g.MaxGroups)
 }
 
-// sameSpec reports whether stored is the spec g, regardless of who asks. It compares values, not texts: another
+// sameSpec reports whether stored is the spec g, regardless of the token. It compares values, not texts: another
 // version may write other fields.
 func sameSpec(stored string, g GroupSpec) bool {
 	var there GroupSpec

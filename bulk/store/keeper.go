@@ -17,7 +17,7 @@ func (s processStore) KeepEvery() time.Duration { return s.keeperFor() / 3 }
 // Kept is the result of Keep.
 type Kept struct {
 	// Keeper reports whether the caller is the process that returns due jobs to their groups and does the
-	// housekeeping for all. For a moment two processes may be told so; their work is safe by any number of processes.
+	// housekeeping for all. For a moment two processes may be the keeper; its work is safe in any number of processes.
 	Keeper    bool
 	Processes int      // that call Keep
 	Groups    []string // offered by others, and now the caller's

@@ -165,7 +165,7 @@ func (p *processor) done(h *inUse) {
 	}
 }
 
-// replace sets the next handler, nil for none when no more jobs come.
+// replace sets the next handler; nil closes the processor, after its last job.
 func (p *processor) replace(next handler) {
 	p.mu.Lock()
 	old := p.current

@@ -134,7 +134,7 @@ func (f *following) group(g *client.Group) {
 	f.status = status
 }
 
-// figuresOf returns what is said beside a bar: the most important first, since the end may be cut off.
+// figuresOf returns the text beside a bar, the most important figures first, since the end may be cut off.
 func figuresOf(g *client.Group) string {
 	parts := []string{fmt.Sprintf("%.4g/s", g.Rate)}
 	if g.ETA != nil {

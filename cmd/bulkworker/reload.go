@@ -29,7 +29,7 @@ func (w *worker) reload(load func() (*config.Bulk, error)) {
 
 // take builds everything that may fail before it changes anything.
 func (w *worker) take(next *config.Bulk) error {
-	said, server, err := w.newServer(next)
+	options, server, err := w.newServer(next)
 	if err != nil {
 		return err
 	}
@@ -68,8 +68,8 @@ func (w *worker) take(next *config.Bulk) error {
 	}
 	w.callbacks.replace(calling)
 	w.tls.Store(pair)
-	if !reflect.DeepEqual(said, w.said) { // a new server ends streams
-		w.said = said
+	if !reflect.DeepEqual(options, w.options) { // a new server ends streams
+		w.options = options
 		w.front.replace(server)
 	}
 	w.cfg = next
@@ -78,12 +78,12 @@ func (w *worker) take(next *config.Bulk) error {
 
 // newServer returns the API of a configuration, and its options.
 func (w *worker) newServer(cfg *config.Bulk) (api.Options, *api.Server, error) {
-	said, err := apiOptions(cfg)
+	options, err := apiOptions(cfg)
 	if err != nil {
-		return said, nil, err
+		return options, nil, err
 	}
-	server, err := api.New(w.complete(said))
-	return said, server, err
+	server, err := api.New(w.complete(options))
+	return options, server, err
 }
 
 // keepFixed restores in next the settings that need a restart and returns the names of those that differ.

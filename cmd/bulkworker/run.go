@@ -36,7 +36,7 @@ type worker struct {
 	callbacks  *caller
 	front      *front
 	tls        atomic.Pointer[tls.Config] // of new connections; nil: none
-	said       api.Options                // the options of the front
+	options    api.Options                // the options of the front
 	registry   *prometheus.Registry
 	metrics    *bulk.Metrics
 	answered   atomic.Bool // the store has replied at least once
@@ -154,7 +154,7 @@ func (w *worker) build() error {
 			return err
 		}
 	}
-	said, server, err := w.newServer(cfg)
+	options, server, err := w.newServer(cfg)
 	if err != nil {
 		return err
 	}
@@ -163,7 +163,7 @@ func (w *worker) build() error {
 		return err
 	}
 	w.tls.Store(pair)
-	w.said = said
+	w.options = options
 	w.front.replace(server)
 	return nil
 }
