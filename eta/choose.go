@@ -9,7 +9,7 @@ import (
 
 // Options are an estimator's settings; the zero value of each is its default.
 type Options struct {
-	SecondsPerPlace float64        // of fixed, and what all others begin with; 0: one over the rate in force
+	SecondsPerPlace float64        // of fixed, and the first assumption of all others; 0: one over the rate in force
 	Weights         Weights        // of hourly; the zero value: DefaultWeights
 	Zone            *time.Location // in which hours of the day are meant; nil: UTC
 	Model           *Model         // of model; nil: it is window

@@ -2,9 +2,9 @@ package eta
 
 import "testing"
 
-// TestACrowdThatCameTogetherLeavesTogether: 100 fill a room at once, and stay for 60 s each; so do those who follow them. While
-// the first of them leave, nobody can know how many will; once they have, the next crowd is foreseen to a few seconds.
-func TestACrowdThatCameTogetherLeavesTogether(t *testing.T) {
+// 100 visitors fill a room at once and stay for 60 s each, and so do the visitors after them. There is no estimate while the first
+// crowd leaves. Afterwards the departure of the next crowd is forecast to a few seconds.
+func TestCohorts_CrowdLeavesTogether(t *testing.T) {
 	const begin = 1_000_000
 	in := Input{Now: begin * 1e6, Since: begin * 1e6, Rate: 200, Waiting: 5000, MaxActive: 100}
 	var f *Forecast
@@ -42,8 +42,8 @@ func TestACrowdThatCameTogetherLeavesTogether(t *testing.T) {
 	}
 }
 
-// TestARoomThatFills tells those who find room when they come, and nobody who does not.
-func TestARoomThatFills(t *testing.T) {
+// Visitors for whom there will be room have an estimate, the others have none.
+func TestForecast_FillingRoom(t *testing.T) {
 	in := Input{Now: 1e12, Since: 1e12, Rate: 10, Waiting: 500, MaxActive: 100, Active: 20}
 	f := Window{}.Forecast(nil, in)
 	if e := f.At(79); !e.Known || !near(e.Seconds, 8, 0.01) {
@@ -54,9 +54,9 @@ func TestARoomThatFills(t *testing.T) {
 	}
 }
 
-// TestASlowRoomThatNeverFills: one comes and one leaves in fifty seconds, too few for their hazard ever to be known. After some
-// minutes it is plain that the queue goes on at the rate.
-func TestASlowRoomThatNeverFills(t *testing.T) {
+// One visitor comes and one leaves in 50 s, too few to measure the hazard. After some minutes the forecast is that the queue goes
+// on at the rate.
+func TestForecast_SlowRoomNeverFills(t *testing.T) {
 	const begin = 1_000_000
 	in := Input{Now: begin * 1e6, Since: begin * 1e6, Rate: 0.02, Waiting: 50, MaxActive: 20, Active: 10}
 	var f *Forecast
@@ -75,9 +75,8 @@ func TestASlowRoomThatNeverFills(t *testing.T) {
 	}
 }
 
-// TestAFullRoomIsKnownAfterARestart: a gateway that starts anew has the minutes before in its snapshot, so the first few who
-// leave do not silence it.
-func TestAFullRoomIsKnownAfterARestart(t *testing.T) {
+// A restarted gateway has the minutes before in its snapshot, so it still has estimates when the first few visitors leave.
+func TestForecast_FullRoomAfterRestart(t *testing.T) {
 	const begin = 1_000_000
 	in := Input{Now: begin * 1e6, Since: begin * 1e6, Rate: 10, Waiting: 500, MaxActive: 100, Active: 100, Admitted: 5000}
 	for second := int64(-300); second <= 0; second++ {

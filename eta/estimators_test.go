@@ -18,7 +18,7 @@ func estimate(t testing.TB, e Estimator, in Input, ahead int64) Estimate {
 	return got
 }
 
-func TestFixed(t *testing.T) {
+func TestFixed_Forecast(t *testing.T) {
 	for _, row := range []struct {
 		name    string
 		seconds float64
@@ -43,7 +43,7 @@ func TestFixed(t *testing.T) {
 	}
 }
 
-func TestEMABelievesTheSlowHorizonUntilTheFastOneProvesAChange(t *testing.T) {
+func TestEMA_UsesFastHorizonAfterChange(t *testing.T) {
 	for _, row := range []struct {
 		name string
 		in   Input
@@ -63,7 +63,7 @@ func TestEMABelievesTheSlowHorizonUntilTheFastOneProvesAChange(t *testing.T) {
 	}
 }
 
-func TestWeights(t *testing.T) {
+func TestParseWeights_RoundTrip(t *testing.T) {
 	w := DefaultWeights
 	for hour, want := range map[int]float64{0: 0.3, 8: 0.3, 9: 1, 11: 1, 12: 1.5, 17: 1.5, 18: 2, 21: 2, 22: 0.8, 23: 0.8} {
 		if w[hour] != want {
@@ -102,8 +102,8 @@ func FuzzParseWeights(f *testing.F) {
 	})
 }
 
-// TestAWaitAcrossHours: 3600 people at 1/s and, from the full hour on, 2/s.
-func TestAWaitAcrossHours(t *testing.T) {
+// 3600 people at 1/s and, from the full hour on, 2/s.
+func TestHourly_WaitAcrossHours(t *testing.T) {
 	weights, err := ParseWeights("0=1 13=2 14=4")
 	if err != nil {
 		t.Fatal(err)
@@ -146,7 +146,7 @@ func TestAWaitAcrossHours(t *testing.T) {
 	}
 }
 
-func TestHoursAreLearnt(t *testing.T) {
+func TestPredictor_LearnsHours(t *testing.T) {
 	p := NewPredictor(Hourly{Weights: DefaultWeights, Zone: time.UTC}, true)
 	day := time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)
 	for m := range 24 * 60 {
@@ -179,7 +179,7 @@ func mean(w Weights, without int) (m float64) {
 	return m
 }
 
-func TestWhoLeavesIsNotAhead(t *testing.T) {
+func TestForecast_SubtractsLeavers(t *testing.T) {
 	in := lived(10, span{900, 10, 1})
 	var f *Forecast
 	in.Came, in.Gone, in.Admitted, in.Waiting = 10_000, 4000, 4000, 6000
@@ -220,7 +220,7 @@ func TestWhoLeavesIsNotAhead(t *testing.T) {
 	}
 }
 
-func TestWhatThePolicyWillDo(t *testing.T) {
+func TestForecast_FollowsSchedule(t *testing.T) {
 	in := lived(10, span{900, 10, 1})
 	at := func(s float64) int64 { return in.Now + int64(s*1e6) }
 	in.Schedule = []Step{{At: at(-5), Rate: 99}, {At: at(60), Rate: 20}, {At: at(120), Rate: 0}, {At: at(300), Rate: 5}}
@@ -260,8 +260,8 @@ func TestWhatThePolicyWillDo(t *testing.T) {
 	}
 }
 
-// TestARoomThatWillBeFull: 20/s come in until 3000 are active, each of whom stays for 300 s; then 10/s do.
-func TestARoomThatWillBeFull(t *testing.T) {
+// 20/s come in until 3000 are active, each of whom stays for 300 s; then 10/s do.
+func TestForecast_RoomThatWillBeFull(t *testing.T) {
 	in := Input{Rate: 20, MaxActive: 3000, Active: 1500}
 	c := churn{}.after(&in, 0)
 	for range 600 { // 5 go and 5 are admitted each second
@@ -289,9 +289,9 @@ func TestARoomThatWillBeFull(t *testing.T) {
 	}
 }
 
-// TestAFullRoomGoesByWhoseSessionsEnd: 100 fill it at 50/s, each stays for 30 s. Nothing is known before the first of them
-// have left; then as many come in as leave, and with half the places half as many, once there are no more than that.
-func TestAFullRoomGoesByWhoseSessionsEnd(t *testing.T) {
+// 100 visitors fill the room at 50/s, each stays for 30 s. There is no estimate before the first of them have left; then as many
+// come in as leave, and with half the places half as many, once there are no more than that.
+func TestForecast_FullRoomFollowsSessions(t *testing.T) {
 	for _, name := range []string{"window", "ema", "fixed"} {
 		e, err := New(name, Options{})
 		if err != nil {
@@ -328,7 +328,7 @@ func TestAFullRoomGoesByWhoseSessionsEnd(t *testing.T) {
 	}
 }
 
-func TestEveryEstimatorIsHonest(t *testing.T) {
+func TestEstimators_Invariants(t *testing.T) {
 	model := readModel(t)
 	rapid.Check(t, func(t *rapid.T) {
 		name := rapid.SampledFrom(Names()).Draw(t, "estimator")

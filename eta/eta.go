@@ -1,65 +1,65 @@
 package eta
 
-// Bucket is one second of a room's admissions. A second without a bucket counts as one without demand, so a second in which the
-// queue was not empty and nobody was admitted needs its bucket too.
+// Bucket is one second of a room's admissions. A second without a bucket counts as one without demand. So a second with a queue
+// and without admissions needs its bucket too.
 type Bucket struct {
 	Second   int64   // room time, s
 	Admitted int64   // admissions in that second
 	Busy     float64 // 0..1: the share of it in which the queue was not empty and the room not paused, so that admission was wanted
 }
 
-// MaxBuckets is how many seconds of history a forecast looks at: those before the current one.
+// MaxBuckets is the number of seconds of history that a forecast uses, up to the current second.
 const MaxBuckets = 900
 
 // Input is the state of a room at one moment.
 type Input struct {
 	Now       int64    // room time, µs
-	Wall      int64    // µs since 1970 of the clock on the wall, for hours of the day and the age of a model; 0: Now
+	Wall      int64    // wall time, µs since 1970, for hours of the day and the age of a model; 0: Now
 	Since     int64    // room time at which the room began, µs
-	Hold      int64    // nobody is admitted before this room time, µs
-	Buckets   []Bucket // ascending; seconds outside the last MaxBuckets, and the current one, are not looked at
+	Hold      int64    // no visitor is admitted before this room time, µs
+	Buckets   []Bucket // ascending; only the last MaxBuckets seconds before the current one are used
 	Rate      float64  // the rate in force, visitors/s; under 0.00001, or not a finite number: admits nobody
-	Set       float64  // the rate that people or their plans have set, visitors/s; 0: it is found by measuring, or shared out
-	Schedule  []Step   // what the rate will be, ascending; those of the past are not looked at
+	Set       float64  // the rate that operators or events have set, visitors/s; 0: it comes from an adaptive controller or a budget
+	Schedule  []Step   // future rates, ascending; steps of the past are ignored
 	Paused    bool
-	Waiting   int64 // people in the queue
-	Parked    int64 // places that were taken out of the queue for absence
+	Waiting   int64 // visitors in the queue
+	Parked    int64 // absent tickets taken out of the queue
 	MaxActive int64 // 0: no limit
 	Active    int64 // admitted and active, counted against MaxActive
 
 	// Totals since the room began, from which departures are counted. If they fall, as after a loss of the store's data,
 	// counting starts again; all 0: no departures are counted.
 	Came     int64 // tickets put into the queue
-	Gone     int64 // tickets that left it at its head: admitted, or absent there
-	Admitted int64 // admissions, those let in at once included
+	Gone     int64 // tickets that left it at its front: admitted, or absent there
+	Admitted int64 // admissions, including those without waiting
 
-	// Heads are the tickets that the front of the queue reached lately, Sample some of those that wait; nil: none. Holds are those of
-	// the first in the queue; nil: not known. OrderAt returns the order of the ticket with
-	// that many ahead; without it the queue is taken to have come evenly since Head.
+	// Heads are the tickets that the front of the queue reached lately, and Sample is a sample of the waiting tickets; nil: none.
+	// Holds are the presence holds of the first tickets in the queue; nil: unknown. OrderAt returns the order of the ticket with
+	// that many ahead. Without it, arrivals are assumed to be even since Head.
 	Heads   []AgeCount
 	Sample  []AgeCount
 	Holds   []Hold
 	OrderAt func(ahead int64) int64
 
 	// Head is the order of the first in the queue, µs; 0: the queue is empty. Tail is the order of a visitor who joins now; 0:
-	// Now. Ahead returns how many tickets have a smaller order. A Predictor needs them to follow places to the front; without
-	// Ahead it learns nothing of its errors.
+	// Now. Ahead returns how many tickets have a smaller order. A Predictor needs these to follow places to the front; without
+	// Ahead it does not learn from its errors.
 	Head  int64
 	Tail  int64
 	Ahead func(order int64) int64
 
-	hours *Weights // learnt by a Predictor; nil: none
+	hours *Weights // learned by a Predictor; nil: none
 	full  fullness
 }
 
-// Step is a rate that is to come.
+// Step is a future change of the rate.
 type Step struct {
 	At   int64   // room time, µs
 	Rate float64 // visitors/s
 }
 
-// Estimate is a wait in seconds, which lies between Low and High with a probability of 80 %. If nothing is known (paused, rate
-// 0, no admissions yet) Known is false and the rest is 0.
+// Estimate is a wait in seconds. The real wait is between Low and High with a probability of 80 %. Without an estimate (paused,
+// rate 0, no admissions yet) Known is false and the rest is 0.
 type Estimate struct {
 	Seconds, Low, High float64
 	Known              bool

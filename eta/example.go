@@ -8,6 +8,6 @@ import (
 //go:embed example.json
 var example []byte
 
-// ExampleModel returns a model that was trained on made-up sales (tools/eta-train). It shows what the estimator can do; a room wants one
-// of its own history.
+// ExampleModel returns a model that was trained on synthetic sales (tools/eta-train), as a demonstration. Train a room's own model
+// on its history.
 func ExampleModel() (*Model, error) { return ReadModel(bytes.NewReader(example)) }

@@ -1,6 +1,6 @@
 package eta
 
-// Fixed uses a fixed time a place and does not learn: SecondsPerPlace, or one over the rate in force, and never less than that.
+// Fixed uses a fixed time for each place and does not learn: SecondsPerPlace, or one over the rate in force, and never less than that.
 // In a full room it uses the rate at which sessions end, and the admissions of the last minute.
 type Fixed struct {
 	SecondsPerPlace float64 // 0: one over the rate in force

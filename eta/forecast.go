@@ -2,16 +2,16 @@ package eta
 
 import "math"
 
-// Forecast is what is expected of one room's line from one moment on. It is immutable.
+// Forecast is the expected future of one room's queue from one moment on. It is immutable.
 type Forecast struct {
 	known      bool
 	rate       float64 // admissions per second that are expected now
 	dispersion float64 // variance over mean of the number admitted in a long time; 1 for a Poisson process
 	spread     float64 // relative standard deviation of rate
-	hold       float64 // s until anybody is admitted
-	absent     float64 // share of those who came to the front of the queue lately and were not there
+	hold       float64 // s until the next admission
+	absent     float64 // share of the visitors reached by the front lately who were absent
 	turnout    turnout
-	leaving    float64   // of those in the queue, the share that leaves in a second
+	leaving    float64   // share of the queue that leaves in a second
 	course     []stretch // how the rate goes on; empty: as it is
 	knots      []knot    // corrections and ranges by seconds, ascending; empty: none
 	fallback   string
@@ -35,14 +35,13 @@ func (f *Forecast) Rate() float64 {
 	return f.rate
 }
 
-// Absent returns the share of those who came to the front of the queue lately and were not there, and Leaving the share of the queue
-// that leaves it in a second.
+// Absent returns the share of the visitors reached by the front of the queue lately who were absent.
 func (f *Forecast) Absent() float64 { return f.absent }
 
-// Leaving see Absent.
+// Leaving returns the share of the queue that leaves it in a second.
 func (f *Forecast) Leaving() float64 { return f.leaving }
 
-// Fallback returns why the forecast is window's instead of the configured estimator's; empty: it is not.
+// Fallback returns why the forecast is by Window instead of the configured estimator, FallbackNone if it is not.
 func (f *Forecast) Fallback() string {
 	if f == nil {
 		return ""
@@ -54,15 +53,15 @@ func (f *Forecast) Fallback() string {
 const quantile = 1.2816
 
 // At estimates the wait of a visitor with that many people ahead; 0 is the next to be admitted. All three figures grow
-// with ahead. A nil forecast knows nothing.
+// with ahead. A nil Forecast has no estimates.
 //
-// The line is a fluid: with n people before the visitor who will be present when their turn comes (see
+// The queue is modelled as a fluid: with n people before the visitor who will be present when their turn comes (see
 // turnout) and the visitor, each of whom leaves with hazard θ, and admissions at rate r,
 //
-//	dn/dt = −r − θn,   so that   T = ln(1 + θn/r)/θ,   and n/r where nobody leaves
+//	dn/dt = −r − θn,   so that   T = ln(1 + θn/r)/θ,   and n/r if nobody leaves
 //
 // (the fluid limit of a queue with impatient customers: O. Garnett, A. Mandelbaum, M. Reiman, Designing a Call Center with
-// Impatient Customers, 2002, §4). Where r is expected to change, the same is done stretch by stretch.
+// Impatient Customers, 2002, §4). If r is expected to change, the formula applies to each stretch.
 //
 // Without learnt errors the range is that of the admissions' randomness. With k = rT of them, index of dispersion D of the
 // admissions and relative error s of r, the k-th admission comes after k/r on average, and by the central limit theorem for
@@ -79,7 +78,7 @@ func (f *Forecast) At(ahead int64) Estimate {
 	}
 	k := f.turnout.of(float64(max(ahead, 0))) + 1
 	seconds := f.seconds(k)
-	if math.IsInf(seconds, 1) { // nobody is admitted any more before that
+	if math.IsInf(seconds, 1) { // admissions end before that turn
 		return Estimate{}
 	}
 	if len(f.knots) > 0 {

@@ -3,12 +3,12 @@ package eta
 import "math"
 
 const (
-	leaveTime = 300.0 // s: time constant over which it is learnt who leaves
-	leaveFew  = 20.0  // people; fewer prove little
+	leaveTime = 300.0 // s: time constant of the counts
+	leaveFew  = 20.0  // visitors; fewer are weak evidence
 )
 
-// leavers counts departures elsewhere than at the front of the queue, fading with leaveTime: visitors who gave their place up,
-// or were silent for too long.
+// leavers counts departures elsewhere than at the front of the queue, fading with leaveTime: visitors who left, or whose tickets
+// expired.
 type leavers struct {
 	came, gone, waiting int64   // totals at the last forecast
 	others              float64 // left elsewhere
@@ -71,9 +71,9 @@ func (c *churn) hazard() float64 {
 }
 
 // full returns after how many seconds a room that is filled at rate will be full, and the rate at which it goes on then, by what is
-// known of its sessions: with n active, each ending with hazard μ, dn/dt = rate − μn. +Inf: never. While nothing is known of
-// them, nobody can say how a room goes on that fills at its rate: flow is 0. One that is full already is forecast by what was
-// admitted since it was.
+// known of its sessions: with n active, each ending with hazard μ, dn/dt = rate − μn. +Inf: never. While the hazard is unknown,
+// the flow of a room that fills at its rate is unknown too: flow is 0. A room that is full already is forecast by its admissions
+// since then.
 func (c *churn) full(in *Input, rate float64) (seconds, flow float64) {
 	hazard := c.hazard()
 	flow = hazard * float64(in.MaxActive)

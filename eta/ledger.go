@@ -17,12 +17,11 @@ const (
 	hourError     = 0.22 // relative deviation that an hour is expected to bring, growing with the root of time
 )
 
-// ledger holds what was promised against what came. It follows places through the queue, none of which needs a visitor: one
+// ledger compares promised with real waits. It follows places through the queue, none of which needs a visitor: one
 // at the tail every now and then, promised something when it is made and again each time that its wait has shrunk by three
-// tenths, until the front of the queue has passed it. Their errors, by the length of the wait that was promised, make the
-// range of the next promises (see spread). What somebody decides says nothing of how well was foreseen: where a rate is set
-// anew or the queue is stopped, places whose waits that changes are promised something anew, and what they were promised before counts
-// no more.
+// tenths, until the front of the queue has passed it. Their errors, by the length of the promised wait, make the range of the
+// next promises (see spread). A decision of an operator is not an error of the estimator: if a rate is set anew or the queue is
+// stopped, the places whose waits change receive new promises, and their earlier promises no longer count.
 type ledger struct {
 	tracers []tracer // by order
 	errors  [knots]spread
@@ -110,7 +109,7 @@ func (l *ledger) void(in *Input, f *Forecast) {
 
 func differs(a, b float64) bool { return max(a, b) > decided*min(a, b) }
 
-// came notes that a promise came true.
+// came records the real wait of a promise.
 func (l *ledger) came(p *promised, real float64) {
 	e := &l.errors[knotOf(p.seconds)]
 	off := math.Log(max(real, 0.1) / p.seconds)
@@ -165,7 +164,7 @@ func (l *ledger) remind(promised, real float64) {
 	}
 }
 
-// held returns how many of the last promises were kept.
+// held returns how many of the last promises were kept, and how many there were.
 func (l *ledger) held() (within, all int) { return l.within, min(l.counted, outcomes) }
 
 // promise makes a new place at the tail, if it is time, and promises those something whose wait has shrunk.

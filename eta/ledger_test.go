@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestRangesComeToHoldFourFifths of waits whose errors chance would not explain: log-normal ones about a biased figure.
-func TestRangesComeToHoldFourFifths(t *testing.T) {
+// The range covers four fifths of waits whose errors are log-normal about a biased estimate.
+func TestSpread_CoversFourFifths(t *testing.T) {
 	l := ledger{}
 	rng := rand.New(rand.NewPCG(1, 2))
 	f := Window{}.Forecast(nil, lived(10, span{900, 10, 1}))
@@ -40,8 +40,8 @@ func TestRangesComeToHoldFourFifths(t *testing.T) {
 	}
 }
 
-// TestPlacesAreFollowedToTheHead: one at the tail of 300 at 10/s is promised 30 s, then less and less, until it is passed.
-func TestPlacesAreFollowedToTheHead(t *testing.T) {
+// A place at the tail of 300 at 10/s is promised 30 s, then less and less, until it is passed.
+func TestLedger_FollowsPlacesToFront(t *testing.T) {
 	p := NewPredictor(Fixed{}, false)
 	in := lived(10)
 	first := in.Now
@@ -69,8 +69,8 @@ func TestPlacesAreFollowedToTheHead(t *testing.T) {
 	}
 }
 
-// TestAPromiseThatIsOverdueIsLearntFrom before its wait has ended: a line that takes 1000 s and is promised 100 s.
-func TestAPromiseThatIsOverdueIsLearntFrom(t *testing.T) {
+// An overdue promise is recorded before its wait has ended: a queue takes 1000 s and is promised 100 s.
+func TestLedger_LearnsFromOverduePromise(t *testing.T) {
 	p := NewPredictor(Fixed{}, false)
 	in := lived(10)
 	first := in.Now
@@ -89,8 +89,8 @@ func TestAPromiseThatIsOverdueIsLearntFrom(t *testing.T) {
 	}
 }
 
-// TestAnEstimatorThatIsAlwaysShort needs but one end of its range: a fifth of the waits lies above it, and none below.
-func TestAnEstimatorThatIsAlwaysShort(t *testing.T) {
+// With an estimator that is always short, a fifth of the waits is above the range, and none below.
+func TestSpread_OneSidedErrors(t *testing.T) {
 	var l ledger
 	rng := rand.New(rand.NewPCG(3, 4))
 	f := Window{}.Forecast(nil, lived(10, span{900, 10, 1}))
@@ -117,8 +117,8 @@ func TestAnEstimatorThatIsAlwaysShort(t *testing.T) {
 	}
 }
 
-// TestARestartedPredictorIsReminded of how promises came true by those that were made before.
-func TestARestartedPredictorIsReminded(t *testing.T) {
+// A restarted predictor learns from promises that were made before.
+func TestPredictor_Remind(t *testing.T) {
 	in := lived(10, span{900, 10, 1})
 	in.Ahead = func(int64) int64 { return 999 }
 	p := NewPredictor(Window{}, false)
@@ -145,8 +145,8 @@ func TestARestartedPredictorIsReminded(t *testing.T) {
 	}
 }
 
-// playDecision plays 15 minutes of a line that moves at 10/s, until change says otherwise from the second minute on, and gives the
-// estimate for the 250th and what was kept.
+// playDecision simulates 15 minutes of a queue that moves at 10/s until change, called from the second minute on, alters it. It
+// returns the estimate for the 250th visitor and the kept promises.
 func playDecision(change func(in *Input, second int64)) (e Estimate, within, all int) {
 	p := NewPredictor(Fixed{}, false)
 	first, out := int64(start)*1e6, 0.0
@@ -170,9 +170,9 @@ func playDecision(change func(in *Input, second int64)) (e Estimate, within, all
 	return e, within, all
 }
 
-// TestWhatIsDecidedIsNoError: the queue is made ten times as slow, or stopped for five minutes. Where somebody set that, what was
-// promised before says nothing of promises; where the rate was found, it does.
-func TestWhatIsDecidedIsNoError(t *testing.T) {
+// The queue becomes ten times as slow, or stops for five minutes. If an operator set that, earlier promises do not count; if an
+// adaptive controller found the rate, they do.
+func TestLedger_IgnoresDecisions(t *testing.T) {
 	for name, change := range map[string]func(in *Input, second int64){
 		"a rate":  func(in *Input, _ int64) { in.Rate, in.Set = 1, 1 },
 		"a pause": func(in *Input, second int64) { in.Paused = second < 420 },

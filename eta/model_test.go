@@ -30,7 +30,7 @@ const small = `{"format":"anteroom-eta-model","version":1,"trained_at":"2026-01-
 "low":[0,0,0,-3,-3,-3,0,0,0],"high":[9,24,24,3,3,3,1,1,0.2],"base":0,"most":1.5,
 "trees":[{"feature":[1,-1,-1],"value":[12,0.6931471805599453,-0.6931471805599453],"left":[1,0,0],"right":[2,0,0]}]}`
 
-func TestAModelCorrectsWindow(t *testing.T) {
+func TestModelled_CorrectsWindow(t *testing.T) {
 	m, err := ReadModel(strings.NewReader(small))
 	if err != nil {
 		t.Fatal(err)
@@ -91,7 +91,7 @@ func TestAModelCorrectsWindow(t *testing.T) {
 	}
 }
 
-func TestModelsThatAreRefused(t *testing.T) {
+func TestReadModel_RefusesFaults(t *testing.T) {
 	change := func(from, to string) string {
 		if !strings.Contains(small, from) {
 			t.Fatalf("no %q", from)
@@ -140,7 +140,7 @@ func FuzzReadModel(f *testing.F) {
 	})
 }
 
-func TestTheModelOfTheExampleIsWhatItSays(t *testing.T) {
+func TestExampleModel_IsReadable(t *testing.T) {
 	data, err := os.ReadFile("example.json")
 	if err != nil {
 		t.Fatal(err)
@@ -151,7 +151,7 @@ func TestTheModelOfTheExampleIsWhatItSays(t *testing.T) {
 	}
 }
 
-func TestAnEstimateAllocatesNothing(t *testing.T) {
+func TestForecast_AtDoesNotAllocate(t *testing.T) {
 	in := lived(10, span{900, 10, 1})
 	p := NewPredictor(Modelled{Model: readModel(t), Zone: time.UTC}, false)
 	in.Wall = time.Date(2026, 1, 5, 10, 30, 0, 0, time.UTC).UnixMicro()

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// Modelled is Window, corrected by what a model has learnt of its errors (J. H. Friedman, Greedy Function Approximation: A
-// Gradient Boosting Machine, 2001). Where the model is missing, older than MaxAge, or looks at something that was not in its
-// training, it is Window, and Forecast.Fallback says so.
+// Modelled is Window, corrected by a model that was trained on its errors (J. H. Friedman, Greedy Function Approximation: A
+// Gradient Boosting Machine, 2001). If the model is missing, older than MaxAge, or its input is outside the range of its
+// training, it is Window, and Forecast.Fallback returns the reason.
 type Modelled struct {
 	Window
 	Model  *Model
@@ -84,7 +84,7 @@ func (f *Forecast) correct(prev *Forecast, m *Model, in *Input, z *time.Location
 	}
 }
 
-// Example is what a model is asked about, by FeatureNames.
+// Example is the input of a model, in the order of FeatureNames.
 type Example [features]float64
 
 const (
@@ -92,7 +92,7 @@ const (
 	featureThen    = 2
 )
 
-// Features returns what a model is asked about a room of that forecast by Window, without the two that depend on the wait.
+// Features returns the input of a model for a room with that forecast by Window, without the two features that depend on the wait.
 func Features(f *Forecast, in *Input, z *time.Location) Example {
 	var h history
 	h.read(in, f.memory.changes)

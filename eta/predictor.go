@@ -1,8 +1,6 @@
 package eta
 
-import (
-	"time"
-)
+import "time"
 
 // Predictor makes a room's forecasts one after the other, and learns from how they came true. It is not for concurrent use.
 type Predictor struct {

@@ -11,7 +11,7 @@ import (
 
 const tick = 250_000 // µs between forecasts, as between snapshots
 
-// sale is a simulated room with a line that never ends, on a clock of its own.
+// sale is a simulated room with an endless queue and its own clock.
 type sale struct {
 	now      int64 // µs
 	rate     float64
@@ -87,14 +87,14 @@ func (s *sale) step(waiting int64) *Forecast {
 	return s.last
 }
 
-// promise is an estimate that can be held against what came.
+// promise is an estimate to be compared with the real wait.
 type promise struct {
 	tick     int
 	ahead    int64
 	estimate Estimate
 }
 
-// real is the wait that came, in seconds without pauses; false where the simulation ended before.
+// real returns the real wait in seconds without pauses; false if the simulation ended before.
 func (s *sale) real(p promise) (float64, bool) {
 	for i := p.tick + 1; i < len(s.let); i++ {
 		if s.let[i] > s.let[p.tick]+p.ahead {
@@ -142,7 +142,7 @@ func (s *sale) errorOf(t *testing.T, promises []promise, from, to float64) (mape
 	return mape / float64(n), within / float64(n)
 }
 
-func TestPromisesAgainstRealWaits(t *testing.T) {
+func TestWindow_PromisesAgainstRealWaits(t *testing.T) {
 	for _, row := range []struct {
 		name     string
 		rate     float64               // the policy's
@@ -207,9 +207,8 @@ func TestPromisesAgainstRealWaits(t *testing.T) {
 	}
 }
 
-// TestTheFigureOfAVisitorDoesNotGrow follows visitors through a steady sale with noise, as their pages would: each sees
-// the figure for his place at that time.
-func TestTheFigureOfAVisitorDoesNotGrow(t *testing.T) {
+// Visitors are followed through a steady sale with noise, as by their pages: each sees the estimate for the place at that time.
+func TestWindow_FigureDoesNotGrow(t *testing.T) {
 	for seed := range uint64(5) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			s := newSale(100, constant(20), atRandom(10+seed))
@@ -231,7 +230,7 @@ func TestTheFigureOfAVisitorDoesNotGrow(t *testing.T) {
 	}
 }
 
-func TestInvariants(t *testing.T) {
+func TestWindow_Invariants(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		now := rapid.Int64Range(0, 2_000_000_000).Draw(t, "second")
 		var f *Forecast
@@ -274,8 +273,8 @@ func TestInvariants(t *testing.T) {
 	})
 }
 
-// TestAChangeIsFollowedToItsEnd: not only until it is small enough to be taken for noise.
-func TestAChangeIsFollowedToItsEnd(t *testing.T) {
+// A change is followed to its end, not only until the rest is small enough to be noise.
+func TestWindow_FollowsChangeToItsEnd(t *testing.T) {
 	s := newSale(100, func(at float64) float64 {
 		if at < 1000 {
 			return 20
@@ -288,7 +287,7 @@ func TestAChangeIsFollowedToItsEnd(t *testing.T) {
 	}
 }
 
-func TestNoiseMovesNoFigureFasterThanTime(t *testing.T) {
+func TestWindow_NoiseMovesSlowly(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := newSale(1000, constant(rapid.Float64Range(2, 40).Draw(t, "flow")), atRandom(rapid.Uint64().Draw(t, "seed")))
 		waiting := rapid.Int64Range(0, 100_000).Draw(t, "waiting")
@@ -310,9 +309,8 @@ func TestNoiseMovesNoFigureFasterThanTime(t *testing.T) {
 	})
 }
 
-// TestWhatProvesThePriorWrongIsSaidOnce: of a room that should let 100/s in and admits 15, every figure grows once and is
-// right from then on.
-func TestWhatProvesThePriorWrongIsSaidOnce(t *testing.T) {
+// A room with a rate of 100/s admits 15/s: every estimate grows once and is right from then on.
+func TestWindow_CorrectsPriorOnce(t *testing.T) {
 	for name, e := range map[string]Estimator{"window": Window{}, "ema": EMA{}} {
 		s := newSale(100, constant(15), atRandom(5))
 		var f *Forecast

@@ -2,7 +2,7 @@ package eta
 
 import "math"
 
-// source is the part in which estimators differ.
+// source is the part of an estimator that differs between estimators.
 type source interface {
 	// observe returns what follows from the room's history alone.
 	observe(in *Input, changes []change) observation
@@ -35,8 +35,8 @@ func rateOf(secondsPerPlace float64, in *Input) float64 {
 	return in.Rate
 }
 
-// forecast returns what all estimators have in common: who leaves, what stands still, what the policy will do, and that figures
-// do not jump.
+// forecast makes the Forecast of any source. All estimators share the treatment of departures, pauses, the policy's future and
+// jumps.
 func forecast(s source, prev *Forecast, in Input) *Forecast {
 	f := expect(s, prev, in)
 	var p presence
@@ -112,7 +112,7 @@ func expect(s source, prev *Forecast, in Input) *Forecast {
 	return f
 }
 
-// opening forecasts a room that admits nobody yet and has an opening time.
+// opening forecasts a room with rate 0 and an opening time.
 func (f *Forecast) opening(in *Input) {
 	for i, step := range in.Schedule {
 		if step.At > in.Now && step.Rate >= leastRate && !math.IsInf(step.Rate, 0) {

@@ -30,7 +30,7 @@ const (
 	refutes       = 0.3  // share of the rate that was assumed and is refuted: not noise
 )
 
-// steady makes f follow now from prev without the jumps that make people distrust a clock.
+// steady makes f follow now from prev without jumps.
 //
 //   - A deviation within the noise moves the rate by at most the share elapsed/T of it, where T is the wait of the last
 //     in the queue: for nobody does the end move away faster than time passes, so nobody sees a larger figure than before.

@@ -42,7 +42,8 @@ func (t *turnout) rank(i int) float64 {
 }
 
 // foresee counts them: a ticket that is reached after a time in the queue is present with the chance that others had after as
-// long. Of the first ones the holds are known besides: nobody becomes absent before their hold has run out, and who missed a poll does then.
+// long. The holds of the first tickets are known besides: a ticket is present until its hold has run out, and absent then if it
+// missed a poll.
 // The head reaches the first ones first, so that each is reached after those before it have had their turns.
 func (t *turnout) foresee(f *Forecast, p *presence, in *Input) {
 	*t = turnout{}

@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// seen returns the heads of a line that waited between two times: each becomes absent after a time by its patience, or does not.
+// seen returns the heads of a queue that waited between two times: each becomes absent after a time by its patience, or does not.
 func seen(rng *rand.Rand, n int, from, to float64, patience func() float64) []AgeCount {
 	var by [AgeBuckets]AgeCount
 	for i := range by {
@@ -56,8 +56,8 @@ func TestPresence_FollowsTheTimeInTheQueue(t *testing.T) {
 	}
 }
 
-// Few heads prove little and none change nothing. Ages that no head had yet go on from those that are known, ever more slowly.
-func TestPresence_OfFewHeads(t *testing.T) {
+// Few heads are weak evidence, and none have no effect. Ages that no head had yet continue the known ages, ever more slowly.
+func TestPresence_FewHeads(t *testing.T) {
 	absent := func(n, of float64) []AgeCount {
 		return []AgeCount{{Bucket: AgeBucket(30), Absent: n, Present: of - n, Exposure: of}}
 	}
@@ -82,8 +82,8 @@ func TestPresence_OfFewHeads(t *testing.T) {
 	}
 }
 
-// Whoever joined later is reached sooner after joining, so more of them are present.
-func TestTurnout_ByTheAgeOfThoseAhead(t *testing.T) {
+// Visitors who joined later are reached sooner after joining, so more of them are present.
+func TestTurnout_ByAge(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	heads := seen(rng, 4000, 180, 200, func() float64 { return 200 * rng.ExpFloat64() })
 	at := func(order func(int64) int64) float64 {
@@ -102,7 +102,7 @@ func TestTurnout_ByTheAgeOfThoseAhead(t *testing.T) {
 	}
 }
 
-func TestTurnout_GrowsWithThoseAhead(t *testing.T) {
+func TestTurnout_GrowsWithAhead(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := lived(10, span{900, 10, 1})
 		in.Waiting = rapid.Int64Range(0, 1e6).Draw(t, "waiting")
@@ -138,8 +138,8 @@ func TestTurnout_GrowsWithThoseAhead(t *testing.T) {
 	})
 }
 
-// Those that wait are known by their holds: who is absent, who missed a poll, and who cannot become absent before their turn.
-func TestTurnout_KnowsTheNearestByTheirHolds(t *testing.T) {
+// By their holds some waiting visitors are absent, some missed a poll, and some cannot become absent before their turn.
+func TestTurnout_UsesHolds(t *testing.T) {
 	in := lived(10, span{900, 10, 1})
 	in.Waiting, in.Head = 500, in.Now-50e6
 	for i := range 300 {
@@ -161,8 +161,8 @@ func TestTurnout_KnowsTheNearestByTheirHolds(t *testing.T) {
 	}
 }
 
-// A crowd that came together is known before its head has been in the queue for as long as the others will be.
-func TestPresence_LearnsOfThoseThatWait(t *testing.T) {
+// The sample shows the absence in a crowd that came together, before its head has waited as long as the others will.
+func TestPresence_LearnsFromSample(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	patience := func() float64 { return 30 + 300*rng.ExpFloat64() }
 	var p presence

@@ -10,13 +10,13 @@ import "math"
 //     in proportion.
 //   - While the longest window that counts holds less than a minute of busy time, or less than 20 admissions at the
 //     policy's rate, the policy's rate stands in for what is missing, unless ten seconds or more show that it is wrong.
-//   - The policy's rate is never exceeded; a burst is over before it helps anybody farther back. A flow below it (a full
-//     room, a shared budget) is taken as it was observed.
+//   - The policy's rate is never exceeded: a burst ends before it shortens the waits farther back. A flow below it (a full
+//     room, a shared budget) is used as observed.
 //   - When the rate of the policy changes, the history is carried over to the new rate at once.
 //   - When the last minute differs from the time before it by more than chance allows (over 2 to 4 standard deviations,
 //     and by over 10 to 25 %), the longer windows lose their weight: a change is believed within about a minute.
 //
-// The rate that people see follows that estimate with hysteresis, see steady.
+// The rate behind the estimates follows with hysteresis, see steady.
 type Window struct {
 	SecondsPerPlace float64 // assumed before there are observations; 0: one over the rate in force
 }
@@ -35,9 +35,9 @@ const (
 	priorSeconds    = 60   // busy seconds after which the policy's rate is no longer needed,
 	priorAdmissions = 20   // and the admissions that would have been due in them
 	priorError      = 0.25 // relative error that is assumed of the policy's rate as a forecast
-	leastError      = 0.03 // of any forecast, as people's behaviour is unknown
+	leastError      = 0.03 // of any forecast, as visitors' behaviour is unknown
 	leastRate       = 1e-5 // below one admission a day: no flow
-	mostRate        = 1e9  // keeps products of rates finite, whatever is given
+	mostRate        = 1e9  // keeps products of rates finite for any input
 )
 
 func (w Window) observe(in *Input, changes []change) observation {
@@ -96,7 +96,7 @@ func plausible(in *Input, seen sums, prior float64) float64 {
 	switch {
 	case prior == 0:
 		return 0
-	case in.full.is: // which was seen, if not in these seconds; and places come free in lumps
+	case in.full.is: // the assumed rate was observed before, and places become free in lumps
 		return 1
 	}
 	expected := seen.busy * prior

@@ -33,7 +33,7 @@ func lived(rate float64, past ...span) Input {
 
 func near(got, want, tolerance float64) bool { return math.Abs(got-want) <= tolerance*want }
 
-func TestTheRateThatARoomsPastForecasts(t *testing.T) {
+func TestWindow_Rate(t *testing.T) {
 	for _, row := range []struct {
 		name string
 		in   Input
@@ -72,7 +72,7 @@ func TestTheRateThatARoomsPastForecasts(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeKnownIsNotSaid(t *testing.T) {
+func TestWindow_UnknownWithoutFlow(t *testing.T) {
 	paused := lived(10, span{900, 10, 1})
 	paused.Paused = true
 	for _, row := range []struct {
@@ -98,7 +98,7 @@ func TestWhatCannotBeKnownIsNotSaid(t *testing.T) {
 	}
 }
 
-func TestAFullRoomIsForecastFromWhoLeaves(t *testing.T) {
+func TestWindow_FullRoom(t *testing.T) {
 	in := lived(100, span{20, 2, 1})
 	in.MaxActive, in.Active = 50, 50
 	if got := (Window{}).Forecast(nil, in).Rate(); !near(got, 2, 1e-9) {
@@ -110,7 +110,7 @@ func TestAFullRoomIsForecastFromWhoLeaves(t *testing.T) {
 	}
 }
 
-func TestTheEstimateOfAPlace(t *testing.T) {
+func TestForecast_At(t *testing.T) {
 	f := Window{}.Forecast(nil, lived(10, span{900, 10, 1}))
 	if got := f.At(1233); !got.Known || !near(got.Seconds, 123.4, 1e-9) || got.Low < 105 || got.High > 145 || got.Low > 122 || got.High < 125 {
 		t.Errorf("1233 ahead at 10/s: %+v", got)
@@ -136,7 +136,7 @@ func width(in Input) float64 {
 	return e.High / e.Seconds
 }
 
-func TestWhatMakesTheRangeWide(t *testing.T) {
+func TestWindow_RangeWidth(t *testing.T) {
 	even := width(lived(20, span{900, 10, 1}))
 	var few []span
 	for range 90 {
@@ -164,7 +164,7 @@ func TestWhatMakesTheRangeWide(t *testing.T) {
 	}
 }
 
-func TestTheRangeNarrowsBySmallSteps(t *testing.T) {
+func TestWindow_RangeNarrowsGradually(t *testing.T) {
 	young, old := lived(10), lived(10, span{900, 10, 1})
 	young.Now = old.Now - 250_000
 	first := Window{}.Forecast(nil, young)
@@ -184,7 +184,7 @@ func TestTheRangeNarrowsBySmallSteps(t *testing.T) {
 	}
 }
 
-func TestLumpyAdmissionsMakeAWideRange(t *testing.T) {
+func TestWindow_LumpyAdmissionsWidenRange(t *testing.T) {
 	var lumps []span
 	for range 30 {
 		lumps = append(lumps, span{1, 300, 1}, span{29, 0, 1})
@@ -196,7 +196,7 @@ func TestLumpyAdmissionsMakeAWideRange(t *testing.T) {
 	}
 }
 
-func TestANewRateActsAtOnce(t *testing.T) {
+func TestWindow_NewRateActsAtOnce(t *testing.T) {
 	limited := lived(20, span{900, 8, 1}) // something other than the rate lets 8/s in
 	saturated := lived(20, span{900, 20, 1})
 	for _, row := range []struct {
@@ -224,7 +224,7 @@ func TestANewRateActsAtOnce(t *testing.T) {
 	}
 }
 
-func TestARateThatChangedDuringAPauseActsWhenItEnds(t *testing.T) {
+func TestWindow_RateChangedDuringPause(t *testing.T) {
 	in := lived(20, span{900, 20, 1})
 	f := Window{}.Forecast(nil, in)
 	in.Now, in.Paused = in.Now+250_000, true
@@ -240,7 +240,7 @@ func TestARateThatChangedDuringAPauseActsWhenItEnds(t *testing.T) {
 	}
 }
 
-func TestAForecastOfAnotherTimeLineIsNotGoneOnFrom(t *testing.T) {
+func TestForecast_IgnoresAnotherTimeline(t *testing.T) {
 	old := Window{}.Forecast(nil, lived(50, span{900, 50, 1}))
 	in := lived(50, span{900, 5, 1})
 	for name, jump := range map[string]int64{"back": -1, "an hour on": 3600e6} {
@@ -258,7 +258,7 @@ func TestAForecastOfAnotherTimeLineIsNotGoneOnFrom(t *testing.T) {
 	}
 }
 
-func TestForecastsDoNotChangeWhatTheyAreGiven(t *testing.T) {
+func TestForecast_DoesNotChangeInput(t *testing.T) {
 	in := lived(10, span{900, 10, 1})
 	first := Window{}.Forecast(nil, in)
 	copyOfFirst := *first
@@ -274,7 +274,7 @@ func TestForecastsDoNotChangeWhatTheyAreGiven(t *testing.T) {
 	}
 }
 
-func TestTheRatesOfThePastAreBounded(t *testing.T) {
+func TestForecast_BoundsChanges(t *testing.T) {
 	in := lived(10, span{900, 10, 1})
 	var f *Forecast
 	for i := range 5000 { // an adaptive room that never rests, looked at four times a second
@@ -291,7 +291,7 @@ func TestTheRatesOfThePastAreBounded(t *testing.T) {
 	}
 }
 
-func TestEstimatorsByName(t *testing.T) {
+func TestNew_ByName(t *testing.T) {
 	e, err := New("window", Options{})
 	if _, ok := e.(Window); !ok || err != nil {
 		t.Errorf("%T, %v", e, err)
