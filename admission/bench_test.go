@@ -13,10 +13,10 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-// benchLine is how long the line is that the benchmarks run at.
+// benchLine is the length of the queue in the benchmarks.
 const benchLine = 1_000_000
 
-// benchRoom is a room on Redis's own clock with benchLine enrolled visitors, whose tickets it gives back in order.
+// benchRoom returns a room on Redis's own clock with benchLine enrolled visitors, and their tickets in order.
 func benchRoom(b *testing.B) (*Room, []Ticket, redis.UniversalClient) {
 	b.Helper()
 	client := redistest.Server(b).Client()
@@ -149,7 +149,7 @@ func BenchmarkCheckAtTheFront(b *testing.B) {
 	})
 }
 
-// redisCPU is what processor time a server has used, in seconds.
+// redisCPU returns the processor time that a server has used, in seconds.
 func redisCPU(b *testing.B, client redis.UniversalClient) (sum float64) {
 	b.Helper()
 	info, err := client.Info(context.Background(), "cpu").Result()
@@ -221,7 +221,7 @@ func BenchmarkAdvance(b *testing.B) {
 	b.ReportMetric(float64(size)/benchLine, "B/visitor")
 }
 
-// BenchmarkMemory is what this process keeps of a ticket that it heard of.
+// BenchmarkMemory measures the memory that this process keeps of a ticket.
 func BenchmarkMemory(b *testing.B) {
 	b.ReportAllocs()
 	var m memory

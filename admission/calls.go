@@ -117,7 +117,6 @@ func enterArgs(qs []enterQ) []any {
 // sendEnter runs room_enter, one batch at a time: each new ticket must know of all that were enrolled before it.
 func (r *ticketCalls) sendEnter(ctx context.Context, qs []enterQ) ([]reply, error) {
 	args := enterArgs(qs)
-	// One at a time: whoever is told a place must know of all who were enrolled before.
 	r.entering.Lock()
 	defer r.entering.Unlock()
 	answers, err := r.store.ask(ctx, "room_enter", args, len(qs))

@@ -167,7 +167,7 @@ func (c *Core) tellOne(ctx context.Context, id string, waiting int64, text []byt
 // OriginHealth is the health of an origin as all gateways together measured it.
 type OriginHealth struct {
 	adaptive.Health       // of 3 s, or of 30 s where those had too few requests
-	Gateways        int   // that have said something in the last seconds; 0: nothing is known
+	Gateways        int   // that reported in the last seconds; 0: nothing is known
 	Waiting         int64 // visitors in its queues
 	Jobs            bool  // bulk work that gives way to visitors ran against it lately
 	Unread          int   // reports that cannot be read, as of another version; only their waiting visitors count

@@ -344,7 +344,7 @@ func (v remembered) answer(t Ticket, now int64) (Standing, bool) {
 	return Standing{}, false
 }
 
-// marks tell without a lock that an id is not among the remembered tickets that do not wait, as is true for nearly every poll. A
+// marks show without a lock that an id is not among the remembered tickets that do not wait, as is true for nearly every poll. A
 // set bit may be due to another id. Each round of forget makes the bits anew.
 type marks struct{ now, next *bits }
 

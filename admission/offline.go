@@ -83,7 +83,7 @@ func (l *local) reached(p *Policy, mono int64) int64 {
 	return (mono - l.since) / 1e6 * p.LocalRate() / 1e6
 }
 
-// offline decides about joins and polls while the store is away, as on_store_error says.
+// offline decides about joins and polls while the store is away, by on_store_error.
 type offline struct {
 	identity
 	view        *view
@@ -187,8 +187,8 @@ func (r *offline) vouch(t Ticket) (_ Ticket, renewed bool) {
 	return t, true
 }
 
-// spentOffline returns the Standing of a ticket that this gateway knows as claimed or ended. Its claimer gets the same session
-// again for as long as the store would give it, anybody else nothing.
+// spentOffline returns the Standing of a ticket that this gateway remembers as claimed or ended. The client that claimed the ticket
+// gets the same session again for as long as the store would return it; for other clients the ticket has ended.
 func (r *offline) spentOffline(t Ticket, m remembered) (s Standing, spent bool) {
 	s = m.standing
 	s.Ticket, s.Offline = t, true
@@ -207,8 +207,8 @@ func (r *offline) spentOffline(t Ticket, m remembered) (s Standing, spent bool) 
 	return Standing{}, false
 }
 
-// aheadOffline returns how many tickets are ahead of one for which only its token speaks. Everybody is ahead of a ticket that the
-// store would find late or whose order is on another clock, so that hoarded tokens gain nothing.
+// aheadOffline returns how many tickets are ahead of a ticket, by its token alone. All are ahead of a ticket that the store would
+// find late or whose order is on another clock, so that hoarded tokens gain nothing.
 func (r *offline) aheadOffline(t Ticket, snap *Snapshot) int64 {
 	if t.Fence == 0 || snap.Elapsed(t.lastHeard(), r.store.stood()) > snap.Policy.Absence {
 		return r.view.Ahead(math.MaxInt64)
@@ -216,7 +216,7 @@ func (r *offline) aheadOffline(t Ticket, snap *Snapshot) int64 {
 	return r.view.Ahead(t.Order)
 }
 
-// activeOffline makes a session that the store is told when it is back.
+// activeOffline makes a session. A heartbeat registers it when the store is back.
 func (r *offline) activeOffline(t Ticket) Standing {
 	s := Standing{State: Active, Ticket: t, AdmittedAt: r.view.RedisNow(), Offline: true}
 	r.memory.put(t.ID, remembered{standing: s, at: r.c.mono(), client: t.Client, seenAt: r.view.Now()})
