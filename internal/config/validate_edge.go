@@ -106,13 +106,6 @@ func isLoopback(host string) bool {
 	return err == nil && address.Unmap().IsLoopback()
 }
 
-// AdminOnLoopback reports whether admin.listen can be reached from this machine
-// only, so that no token is required.
-func (c *Config) AdminOnLoopback() bool {
-	host, _, err := net.SplitHostPort(c.Admin.Listen)
-	return err == nil && isLoopback(host)
-}
-
 func (c gatewayChecker) admin() {
 	host, port, ok := c.listen("admin.listen", c.cfg.Admin.Listen)
 	if ok && !isLoopback(host) && c.cfg.Admin.Token == "" && len(c.cfg.Admin.Tokens) == 0 {

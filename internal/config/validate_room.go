@@ -1,6 +1,7 @@
 package config
 
 import (
+	"html/template"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -55,12 +56,9 @@ func (c roomChecker) origin(at string) {
 		}
 		return
 	}
-	for i := range c.cfg.Origins {
-		if c.cfg.Origins[i].ID == c.room.Origin {
-			return
-		}
+	if c.cfg.originByID(c.room.Origin) == nil {
+		c.Add(at, "%q is no origin; %s", settings.Clip(c.room.Origin), knownOrigins(c.cfg))
 	}
-	c.Add(at, "%q is no origin; %s", settings.Clip(c.room.Origin), knownOrigins(c.cfg))
 }
 
 // places checks hosts and paths, and that no other room has the same pair.
@@ -239,7 +237,7 @@ func (c roomChecker) page(at string, p *Page) {
 	c.text(at+".title", p.Title, maxTitle)
 	if p.TemplateFile != "" {
 		if data, ok := c.file(at+".template_file", p.TemplateFile); ok {
-			if err := parseTemplate(data); err != nil {
+			if _, err := template.New("page").Parse(string(data)); err != nil {
 				c.Add(at+".template_file", "%q does not parse: %v", p.TemplateFile, err)
 			}
 		}
