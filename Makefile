@@ -9,6 +9,8 @@ GO       ?= go
 FUZZTIME ?= 10s
 # Cases of a property test in `make test`; `make explore` runs more.
 export RAPID_CHECKS ?= 30
+# A test binary with the race detector sleeps for a second at its end unless told otherwise.
+export GORACE ?= atexit_sleep_ms=0
 # The longest time of a package's tests.
 TEST_TIMEOUT ?= 30m
 # Property tests draw the same cases in every run, so that a failure is caused by the change; `make explore` draws others.
@@ -49,9 +51,7 @@ run: ## Start the demo shop and the gateway in front of it; Ctrl-C stops both
 test: ## Run every test that CI runs: race, browser, cluster, chart
 	@tools/need.sh gcc redis-server chromium npm prometheus python3-sklearn
 	@tools/npm.sh test/axe
-	@$(MAKE) --no-print-directory -j 3 --output-sync=target test-programs test-race test-long
-	cd bench && $(GO) test -count=1 -vet=off -timeout 5m ./...
-	@if [ -d deploy/helm ]; then $(MAKE) --no-print-directory chart; fi
+	@$(MAKE) --no-print-directory -j 4 --output-sync=target test-programs test-race test-long test-modules
 
 # -count=1 in all of these targets: the cache's key does not include the programs that tests build.
 .PHONY: test-programs
@@ -65,6 +65,11 @@ test-race: ## Run all other tests but the long ones with the race detector
 .PHONY: test-long
 test-long: ## Run the long tests, which -short leaves out, and tests that the race detector disturbs: allocations, memory of connections
 	$(GO) test -count=1 -vet=off -timeout $(TEST_TIMEOUT) -run "$$(tools/long.sh)" $$(tools/long.sh --packages)
+
+.PHONY: test-modules
+test-modules: ## Run the tests of the other modules: the load generators and the chart
+	cd bench && $(GO) test -count=1 -vet=off -timeout 10m ./...
+	@$(MAKE) --no-print-directory chart
 
 .PHONY: race
 race: ## Run every test with the race detector, the programs' too; 25 minutes
