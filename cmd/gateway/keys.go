@@ -17,7 +17,7 @@ func newKeys() *cobra.Command {
 		Short: "Signing keys",
 		Args:  cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return &cli.UsageError{Err: fmt.Errorf("want a command; see %s --help", cmd.CommandPath())}
+			return &cli.UsageError{Err: fmt.Errorf("the command is missing; see %s --help", cmd.CommandPath())}
 		},
 	}
 	generate := &cobra.Command{
@@ -56,5 +56,5 @@ func generateKey(alg string) (string, error) {
 		}
 		return fmt.Sprintf("# tokens:\n#   keys:\n#     - {id: %s, alg: EdDSA, private_key_file: key.pem, active: true}\n%s", id, block), nil
 	}
-	return "", &cli.UsageError{Err: fmt.Errorf("--alg %q is not known; want HS256 or EdDSA", alg)}
+	return "", &cli.UsageError{Err: fmt.Errorf("--alg %q is not known; use HS256 or EdDSA", alg)}
 }

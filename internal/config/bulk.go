@@ -8,15 +8,15 @@ import (
 // Bulk is the whole of the bulk worker's configuration; docs/bulk-config.md is made from its tags.
 type Bulk struct {
 	Listen           string               `koanf:"listen" default:"127.0.0.1:8090" doc:"Address of the API, the dashboard and the metrics. Port 0 lets the system choose one, which the log then names. On any other than a loopback address a token is required."`
-	TLS              TLS                  `koanf:"tls" doc:"TLS on that address; off while both files are empty."`
+	TLS              TLS                  `koanf:"tls" doc:"TLS on the listen address; off while both files are empty."`
 	TrustedProxies   []netip.Prefix       `koanf:"trusted_proxies" default:"127.0.0.1/32,::1/128" doc:"Peers whose X-Forwarded-For is trusted for the client's address, as CIDR prefixes. Wrong tokens are counted by that address, and without any token only clients on this machine are accepted."`
 	Admin            BulkAdmin            `koanf:"admin" doc:"Operators."`
 	APITokens        []APIToken           `koanf:"api_tokens" doc:"Bearer tokens of the teams that send jobs. While listen is a loopback address and there is no token at all, none is required."`
 	Log              BulkLog              `koanf:"log" doc:"Logs go to stderr."`
 	Store            BulkStore            `koanf:"store" doc:"Redis 7 or later, or Valkey. The gateway may use the same."`
-	Durability       string               `koanf:"durability" default:"none" enum:"none,replica,disk" doc:"When a submission is confirmed. none: the store has it in memory, and on disk as its appendfsync says. replica: one replica has it as well. disk: it is on the store's disk, for which Redis 7.2 or later has to run with appendonly."`
-	Rate             BulkRate             `koanf:"rate" doc:"How many jobs start."`
-	Limiter          string               `koanf:"limiter" default:"gcra" enum:"gcra,fixed_window" doc:"gcra: no sliding second holds more than rate and burst. fixed_window: as many as the rate gives in each rate.window of the clock, so up to twice that in a sliding one."`
+	Durability       string               `koanf:"durability" default:"none" enum:"none,replica,disk" doc:"When a submission is confirmed. none: the store has it in memory, and writes it to disk as its appendfsync setting says. replica: one replica has it as well. disk: it is on the store's disk, for which Redis 7.2 or later has to run with appendonly."`
+	Rate             BulkRate             `koanf:"rate" doc:"Rates at which jobs start."`
+	Limiter          string               `koanf:"limiter" default:"gcra" enum:"gcra,fixed_window" doc:"gcra: no sliding second holds more than rate and burst. fixed_window: each rate.window of the clock has the whole rate of its length, so a sliding window may have up to twice as many."`
 	FairQueue        FairQueue            `koanf:"fair_queue" doc:"Order of jobs."`
 	Congestion       Congestion           `koanf:"congestion" doc:"Wait of jobs that were refused or have failed."`
 	Dispatch         Dispatch             `koanf:"dispatch" doc:"Return of jobs whose wait is over."`
@@ -26,8 +26,8 @@ type Bulk struct {
 	PeopleFirst      PeopleFirst          `koanf:"people_first" doc:"Slower jobs while visitors of the same site wait."`
 	Limits           BulkLimits           `koanf:"limits" doc:"Limits of one job and one tenant."`
 	Callbacks        Callbacks            `koanf:"callbacks" doc:"Requests to the callback_url of a group that has ended."`
-	Retention        Retention            `koanf:"retention" doc:"How long finished things are kept."`
-	UnsealedAfter    time.Duration        `koanf:"unsealed_after" default:"24h" min:"1s" max:"8760h" doc:"A group without a seal is sealed after so long without a new job or outcome. Its jobs run and it ends; nothing is dropped."`
+	Retention        Retention            `koanf:"retention" doc:"How long groups, outcomes and dead letters are kept."`
+	UnsealedAfter    time.Duration        `koanf:"unsealed_after" default:"24h" min:"1s" max:"8760h" doc:"A group that is not sealed is sealed after this time without a new job or outcome. Its jobs run and it ends; nothing is dropped."`
 	UnknownTypeAfter time.Duration        `koanf:"unknown_type_after" default:"24h" min:"1s" max:"8760h" doc:"How long a job waits for a process with a processor for its type. Then it is a dead letter with the code no_processor. A group waits as long for a process with its reducer."`
 	Processors       map[string]Processor `koanf:"processors" default:"webhook,email,push" doc:"Where jobs go, by their type. The types webhook, email and push are always there; each is off until it has its url, its smtp, or its fcm or webpush. A submission of a type that is off or missing is refused. This process takes only jobs of its types; a job that was accepted before waits for another process, see unknown_type_after."`
 }
@@ -41,7 +41,7 @@ type APIToken struct {
 	Tenants   []string `koanf:"tenants" doc:"Tenants whose groups the token may create, read and change; at least one. admin.token is for all of them."`
 	TokenFile string   `koanf:"token_file" doc:"File that holds the token, at least 16 characters; blanks and line ends around it are ignored."`
 	// What groups made with the token may have at most.
-	MaxWeight   float64 `koanf:"max_weight" default:"0" min:"0" max:"100" doc:"Largest weight of a group. 0: any. It shares among the groups of the tenant only; operators set the shares of tenants."`
+	MaxWeight   float64 `koanf:"max_weight" default:"0" min:"0" max:"100" doc:"Largest weight of a group. 0: any. A weight affects the groups of its tenant only; operators set the shares of tenants."`
 	MaxPriority string  `koanf:"max_priority" default:"" enum:",high,normal,low" doc:"Highest priority of a group, within its tenant only. Empty: any."`
 	MaxPending  int64   `koanf:"max_pending" default:"0" min:"0" doc:"Most pending jobs of the tenant when the token adds some, beside limits.pending_per_tenant. 0: no limit of its own."`
 	MaxGroups   int64   `koanf:"max_groups" default:"0" min:"0" doc:"Most groups of the tenant when the token creates one, including ended ones that are still kept. 0: any number."`
@@ -62,34 +62,34 @@ type BulkStore struct {
 
 type BulkRate struct {
 	Global    Rate          `koanf:"global" default:"10000" min:"0.001" max:"1000000" unit:"jobs/s" live:"true" doc:"Jobs that start a second, over all tenants and all workers of the store. To start none, pause the groups."`
-	Burst     Rate          `koanf:"burst" default:"0" min:"0" max:"1000000" unit:"jobs" doc:"Most jobs that start at one moment after a quiet time, beyond the even pace; at least 1. 0: what the rate gives in 100 ms, and at least 1."`
-	Window    time.Duration `koanf:"window" default:"1s" min:"1s" max:"60s" doc:"limiter fixed_window: length of a window, as a downstream with such a limit counts it. Each window starts at most rate × window jobs, all of them at its beginning if they are ready; this holds for the rates of processors too. Below one job a window, one job starts in 1/rate."`
-	PerTenant Rate          `koanf:"per_tenant" default:"0" min:"0" max:"1000000" unit:"jobs/s" live:"true" doc:"Most jobs of one tenant that start a second. 0: no cap; each tenant has its guaranteed share, and uses what others leave."`
+	Burst     Rate          `koanf:"burst" default:"0" min:"0" max:"1000000" unit:"jobs" doc:"Most jobs that start at one moment after a quiet time, beyond the even pace; at least 1. 0: as many as the rate allows in 100 ms, and at least 1."`
+	Window    time.Duration `koanf:"window" default:"1s" min:"1s" max:"60s" doc:"limiter fixed_window: length of a window; use the window of the downstream's own limit. Each window starts at most rate × window jobs, possibly all at its beginning; this applies to the rates of processors too. A rate below one job per window starts one job every 1/rate."`
+	PerTenant Rate          `koanf:"per_tenant" default:"0" min:"0" max:"1000000" unit:"jobs/s" live:"true" doc:"Most jobs of one tenant that start a second. 0: no cap; each tenant has its guaranteed share, and may use the shares that others leave unused."`
 }
 
 type FairQueue struct {
-	Policy string `koanf:"policy" default:"fair" enum:"fair,score" doc:"fair: tenants by weight, then the groups of a tenant by weight. score: all groups of a level by age and by how nearly done they are."`
-	Alpha  int64  `koanf:"alpha" default:"10000" min:"-1000000000" max:"1000000000" unit:"ms" doc:"score: above 0 nearly done groups come first, below 0 all share evenly, 0 goes by age."`
+	Policy string `koanf:"policy" default:"fair" enum:"fair,score" doc:"fair: tenants by weight, then the groups of a tenant by weight. score: all groups of a level, by their age and by the share of their jobs that is done."`
+	Alpha  int64  `koanf:"alpha" default:"10000" min:"-1000000000" max:"1000000000" unit:"ms" doc:"score: above 0, groups that are nearly done come first; below 0, all groups share evenly; 0 orders by age alone."`
 	Strict bool   `koanf:"strict" default:"false" doc:"Run high before normal before low, instead of in shares of 16 to 4 to 1: low may starve."`
-	By     string `koanf:"by" default:"time" enum:"time,starts" doc:"fair: what is shared. time: the time that jobs run, so that a tenant with slow jobs does not hold all workers. starts: the jobs that start, by their cost, whatever they take; choose it where rates are the limit and not workers. The classic pipeline (gating: false) shares starts."`
-	Gating bool   `koanf:"gating" default:"true" doc:"Hold a tenant or group whose limit is spent as a whole. false: take each job and turn it away, as the classic pipeline does."`
+	By     string `koanf:"by" default:"time" enum:"time,starts" doc:"fair: what is shared. time: the time that jobs run, so that a tenant with slow jobs does not hold all workers. starts: the jobs that start, by their cost, however long they run; choose it if rates are the bottleneck, not workers. The classic pipeline (gating: false) shares starts."`
+	Gating bool   `koanf:"gating" default:"true" doc:"Hold back all jobs of a tenant or group whose limit is spent. false: take each job and refuse it, as the classic pipeline does."`
 }
 
 type Congestion struct {
-	Enabled        bool          `koanf:"enabled" default:"true" doc:"Wait longer the more jobs of the tenant wait already. false: always base_backoff."`
+	Enabled        bool          `koanf:"enabled" default:"true" doc:"Lengthen the wait with the number of jobs of the tenant that already wait. false: always base_backoff."`
 	BaseBackoff    time.Duration `koanf:"base_backoff" default:"1s" min:"1ms" max:"1h" doc:"Shortest wait of a job that was refused."`
 	MaxBackoff     time.Duration `koanf:"max_backoff" default:"120s" min:"1ms" max:"24h" doc:"Longest such wait; at least base_backoff."`
-	MaxAge         time.Duration `koanf:"max_age" default:"24h" min:"1s" max:"8760h" doc:"A job that the downstream has refused for longer is dead."`
+	MaxAge         time.Duration `koanf:"max_age" default:"24h" min:"1s" max:"8760h" doc:"A job that the downstream has refused for longer is a dead letter."`
 	StatsRetention time.Duration `koanf:"stats_retention" default:"1h" min:"1s" max:"720h" doc:"How far back the congestion history goes."`
 }
 
 type Dispatch struct {
-	Interval time.Duration `koanf:"interval" default:"100ms" min:"10ms" max:"10s" doc:"Time between checks for due jobs, ended leases and housekeeping, if none is known to be due sooner; at most worker.lease/6. Longer: fewer calls to an idle store, and unforeseen work is found later."`
-	Batch    int64         `koanf:"batch" default:"500" min:"1" max:"2000" unit:"jobs" doc:"Most due jobs that return to their groups in one step of the store, and most of ended leases; while more are due, steps follow each other, with other calls between. Smaller: shorter steps, so that other calls wait less. Larger: fewer steps."`
+	Interval time.Duration `koanf:"interval" default:"100ms" min:"10ms" max:"10s" doc:"Time between checks for due jobs, ended leases and housekeeping, unless work is known to be due sooner; at most worker.lease/6. Longer: fewer calls to an idle store, but unforeseen work is found later."`
+	Batch    int64         `koanf:"batch" default:"500" min:"1" max:"2000" unit:"jobs" doc:"Most due jobs, and most jobs of ended leases, that one step of the store returns to their groups. While more are due, further steps follow, with other calls between them. Smaller: shorter steps, so other calls wait less. Larger: fewer steps."`
 }
 
 type ReadyQueue struct {
-	MaxSize int64 `koanf:"max_size" default:"10000" min:"1" max:"1000000" unit:"jobs" doc:"Most jobs that stand ready for workers."`
+	MaxSize int64 `koanf:"max_size" default:"10000" min:"1" max:"1000000" unit:"jobs" doc:"Most jobs that are ready for workers."`
 }
 
 type Worker struct {
@@ -97,11 +97,11 @@ type Worker struct {
 	Min           int           `koanf:"min" default:"0" min:"0" max:"10000" unit:"workers" doc:"Fewest workers when their number follows the load. 0: 1, or no autoscaling where max is 0 too."`
 	Max           int           `koanf:"max" default:"0" min:"0" max:"10000" unit:"workers" doc:"Most workers when their number follows the load. 0: no autoscaling."`
 	Batch         int           `koanf:"batch" default:"50" min:"1" max:"1000" unit:"jobs" doc:"Most jobs that are taken from the store, or acknowledged, at once."`
-	Lease         time.Duration `koanf:"lease" default:"30s" min:"100ms" max:"1h" doc:"How long a job stays with this process without a renewal; leases of running jobs are renewed. A job of a process that died runs again after that."`
+	Lease         time.Duration `koanf:"lease" default:"30s" min:"100ms" max:"1h" doc:"Length of a lease, which this process renews while its job runs. A job of a process that died runs again after the lease has ended."`
 	JobTimeout    time.Duration `koanf:"job_timeout" default:"30s" min:"1ms" max:"24h" doc:"Longest run of one job; its context is then cancelled, and the try has failed."`
-	MaxRetries    int64         `koanf:"max_retries" default:"12" min:"0" max:"1000" unit:"tries" doc:"Tries after the first one that failed, before a job is dead, of processors without retry.max."`
-	MaxCrashes    int64         `koanf:"max_crashes" default:"20" min:"1" max:"1000" unit:"crashes" doc:"Leases of one job that may end without an outcome before it is dead."`
-	ShutdownGrace time.Duration `koanf:"shutdown_grace" default:"30s" min:"0s" max:"1h" doc:"How long running jobs have from SIGTERM on; what has not ended by then goes back to its group."`
+	MaxRetries    int64         `koanf:"max_retries" default:"12" min:"0" max:"1000" unit:"tries" doc:"Most tries after the first failed one; then the job is a dead letter. For processors without retry.max."`
+	MaxCrashes    int64         `koanf:"max_crashes" default:"20" min:"1" max:"1000" unit:"crashes" doc:"Leases of one job that may end without an outcome before the job is a dead letter."`
+	ShutdownGrace time.Duration `koanf:"shutdown_grace" default:"30s" min:"0s" max:"1h" doc:"How long running jobs may go on after SIGTERM; a job that has not ended by then returns to its group."`
 }
 
 // Autoscale returns the bounds between which the number of workers follows the load; both are 0 where it does not.
@@ -125,25 +125,25 @@ type PeopleFirst struct {
 
 type BulkLimits struct {
 	Line             Size  `koanf:"line" default:"64KiB" min:"256B" max:"1MiB" doc:"Longest line of a submission, which is one job; above it the line is rejected."`
-	Result           Size  `koanf:"result" default:"64KiB" min:"64B" max:"1MiB" doc:"Longest result of a job. A longer one of a webhook, a mail or a push message is dropped, and the job is done; with a longer one of a team's own Go handler it has failed."`
+	Result           Size  `koanf:"result" default:"64KiB" min:"64B" max:"1MiB" doc:"Longest result of a job. A longer result of a webhook, a mail or a push message is dropped, and the job succeeds. A longer result of a team's own Go handler fails the job."`
 	PendingPerTenant int64 `koanf:"pending_per_tenant" default:"0" min:"0" max:"1000000000000" unit:"jobs" doc:"Most pending jobs of one tenant; above it 429. 0: no limit."`
 }
 
 type Callbacks struct {
-	Allow      []string `koanf:"allow" doc:"Hosts that callbacks and the endpoints of push subscriptions may go to although they are private: a name, an address, either with a port behind it, or *.example.com. Any other is refused when it leads to an address that is not public."`
+	Allow      []string `koanf:"allow" doc:"Private hosts that callbacks and push subscriptions may use: a name or an address, either with a port if needed, or *.example.com. Any other host with an address that is not public is refused."`
 	SecretFile string   `koanf:"secret_file" doc:"File with the secret that signs callbacks, at least 16 bytes; blanks and line ends around it are ignored. Empty: they are not signed."`
 }
 
 type Retention struct {
 	Jobs   time.Duration `koanf:"jobs" default:"24h" min:"1s" max:"8760h" doc:"Outcomes of jobs, from the end of their group."`
-	Groups time.Duration `koanf:"groups" default:"168h" min:"1s" max:"8760h" doc:"Groups that have ended. One with dead letters, or failed jobs that were not given to a redrive, stays as long as they do."`
-	Dead   time.Duration `koanf:"dead" default:"720h" min:"1s" max:"8760h" doc:"Dead letters, and the payloads of jobs that failed; when dead letters go it is logged and counted."`
+	Groups time.Duration `koanf:"groups" default:"168h" min:"1s" max:"8760h" doc:"Groups that have ended. A group with dead letters, or with failed jobs that were not redriven, is kept as long as they are."`
+	Dead   time.Duration `koanf:"dead" default:"720h" min:"1s" max:"8760h" doc:"Dead letters, and the payloads of jobs that failed. Deleted dead letters are logged and counted."`
 }
 
 type Processor struct {
 	Kind        string            `koanf:"kind" enum:",webhook,email,push" doc:"How the jobs of this type are run. May be left out where the type has the name of a kind."`
-	Timeout     time.Duration     `koanf:"timeout" default:"10s" min:"1ms" max:"24h" doc:"Longest run of one job of this type, and its longest exchange; worker.job_timeout holds too."`
-	Rate        Rate              `koanf:"rate" default:"0" min:"0" max:"1000000" unit:"jobs/s" doc:"Jobs of this type that start a second, over all processes, by their cost: the limit of the downstream. Up to 100 ms of it at once, and at least one job. 0: no limit. PATCH /v1/limits changes it while jobs run."`
+	Timeout     time.Duration     `koanf:"timeout" default:"10s" min:"1ms" max:"24h" doc:"Longest run of one job of this type, and longest exchange with its receiver; worker.job_timeout applies too."`
+	Rate        Rate              `koanf:"rate" default:"0" min:"0" max:"1000000" unit:"jobs/s" doc:"Jobs of this type that start a second, over all processes, by their cost: the limit of the downstream. The burst is 100 ms of the rate, and at least one job. 0: no limit. PATCH /v1/limits changes it while jobs run."`
 	Concurrency int64             `koanf:"concurrency" default:"0" min:"0" max:"1000000" unit:"jobs" doc:"Jobs of this type that run at once, over all processes. 0: no limit. PATCH /v1/limits changes it while jobs run."`
 	Batch       int64             `koanf:"batch" default:"0" min:"0" max:"1000000" unit:"jobs" doc:"Most jobs of this type that one pull takes, so that one process does not take them all. 0: worker.batch alone."`
 	Retry       RetryPolicy       `koanf:"retry" doc:"When a failed job is tried again. With the defaults a job survives an outage of more than fifteen minutes."`
@@ -159,14 +159,14 @@ type Processor struct {
 }
 
 type RetryPolicy struct {
-	Max  int64         `koanf:"max" default:"-1" min:"-1" max:"1000" unit:"tries" doc:"Tries after the first one that failed, before a job is dead. -1: worker.max_retries."`
+	Max  int64         `koanf:"max" default:"-1" min:"-1" max:"1000" unit:"tries" doc:"Most tries after the first failed one; then the job is a dead letter. -1: worker.max_retries."`
 	Base time.Duration `koanf:"base" default:"1s" min:"1ms" max:"24h" doc:"Wait after the first failed try; each further one doubles it. Up to half of each wait is left out at random. A longer Retry-After, greylisting delay or congestion backoff holds instead."`
 	Most time.Duration `koanf:"most" default:"15m" min:"1ms" max:"24h" doc:"Longest such wait; at least base."`
 }
 
 type Breaker struct {
-	Ratio  float64       `koanf:"ratio" default:"0.5" min:"0" max:"1" doc:"Share of failures above which it opens, of 20 answers or more within the window. Failures of three jobs and more, and nothing else for a second, open it as well. 0: no breaker."`
-	Window time.Duration `koanf:"window" default:"10s" min:"1s" max:"1h" doc:"For how long an answer counts, and the longest pause between probes. The first pause is a second, and each probe that fails doubles it."`
+	Ratio  float64       `koanf:"ratio" default:"0.5" min:"0" max:"1" doc:"Share of failures, among at least 20 answers within the window, above which the breaker opens. An unbroken run of failures of three or more jobs, over a second or more, opens it as well. 0: no breaker."`
+	Window time.Duration `koanf:"window" default:"10s" min:"1s" max:"1h" doc:"How long an answer counts, and the longest pause between probes. The first pause is a second, and each probe that fails doubles it."`
 	Probe  int64         `koanf:"probe" default:"1" min:"1" max:"1000" unit:"jobs" doc:"Jobs that run as probes after a pause. When all have succeeded, twice as many run, three times over; then the breaker closes."`
 }
 

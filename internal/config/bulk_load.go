@@ -112,7 +112,7 @@ func readTrimmed(name string, least int) (string, error) {
 	}
 	text := strings.TrimSpace(string(data))
 	if len(text) < least {
-		return "", fmt.Errorf("%q holds %d characters; want at least %d, as from: openssl rand -hex 32", name, len(text), least)
+		return "", fmt.Errorf("%q holds %d characters; use at least %d, as from: openssl rand -hex 32", name, len(text), least)
 	}
 	return text, nil
 }

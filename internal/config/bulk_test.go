@@ -100,15 +100,15 @@ func TestBulkEnvironmentIsStrict(t *testing.T) {
 	}{
 		{"ANTEROOM_RATE__GLOBL=1", []string{"ANTEROOM_RATE__GLOBL: no setting has this variable; did you mean ANTEROOM_RATE__GLOBAL?"}},
 		{"ANTEROOM_RATE=1", []string{"ANTEROOM_RATE: rate is a section; name one of its settings, as ANTEROOM_RATE__GLOBAL"}},
-		{"ANTEROOM_RATE__GLOBAL=fast", []string{`rate.global: "fast": want a decimal number with at most three places, such as 10 or 2.5 (from ANTEROOM_RATE__GLOBAL)`}},
+		{"ANTEROOM_RATE__GLOBAL=fast", []string{`rate.global: "fast": use a decimal number with at most three places, such as 10 or 2.5 (from ANTEROOM_RATE__GLOBAL)`}},
 		{"ANTEROOM_API_TOKENS__0__NAME=x", []string{"ANTEROOM_API_TOKENS__0__NAME: the environment sets single values and comma lists only; write api_tokens in the file"}},
 		{"ANTEROOM_PROCESSORS=x", []string{"ANTEROOM_PROCESSORS: processors is a map of sections; name a single value in one of them, as ANTEROOM_PROCESSORS__WEBHOOK__KIND"}},
 		{"ANTEROOM_PROCESSORS__WEBHOOK=x", []string{"ANTEROOM_PROCESSORS__WEBHOOK: processors is a map of sections"}},
 		{"ANTEROOM_PROCESSORS__WEBHOOK__HEADERS=x", []string{"ANTEROOM_PROCESSORS__WEBHOOK__HEADERS: processors is a map"}},
 		{"ANTEROOM_PROCESSORS__WEBHOOK__HEADERS__X_A=x", []string{"ANTEROOM_PROCESSORS__WEBHOOK__HEADERS__X_A: processors is a map"}},
 		{"ANTEROOM_PROCESSORS____URL=x", []string{"ANTEROOM_PROCESSORS____URL: processors is a map"}},
-		{"ANTEROOM_PROCESSORS__WEBHOK__URL=http://a", []string{"processors.webhok.kind: is missing; want webhook, email or push"}},
-		{"ANTEROOM_PROCESSORS__WEBHOOK__TIMEOUT=5", []string{`processors.webhook.timeout: "5": want a duration with its unit (ms, s, m, h), such as 30s or 1h30m (from ANTEROOM_PROCESSORS__WEBHOOK__TIMEOUT)`}},
+		{"ANTEROOM_PROCESSORS__WEBHOK__URL=http://a", []string{"processors.webhok.kind: is missing; use webhook, email or push"}},
+		{"ANTEROOM_PROCESSORS__WEBHOOK__TIMEOUT=5", []string{`processors.webhook.timeout: "5": use a duration with its unit (ms, s, m, h), such as 30s or 1h30m (from ANTEROOM_PROCESSORS__WEBHOOK__TIMEOUT)`}},
 		{"ANTEROOM_SHUTDOWN_TIMEOUT=5s", []string{"ANTEROOM_SHUTDOWN_TIMEOUT: is a setting of gateway, not of bulkworker; give each program an environment of its own"}},
 		{"ANTEROOM_BULKWORKER_SERVICE_HOST=10.1.2.3", nil},
 		{"ANTEROOM_BULKWORKER_PORT=tcp://10.1.2.3:8090", nil},
@@ -134,13 +134,13 @@ func TestValidateBulk(t *testing.T) {
 		{"key at the wrong level", "lease: 5s", []string{"lease: unknown key here; did you mean worker.lease?"}},
 		{"unknown key of a processor", "processors: {webhook: {ulr: x}}", []string{"processors.webhook.ulr: unknown key; did you mean url?"}},
 		{"processor's key at the wrong level", "processors: {push: {vapid_key_file: x}}", []string{"processors.push.vapid_key_file: unknown key here; did you mean webpush.vapid_key_file?"}},
-		{"quoted rate", "rate: {global: '10'}", []string{`rate.global: "10": want a number without quotes`}},
+		{"quoted rate", "rate: {global: '10'}", []string{`rate.global: "10": use a number without quotes`}},
 		{"fourth decimal", "rate: {global: 0.1234}", []string{"rate.global: 0.1234: has more than three decimal places"}},
 		{"negative alpha", "fair_queue: {alpha: -10000}", nil},
 		{"processors as a list", "processors: [webhook]", []string{"processors: is a map of sections"}},
 		{"processor as text", "processors: {webhook: x}", []string{"processors.webhook: is not a section"}},
 		{"every problem at once", "listen: x\nrate: {global: 0}\nworker: {lease: 0s}", []string{
-			`listen: "x" is no listen address`, "rate.global: 0 is too small; want at least 0.001", "worker.lease: 0s is too small; want at least 100ms"}},
+			`listen: "x" is not a listen address`, "rate.global: 0 is too small; use at least 0.001", "worker.lease: 0s is too small; use at least 100ms"}},
 
 		// Who may come in.
 		{"all interfaces without a token", "listen: ':8090'", []string{`admin.token: is missing; ":8090" can be reached from other machines`}},
@@ -151,27 +151,27 @@ func TestValidateBulk(t *testing.T) {
 		{"printed token", "admin: {token: '***'}", []string{"admin.token: is the mask"}},
 		{"token without a file", "api_tokens: [{name: a, tenants: [t]}]", []string{"api_tokens[0].token_file: is missing"}},
 		{"token of a file that is not there", "api_tokens: [{name: a, tenants: [t], token_file: DIR/none}]", []string{`api_tokens[0].token_file: "DIR/none" cannot be read`}},
-		{"short token", "api_tokens: [{name: a, tenants: [t], token_file: DIR/short}]", []string{`api_tokens[0].token_file: "DIR/short" holds 15 characters; want at least 16`}},
+		{"short token", "api_tokens: [{name: a, tenants: [t], token_file: DIR/short}]", []string{`api_tokens[0].token_file: "DIR/short" holds 15 characters; use at least 16`}},
 		{"shortest token", "api_tokens: [{name: a, tenants: [t], token_file: DIR/token}]", nil},
 		{"token with blanks", "api_tokens: [{name: a, tenants: [t], token_file: DIR/blank}]", []string{"api_tokens[0].token_file: holds characters that a bearer token cannot have"}},
-		{"one token for two", "api_tokens: [{name: a, tenants: [t], token_file: DIR/token}, {name: b, tenants: [t], token_file: DIR/token}]", []string{`api_tokens[1].token_file: "DIR/token" holds a token that is used above`}},
+		{"one token for two", "api_tokens: [{name: a, tenants: [t], token_file: DIR/token}, {name: b, tenants: [t], token_file: DIR/token}]", []string{`api_tokens[1].token_file: "DIR/token" holds a token that is already used above`}},
 		{"one name for two", "api_tokens: [{name: a, tenants: [t], token_file: DIR/token}, {name: a, tenants: [t], token_file: DIR/other}]", []string{`api_tokens[1].name: "a" is there already`}},
 		{"token of nobody for nobody", "api_tokens: [{token_file: DIR/token}]", []string{"api_tokens[0].name: is missing", "api_tokens[0].tenants: is empty; list the tenants"}},
-		{"tenant", "api_tokens: [{name: a, tenants: ['a b', ok], token_file: DIR/token}]", []string{`api_tokens[0].tenants[0]: "a b" is no tenant`}},
+		{"tenant", "api_tokens: [{name: a, tenants: ['a b', ok], token_file: DIR/token}]", []string{`api_tokens[0].tenants[0]: "a b" is not a tenant`}},
 
 		// Store.
 		{"store", "store: {url: 'mysql://h'}", []string{"store.url: mysql://h: it has an unknown scheme"}},
-		{"prefix", "store: {prefix: 'a:b'}", []string{`store.prefix: "a:b" is no prefix`}},
+		{"prefix", "store: {prefix: 'a:b'}", []string{`store.prefix: "a:b" is not a prefix`}},
 		{"replica of the embedded store", "durability: replica", []string{"durability: replica needs a store.url"}},
 		{"replica", "durability: replica\nstore: {url: 'redis://h'}", nil},
 		{"disk", "durability: disk", nil},
-		{"durability by the design's word", "durability: wait", []string{`durability: "wait" is not known; want none, replica or disk`}},
+		{"durability by the design's word", "durability: wait", []string{`durability: "wait" is not known; use none, replica or disk`}},
 
 		// Pace.
 		{"cap above the whole", "rate: {global: 10, per_tenant: 10.001}", []string{"rate.per_tenant: 10.001 is more than rate.global (10)"}},
 		{"cap of the whole", "rate: {global: 10, per_tenant: 10}", nil},
-		{"burst below one", "rate: {burst: 0.5}", []string{"rate.burst: 0.5 would never start a whole job"}},
-		{"words", "limiter: leaky\nfair_queue: {policy: fifo}", []string{`limiter: "leaky" is not known; want gcra or fixed_window`, `fair_queue.policy: "fifo" is not known; want fair or score`}},
+		{"burst below one", "rate: {burst: 0.5}", []string{"rate.burst: 0.5 never starts a whole job"}},
+		{"words", "limiter: leaky\nfair_queue: {policy: fifo}", []string{`limiter: "leaky" is not known; use gcra or fixed_window`, `fair_queue.policy: "fifo" is not known; use fair or score`}},
 		{"classic pipeline", "limiter: fixed_window\nfair_queue: {policy: score, gating: false}", nil},
 		{"retry", "processors: {webhook: {retry: {base: 20m}}}", []string{"processors.webhook.retry.base: 20m is more than processors.webhook.retry.most (15m)"}},
 		{"backoff", "congestion: {base_backoff: 3m}", []string{"congestion.base_backoff: 3m is more than congestion.max_backoff (2m)"}},
@@ -180,9 +180,9 @@ func TestValidateBulk(t *testing.T) {
 		{"min alone", "worker: {min: 2}", []string{"worker.min: 2 is more than worker.max (0)"}},
 		{"least above most", "worker: {min: 20, max: 10}", []string{"worker.min: 20 is more than worker.max (10)"}},
 		{"count outside", "worker: {count: 5, min: 10, max: 20}", []string{"worker.count: 5 is not between worker.min (10) and worker.max (20)"}},
-		{"fewer than no workers", "worker: {count: -1}", []string{"worker.count: -1 is too small; want at least 0"}},
+		{"fewer than no workers", "worker: {count: -1}", []string{"worker.count: -1 is too small; use at least 0"}},
 		{"none to scale", "worker: {count: 0, max: 5}", []string{"worker.count: 0 is not between"}},
-		{"long line", "limits: {line: 2MiB}", []string{"limits.line: 2MiB is too large; want at most 1MiB"}},
+		{"long line", "limits: {line: 2MiB}", []string{"limits.line: 2MiB is too large; use at most 1MiB"}},
 
 		// Callbacks.
 		{"callbacks", "callbacks: {allow: [hooks.internal, 10.0.0.7], secret_file: DIR/token}", nil},
@@ -191,9 +191,9 @@ func TestValidateBulk(t *testing.T) {
 		// Processors.
 		{"webhook", hook("secret_file: DIR/token, headers: {Authorization: Bearer x}, timeout: 3s"), nil},
 		{"type of its own", "processors: {invoice.v2: {kind: webhook, url: 'https://u:p@h:1/x?y=z'}}", nil},
-		{"type of its own without a kind", "processors: {invoice: {url: 'http://h'}}", []string{"processors.invoice.kind: is missing; want webhook, email or push"}},
-		{"unknown kind", "processors: {invoice: {kind: sms}}", []string{`processors.invoice.kind: "sms" is not known; want webhook, email or push`}},
-		{"type with a blank", "processors: {'a b': {kind: webhook}}", []string{`processors.a b: "a b" is no job type`}},
+		{"type of its own without a kind", "processors: {invoice: {url: 'http://h'}}", []string{"processors.invoice.kind: is missing; use webhook, email or push"}},
+		{"unknown kind", "processors: {invoice: {kind: sms}}", []string{`processors.invoice.kind: "sms" is not known; use webhook, email or push`}},
+		{"type with a blank", "processors: {'a b': {kind: webhook}}", []string{`processors.a b: "a b" is not a job type`}},
 		{"the name of one kind for another", "processors: {webhook: {kind: email, smtp: 'smtp://h', from: a@b.example}}", nil},
 		{"setting of another kind", "processors: {webhook: {smtp: 'smtp://h'}, email: {headers: {A: b}}, push: {url: 'http://h'}}", []string{
 			"processors.webhook.smtp: belongs to kind email, and this is webhook; leave it out", "processors.email.headers: belongs to kind webhook",
@@ -204,7 +204,7 @@ func TestValidateBulk(t *testing.T) {
 		{"endpoint alone", "processors: {push: {fcm: {endpoint: 'http://h'}}}", []string{"processors.push.fcm.credentials_file: is missing"}},
 
 		{"adaptive, off", "adaptive: {enabled: false, min_rate: 5}", nil},
-		{"people first", "people_first: {origin: Shop}", []string{`people_first.origin: "Shop" is no origin of a gateway`}},
+		{"people first", "people_first: {origin: Shop}", []string{`people_first.origin: "Shop" is not an origin of a gateway`}},
 		{"adaptive", "adaptive: {enabled: true}\nrate: {global: 10}", nil},
 	} {
 		t.Run(row.name, func(t *testing.T) {

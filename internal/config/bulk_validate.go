@@ -31,7 +31,7 @@ func (c *Bulk) Warnings() []Problem {
 	case c.Worker.Count == 0 && len(active) > 0:
 		warn("worker.count", "is 0, so the processors "+strings.Join(active, ", ")+" are not used: no job runs in this process")
 	case c.Worker.Count > 0 && len(active) == 0:
-		warn("processors", "all are off: submissions are refused, and jobs taken in before wait for another process; give one its url, smtp, fcm, webpush or apns")
+		warn("processors", "all are off: submissions are refused, and jobs that were accepted before wait for another process; set its url, smtp, fcm, webpush or apns")
 	}
 	if c.Admin.Token != "" && len(c.Admin.Token) < shortToken {
 		warn("admin.token", "has fewer than 16 characters and can be guessed")
@@ -42,7 +42,7 @@ func (c *Bulk) Warnings() []Problem {
 		}
 	}
 	if c.Retention.Groups < c.Retention.Jobs {
-		warn("retention.groups", "is less than retention.jobs: outcomes go with their group")
+		warn("retention.groups", "is less than retention.jobs: outcomes are deleted with their group")
 	}
 	if c.Limiter != "fixed_window" && c.Rate.Window != time.Second {
 		warn("rate.window", "is not used with limiter "+c.Limiter)
@@ -51,11 +51,11 @@ func (c *Bulk) Warnings() []Problem {
 		warn("worker.lease", "is less than three times store.timeout: one slow call can lose a lease, and its job runs twice")
 	}
 	if a := c.Adaptive; (a.Enabled || c.PeopleFirst.Origin != "") && (c.Rate.Global < a.MinRate || c.Rate.Global > a.MaxRate) {
-		warn("rate.global", "("+c.Rate.Global.String()+"), where an adaptive rate begins, is not within adaptive.min_rate ("+a.MinRate.String()+") and adaptive.max_rate ("+a.MaxRate.String()+"): it begins at the nearer of them")
+		warn("rate.global", "("+c.Rate.Global.String()+"), with which an adaptive rate begins, is not within adaptive.min_rate ("+a.MinRate.String()+") and adaptive.max_rate ("+a.MaxRate.String()+"): it begins at the nearer of them")
 	}
 	for _, name := range c.Active() {
 		if p := c.Processors[name]; p.Kind == KindWebhook && p.SecretFile == "" {
-			warn("processors."+name+".secret_file", "is empty: the receiver cannot tell our requests from others'")
+			warn("processors."+name+".secret_file", "is empty: the receiver cannot verify that a request comes from the bulk worker")
 		}
 	}
 	return list
@@ -79,7 +79,7 @@ func (c bulkChecker) access() {
 		path := settings.Element("api_tokens", i)
 		switch {
 		case t.Name == "":
-			c.Add(path+".name", "is missing; want who it is, as the log will name them")
+			c.Add(path+".name", "is missing; use the name of the team, which the log shows")
 		case names[t.Name]:
 			c.Add(path+".name", "%q is there already; names are unique", settings.Clip(t.Name))
 		}
@@ -89,11 +89,11 @@ func (c bulkChecker) access() {
 		}
 		for j, tenant := range t.Tenants {
 			if !tenantPattern.MatchString(tenant) {
-				c.Add(settings.Element(path+".tenants", j), "%q is no tenant; want 1 to 64 letters, digits, dots, dashes and underscores", settings.Clip(tenant))
+				c.Add(settings.Element(path+".tenants", j), "%q is not a tenant; use 1 to 64 letters, digits, dots, dashes and underscores", settings.Clip(tenant))
 			}
 		}
 		if t.TokenFile == "" {
-			c.Add(path+".token_file", "is missing; want a file that holds the token")
+			c.Add(path+".token_file", "is missing; use the path of a file that holds the token")
 			continue
 		}
 		token, err := readTrimmed(t.TokenFile, shortToken)
@@ -102,7 +102,7 @@ func (c bulkChecker) access() {
 			continue
 		}
 		if tokens[token] {
-			c.Add(path+".token_file", "%q holds a token that is used above already; give each its own", t.TokenFile)
+			c.Add(path+".token_file", "%q holds a token that is already used above; give each entry its own token", t.TokenFile)
 		}
 		tokens[token] = true
 		c.bearer(path+".token_file", token)
@@ -115,7 +115,7 @@ func (c bulkChecker) pace() {
 		c.Add("rate.per_tenant", "%s is more than rate.global (%s)", r.PerTenant, r.Global)
 	}
 	if b := c.cfg.Rate.Burst; b > 0 && b < 1000 {
-		c.Add("rate.burst", "%s would never start a whole job; want at least 1, or 0 for what the rate gives in 100 ms", b)
+		c.Add("rate.burst", "%s never starts a whole job; use at least 1, or 0 for 100 ms of the rate", b)
 	}
 	if g := c.cfg.Congestion; g.BaseBackoff > g.MaxBackoff {
 		c.Add("congestion.base_backoff", "%s is more than congestion.max_backoff (%s)", settings.FormatDuration(g.BaseBackoff), settings.FormatDuration(g.MaxBackoff))
@@ -124,7 +124,7 @@ func (c bulkChecker) pace() {
 		c.Add("adaptive.min_rate", "%s is more than adaptive.max_rate (%s)", a.MinRate, a.MaxRate)
 	}
 	if p := c.cfg.PeopleFirst.Origin; p != "" && (!idPattern.MatchString(p)) {
-		c.Add("people_first.origin", "%q is no origin of a gateway; want an id such as shop: lower-case letters, digits and dashes", settings.Clip(p))
+		c.Add("people_first.origin", "%q is not an origin of a gateway; use an id such as shop: lower-case letters, digits and dashes", settings.Clip(p))
 	}
 	w := c.cfg.Worker
 	if w.Min > w.Max {
@@ -149,10 +149,10 @@ func (c bulkChecker) secretFile(path, name string) {
 func (c bulkChecker) processor(name string, p Processor) {
 	path := settings.Join("processors", name)
 	if !typePattern.MatchString(name) {
-		c.Add(path, "%q is no job type; want 1 to 64 letters, digits, dots, dashes and underscores", settings.Clip(name))
+		c.Add(path, "%q is not a job type; use 1 to 64 letters, digits, dots, dashes and underscores", settings.Clip(name))
 	}
 	if p.Kind == "" {
-		c.Add(path+".kind", "is missing; want webhook, email or push")
+		c.Add(path+".kind", "is missing; use webhook, email or push")
 		return
 	}
 	for _, s := range settings.Foreign(p, p.Kind) {
@@ -171,10 +171,10 @@ func (c bulkChecker) processor(name string, p Processor) {
 		}
 	case KindPush:
 		if a := p.APNs; a.KeyFile == "" && a != (APNs{}) {
-			c.Add(path+".apns.key_file", "is missing; the other settings of apns go with a key")
+			c.Add(path+".apns.key_file", "is missing; the other settings of apns need a key")
 		}
 		if p.FCM.CredentialsFile == "" && p.FCM.Endpoint != "" {
-			c.Add(path+".fcm.credentials_file", "is missing; fcm.endpoint is asked with a service account's key")
+			c.Add(path+".fcm.credentials_file", "is missing; fcm.endpoint needs the key of a service account")
 		}
 	}
 	if strings.Contains(p.URL, settings.Mask) {

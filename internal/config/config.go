@@ -14,7 +14,7 @@ type Config struct {
 	ProxyProtocol   string         `koanf:"proxy_protocol" default:"none" enum:"none,v1,v2,any" doc:"Header of the PROXY protocol that every connection from trusted_proxies has to begin with; its address is then the visitor's. From any other peer such a header is a malformed request."`
 	Limits          Limits         `koanf:"limits" doc:"Limits of one request."`
 	ShutdownTimeout time.Duration  `koanf:"shutdown_timeout" default:"30s" min:"0s" max:"1h" doc:"Longest time from SIGTERM to the end of the process."`
-	DefaultOrigin   string         `koanf:"default_origin" doc:"Id of the origin for requests that match no room. Empty: the first of origins, or 421 when every room names its hosts and none fits."`
+	DefaultOrigin   string         `koanf:"default_origin" doc:"Id of the origin for requests that match no room. Empty: the first of origins, or 421 when every room names its hosts and none matches."`
 	OnStoreError    string         `koanf:"on_store_error" default:"wait" enum:"wait,open,closed,local" doc:"New visitors while the store is away: wait gives them a place that is enrolled later, open admits them, closed refuses them, local admits at this gateway's share of the rate."`
 	Log             Log            `koanf:"log" doc:"Logs go to stderr."`
 	Tracing         Tracing        `koanf:"tracing" doc:"OpenTelemetry traces."`
@@ -36,14 +36,14 @@ type Limits struct {
 	Header        Size          `koanf:"header" default:"16KiB" min:"256B" max:"1MiB" doc:"Largest request header block; above it 431."`
 	Target        Size          `koanf:"target" default:"8KiB" min:"64B" max:"1MiB" doc:"Longest request target; above it 414."`
 	Headers       int           `koanf:"headers" default:"100" min:"1" max:"10000" unit:"lines" doc:"Most header lines in a request; above it 431."`
-	HeaderTimeout time.Duration `koanf:"header_timeout" default:"10s" min:"1ms" max:"1h" doc:"From the first byte of a request to the end of its header."`
+	HeaderTimeout time.Duration `koanf:"header_timeout" default:"10s" min:"1ms" max:"1h" doc:"Longest time from the first byte of a request to the end of its header."`
 	BodyIdle      time.Duration `koanf:"body_idle" default:"30s" min:"1ms" max:"24h" doc:"Longest pause within a request body. Until the response begins it also has to arrive at 256 bytes a second on average, beyond one such pause."`
 	WriteIdle     time.Duration `koanf:"write_idle" default:"30s" min:"1ms" max:"24h" doc:"Longest time that a client may leave a response unread."`
 	Idle          time.Duration `koanf:"idle" default:"75s" min:"1ms" max:"24h" doc:"How long a keep-alive connection may stay without a request."`
 
 	InFlightPerAddress int `koanf:"in_flight_per_address" default:"256" min:"0" max:"1000000" unit:"requests" doc:"Most requests of one client address (an IPv6 /64 is one) that hold or wait for a connection to an origin, while more than half of its max_conns is in use; above it 503 origin_busy. 0: no limit."`
-	InFlightPerSession int `koanf:"in_flight_per_session" default:"256" min:"0" max:"1000000" unit:"requests" doc:"As in_flight_per_address, of one session."`
-	TunnelsPerAddress  int `koanf:"tunnels_per_address" default:"256" min:"0" max:"1000000" unit:"connections" doc:"As in_flight_per_address, of upgraded connections such as WebSockets, which do not count there."`
+	InFlightPerSession int `koanf:"in_flight_per_session" default:"256" min:"0" max:"1000000" unit:"requests" doc:"As in_flight_per_address, for one session."`
+	TunnelsPerAddress  int `koanf:"tunnels_per_address" default:"256" min:"0" max:"1000000" unit:"connections" doc:"As in_flight_per_address, for upgraded connections such as WebSockets. They do not count towards in_flight_per_address."`
 	StreamsPerAddress  int `koanf:"streams_per_address" default:"64" min:"0" max:"1000000" unit:"streams" doc:"Most event streams of waiting visitors of one client address; above it 503 streams_full, and the client polls. 0: no limit."`
 }
 
@@ -83,7 +83,7 @@ type Store struct {
 type Tokens struct {
 	Issuer string `koanf:"issuer" default:"anteroom" doc:"The iss claim of every token; tokens of another issuer are refused. Installations that share a key, such as staging and production, need different ones, or each accepts the other's passes."`
 	Keys   []Key  `koanf:"keys" doc:"Signing keys. One is active and signs, the others still verify. With the embedded store one is generated; with a store.url at least one is required."`
-	Bind   string `koanf:"bind" default:"none" enum:"none,ip,ua" doc:"Binds waiting tokens and passes to the client's address prefix (/24 or /64) or to its user agent, so that a copy is worth nothing elsewhere."`
+	Bind   string `koanf:"bind" default:"none" enum:"none,ip,ua" doc:"Binds waiting tokens and passes to the client's address prefix (/24 or /64) or to its user agent, so that a copy is refused elsewhere."`
 }
 
 type Key struct {
@@ -92,19 +92,19 @@ type Key struct {
 	Secret         string `koanf:"secret" secret:"true" doc:"Secret of an HS256 key, used as it is written; at least 32 bytes."`
 	SecretFile     string `koanf:"secret_file" doc:"File with the secret, instead of secret; blanks and line ends around it are ignored."`
 	PrivateKeyFile string `koanf:"private_key_file" doc:"PEM file (PKCS #8) with the Ed25519 private key of an EdDSA key."`
-	Active         bool   `koanf:"active" default:"false" doc:"Signs new tokens. Exactly one key is active; a single key is so by itself."`
+	Active         bool   `koanf:"active" default:"false" doc:"Signs new tokens. Exactly one key is active; a single key is active without this setting."`
 }
 
 type Cookies struct {
-	SameSite string `koanf:"same_site" default:"lax" enum:"lax,strict,none" doc:"SameSite attribute. none is for sites shown in a frame elsewhere; such cookies are Partitioned and need TLS."`
+	SameSite string `koanf:"same_site" default:"lax" enum:"lax,strict,none" doc:"SameSite attribute. none is for sites that are shown in a frame of another site; such cookies are Partitioned and need TLS."`
 }
 
 type Origin struct {
 	ID               string        `koanf:"id" doc:"Name that rooms refer to: lower-case letters, digits and dashes, at most 63."`
 	Servers          []string      `koanf:"servers" doc:"Addresses as http://host:port or https://host:port, without a path."`
-	Timeout          time.Duration `koanf:"timeout" default:"30s" min:"1ms" max:"24h" doc:"From the arrival of a request to the header of its response, time in the queue included. A body that is still being sent has idle_timeout instead."`
-	ConnectTimeout   time.Duration `koanf:"connect_timeout" default:"2s" min:"1ms" max:"1h" doc:"Time to open a connection, TLS handshake included."`
-	FirstByteTimeout time.Duration `koanf:"first_byte_timeout" default:"30s" min:"1ms" max:"24h" doc:"From the end of the request to the end of the response's header."`
+	Timeout          time.Duration `koanf:"timeout" default:"30s" min:"1ms" max:"24h" doc:"Longest time from the arrival of a request to the header of its response, including the wait for a connection. While a body is still being sent, idle_timeout applies instead."`
+	ConnectTimeout   time.Duration `koanf:"connect_timeout" default:"2s" min:"1ms" max:"1h" doc:"Longest time to open a connection, including the TLS handshake."`
+	FirstByteTimeout time.Duration `koanf:"first_byte_timeout" default:"30s" min:"1ms" max:"24h" doc:"Longest time from the end of the request to the end of the response's header."`
 	IdleTimeout      time.Duration `koanf:"idle_timeout" default:"60s" min:"1ms" max:"24h" doc:"Longest pause within the body of a response or a request, and on upgraded connections."`
 	MaxConns         int           `koanf:"max_conns" default:"4096" min:"1" max:"1000000" unit:"connections" doc:"Most connections to the origin at once, over all its servers; upgraded ones count. Up to 4096 more requests wait."`
 	QueueTimeout     time.Duration `koanf:"queue_timeout" default:"1s" min:"0s" max:"1h" doc:"How long a request waits for one of max_conns before it gets 503. 0: not at all."`
@@ -122,7 +122,7 @@ type OriginTLS struct {
 
 type Health struct {
 	Path     string        `koanf:"path" doc:"Path that the gateway requests from every server regularly; 2xx and 3xx are healthy. Two failures remove a server, two successes return it. Empty: health follows from ordinary traffic only."`
-	Interval time.Duration `koanf:"interval" default:"5s" min:"100ms" max:"1h" doc:"Time between two of those requests; each has connect_timeout and first_byte_timeout, but no longer than this."`
+	Interval time.Duration `koanf:"interval" default:"5s" min:"100ms" max:"1h" doc:"Time between two of those requests. connect_timeout and first_byte_timeout apply to each, but no request takes longer than interval."`
 }
 
 type Budget struct {
@@ -133,18 +133,18 @@ type Budget struct {
 type Room struct {
 	ID           string    `koanf:"id" doc:"Name of the room in cookies, paths and metrics: lower-case letters, digits and dashes, at most 63."`
 	Hosts        []string  `koanf:"hosts" default:"*" doc:"Hosts that the room protects: exact, *.example.com for every subdomain, or * for all."`
-	Paths        []string  `koanf:"paths" default:"/" doc:"Paths that the room protects: prefixes of whole segments, or a regular expression after a tilde. Of the rooms of the most exact host the longest wins; case is ignored."`
+	Paths        []string  `koanf:"paths" default:"/" doc:"Paths that the room protects: prefixes of whole segments, or a regular expression after a tilde. Among the rooms with the most exact host, the longest path wins; case is ignored."`
 	Origin       string    `koanf:"origin" doc:"Id of the origin. Empty: default_origin, or the only one."`
-	Enabled      bool      `koanf:"enabled" default:"true" live:"true" doc:"false proxies the room's requests uncounted, as if it were not there."`
+	Enabled      bool      `koanf:"enabled" default:"true" live:"true" doc:"false proxies the room's requests uncounted, as if the room did not exist."`
 	OnStoreError string    `koanf:"on_store_error" enum:",wait,open,closed,local" doc:"As the gateway's on_store_error, for this room. Empty: the gateway's."`
 	PollBudget   int       `koanf:"poll_budget" default:"20000" min:"1" max:"10000000" unit:"polls/s" doc:"Polls a second that all waiting visitors of the room together are advised to make."`
 	Admission    Admission `koanf:"admission" doc:"When visitors are admitted, and how many."`
 	Queue        Queue     `koanf:"queue" doc:"The queue."`
-	Session      Session   `koanf:"session" doc:"An admitted visitor's use of the origin."`
+	Session      Session   `koanf:"session" doc:"Sessions of admitted visitors."`
 	ETA          ETA       `koanf:"eta" doc:"The estimate that visitors see."`
 	Weight       Rate      `koanf:"weight" default:"1" min:"0.001" max:"1000" unit:"weight" doc:"Share of the origin's budget, relative to the other rooms of that origin."`
 	Bypass       []Bypass  `koanf:"bypass" doc:"Requests that go to the origin uncounted. A rule matches when each of its conditions matches."`
-	Identity     Identity  `koanf:"identity" doc:"Accounts instead of browsers."`
+	Identity     Identity  `koanf:"identity" doc:"Places that belong to accounts instead of browsers."`
 	Guard        Guard     `koanf:"guard" doc:"Measures against clients that take many places."`
 	CORSOrigins  []string  `koanf:"cors_origins" doc:"Other sites, as https://shop.example, whose scripts may use the JSON under /.waiting-room/."`
 	Page         Page      `koanf:"page" doc:"The waiting page."`
@@ -154,7 +154,7 @@ type Room struct {
 
 type Admission struct {
 	Strategy     string        `koanf:"strategy" default:"token_bucket" enum:"token_bucket,leaky_bucket,fixed_window,adaptive" doc:"How the rate is kept: in bursts, evenly spaced, in windows of a second, or adapted to the health of the origin (docs/policies.md)."`
-	Rate         Rate          `koanf:"rate" default:"10" min:"0" max:"1000000" unit:"visitors/s" live:"true" doc:"Visitors admitted a second, with up to three decimals. 0 admits nobody. An adaptive room begins with it; changed live, it holds until that is cleared."`
+	Rate         Rate          `koanf:"rate" default:"10" min:"0" max:"1000000" unit:"visitors/s" live:"true" doc:"Visitors admitted a second, with up to three decimals. 0 admits nobody. An adaptive room begins with this rate; a rate that is changed live holds until the change is cleared."`
 	Burst        *Rate         `koanf:"burst" max:"1000000" unit:"visitors" live:"true" doc:"Most visitors admitted at one moment after a quiet time; at least 1. Unset: the rate, and at least 1. A burst below rate/40 prevents the full rate from being reached. leaky_bucket and fixed_window have none."`
 	MaxActive    int64         `koanf:"max_active" default:"0" min:"0" max:"1000000000" unit:"visitors" live:"true" doc:"Most visitors admitted and active together. 0: no limit."`
 	MinWait      time.Duration `koanf:"min_wait" default:"0s" min:"0s" max:"24h" doc:"Shortest wait of a visitor; above 0 no visitor is admitted immediately."`
@@ -191,11 +191,11 @@ type Session struct {
 
 type ETA struct {
 	Estimator       string        `koanf:"estimator" default:"window" enum:"window,fixed,ema,hourly,model" doc:"window: sliding windows of 1, 5 and 15 minutes over the admissions. ema: exponential averages of 30 s and 300 s. fixed: seconds_per_place. hourly: window by the weights of the hours. model: window, corrected by model_file. See eta.md."`
-	SecondsPerPlace float64       `koanf:"seconds_per_place" default:"0" min:"0" max:"86400" unit:"s" doc:"Time for one place in the queue: of fixed always, of the others until there are admissions. 0: one over the rate in force. Never less than that."`
+	SecondsPerPlace float64       `koanf:"seconds_per_place" default:"0" min:"0" max:"86400" unit:"s" doc:"Time for one place in the queue: always used by fixed, and by the others until there are admissions. 0: 1/rate of the rate in force, which is also the least."`
 	TimeZone        string        `koanf:"time_zone" default:"UTC" doc:"hourly, model: zone of the hours of the day, as Europe/Berlin."`
 	Weights         string        `koanf:"weights" default:"0=0.3 9=1 12=1.5 18=2 22=0.8" doc:"hourly: admissions in an hour relative to other hours, as hour=weight; each holds until the next. learned: weights that this gateway has observed, and the default for hours that it has not."`
 	ModelFile       string        `koanf:"model_file" doc:"model: file made by tools/eta-train."`
-	ModelMaxAge     time.Duration `koanf:"model_max_age" default:"2160h" min:"0s" max:"87600h" doc:"model: an older model is not used, and window is. 0: any age."`
+	ModelMaxAge     time.Duration `koanf:"model_max_age" default:"2160h" min:"0s" max:"87600h" doc:"model: window is used instead of a model that is older. 0: any age."`
 }
 
 type Bypass struct {
@@ -219,24 +219,24 @@ type Identity struct {
 }
 
 type Guard struct {
-	JoinsPerIP         string  `koanf:"joins_per_ip" doc:"Most places that one address (/64 for IPv6) may take in a time, as 20/1m; behind a comma the same for its network (/24, /48 for IPv6), as 20/1m,200/1m. Default for the network: ten times as many. Empty: no limit."`
-	RequestsPerSession string  `koanf:"requests_per_session" doc:"Most requests of one session in a time, over all gateways, as 100/10s: so many at once after a quiet time, and then as many in each such time. Above it 429 session_requests; the session continues. Empty: no limit."`
+	JoinsPerIP         string  `koanf:"joins_per_ip" doc:"Most places that one address (/64 for IPv6) may take in a time, as 20/1m; after a comma, the same for its network (/24, /48 for IPv6), as 20/1m,200/1m. Default for the network: ten times as many. Empty: no limit."`
+	RequestsPerSession string  `koanf:"requests_per_session" doc:"Most requests of one session in a time, over all gateways, as 100/10s: up to this many at once after a quiet time, and then this many in each such time. Above it 429 session_requests; the session continues. Empty: no limit."`
 	ProofOfWork        string  `koanf:"proof_of_work" default:"none" enum:"none,auto,always" doc:"Work (ALTCHA) that a client does for a place. auto: while visitors wait, more join than proof.join_rate, or a pre-queue is open. always: for every place, even if no visitor has to wait."`
 	Proof              Proof   `koanf:"proof" doc:"Amount of that work."`
 	Captcha            Captcha `koanf:"captcha" doc:"A CAPTCHA before a place is given."`
 }
 
 type Proof struct {
-	Number   int64 `koanf:"number" default:"24000000" min:"1000" max:"100000000" unit:"hashes" doc:"Most SHA-256 that a client computes for a place (maxnumber of ALTCHA), on average half of them: at the default about a second of processor time in a browser or a program."`
-	JoinRate Rate  `koanf:"join_rate" default:"50" min:"0.001" max:"1000000" unit:"joins/s" doc:"Joins a second, over all gateways, up to which the number stays; each doubling doubles it."`
-	Most     int64 `koanf:"most" default:"96000000" min:"1000" max:"100000000" unit:"hashes" doc:"Largest number after doubling."`
+	Number   int64 `koanf:"number" default:"24000000" min:"1000" max:"100000000" unit:"hashes" doc:"Most SHA-256 hashes that a client computes for a place (maxnumber of ALTCHA), half of them on average. The default takes about a second of processor time in a browser or a program."`
+	JoinRate Rate  `koanf:"join_rate" default:"50" min:"0.001" max:"1000000" unit:"joins/s" doc:"Joins a second, over all gateways, above which proof.number grows; each doubling of the joins doubles it."`
+	Most     int64 `koanf:"most" default:"96000000" min:"1000" max:"100000000" unit:"hashes" doc:"Largest proof.number after doubling."`
 }
 
 type Captcha struct {
 	Provider   string        `koanf:"provider" enum:",turnstile,hcaptcha,recaptcha" doc:"Provider of the CAPTCHA. The page then loads the provider's script, the one request that leaves the site. Empty: none."`
 	SiteKey    string        `koanf:"site_key" doc:"Public key of the site, from the provider."`
 	SecretFile string        `koanf:"secret_file" doc:"File with the secret key, from the provider; blanks and line ends around it are ignored."`
-	Hosts      []string      `koanf:"hosts" doc:"Hosts on which an answer may be given: names, or *.example.com for every subdomain. Empty: the room's hosts; a room over * has to name them."`
+	Hosts      []string      `koanf:"hosts" doc:"Hosts on which the CAPTCHA may be solved: names, or *.example.com for every subdomain. Empty: the room's hosts; a room over * has to name them."`
 	OnFail     string        `koanf:"on_fail" default:"closed" enum:"closed,open" doc:"Joins while the provider is away: closed refuses them, open accepts them. A provider that refuses to check an answer is not away."`
 	VerifyURL  string        `koanf:"verify_url" doc:"Address that checks answers, for a proxy in front of the provider. Empty: the provider's own."`
 	Timeout    time.Duration `koanf:"timeout" default:"3s" min:"100ms" max:"1m" doc:"Longest time for the provider's response."`
@@ -256,6 +256,6 @@ type Event struct {
 	StartsAt   string `koanf:"starts_at" doc:"Beginning, RFC 3339 with a zone; of a lottery also the opening."`
 	EndsAt     string `koanf:"ends_at" doc:"End, RFC 3339 with a zone."`
 	PrequeueAt string `koanf:"prequeue_at" doc:"lottery: beginning of the pre-queue, RFC 3339 with a zone."`
-	Rate       Rate   `koanf:"rate" default:"0" min:"0" max:"1000000" unit:"visitors/s" doc:"Rate during the event; an adaptive strategy's fastest. 0: the room's."`
+	Rate       Rate   `koanf:"rate" default:"0" min:"0" max:"1000000" unit:"visitors/s" doc:"Rate during the event; for an adaptive strategy, its max_rate. 0: the room's."`
 	Method     string `koanf:"method" enum:",fifo,lottery,passthrough,reject" doc:"Queue method during the event, as queue.method. Empty: the room's."`
 }

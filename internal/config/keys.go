@@ -84,7 +84,7 @@ func (c gatewayChecker) tokens() {
 		key, path := &keys[i], settings.Element("tokens.keys", i)
 		switch {
 		case !kidPattern.MatchString(key.ID):
-			c.Add(path+".id", "%q is no key id; want 1 to 64 letters, digits, dots, dashes and underscores", settings.Clip(key.ID))
+			c.Add(path+".id", "%q is not a key id; use 1 to 64 letters, digits, dots, dashes and underscores", settings.Clip(key.ID))
 		case ids[key.ID]:
 			c.Add(path+".id", "%q is there already; ids are unique", key.ID)
 		}
@@ -97,7 +97,7 @@ func (c gatewayChecker) tokens() {
 		}
 	}
 	if active != 1 && (len(keys) > 1 || active > 1) {
-		c.Add("tokens.keys", "%d of %d keys are active; want exactly one with active: true, the others then only verify", active, len(keys))
+		c.Add("tokens.keys", "%d of %d keys are active; use exactly one with active: true; the others only verify", active, len(keys))
 	}
 }
 
@@ -134,7 +134,7 @@ func (k *Key) material() (SigningKey, string, error) {
 		key.Key = private
 		return key, "private_key_file", err
 	}
-	return key, "alg", fmt.Errorf("%q is not known; want HS256 or EdDSA", k.Alg)
+	return key, "alg", fmt.Errorf("%q is not known; use HS256 or EdDSA", k.Alg)
 }
 
 func checkSecret(secret []byte) error {
@@ -145,7 +145,7 @@ func checkSecret(secret []byte) error {
 		return errors.New("is the mask that print-config writes; give the real secret")
 	}
 	if len(secret) < minSecret {
-		return fmt.Errorf("has %d bytes; want at least %d; %s", len(secret), minSecret, generate)
+		return fmt.Errorf("has %d bytes; use at least %d; %s", len(secret), minSecret, generate)
 	}
 	return nil
 }
@@ -155,13 +155,13 @@ func readEd25519(name string) (ed25519.PrivateKey, error) {
 	if err != nil {
 		return nil, err
 	}
-	const want = "want a PEM block PRIVATE KEY (PKCS #8) with an Ed25519 key; " + generate + " --alg EdDSA"
+	const want = "use a PEM block PRIVATE KEY (PKCS #8) with an Ed25519 key; " + generate + " --alg EdDSA"
 	block, rest := pem.Decode(data)
 	if block == nil || block.Type != "PRIVATE KEY" {
 		return nil, fmt.Errorf("%q: %s", name, want)
 	}
 	if next, _ := pem.Decode(rest); next != nil {
-		return nil, fmt.Errorf("%q holds more than one PEM block; want the private key alone", name)
+		return nil, fmt.Errorf("%q holds more than one PEM block; use the private key alone", name)
 	}
 	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 	if err != nil {

@@ -20,15 +20,15 @@ type Quota struct {
 func ParseQuota(text string, most int64) (Quota, error) {
 	count, per, ok := strings.Cut(text, "/")
 	if !ok || !settings.AllDigits(count) {
-		return Quota{}, errors.New("want a number, a slash and a time, such as 20/1m")
+		return Quota{}, errors.New("use a number, a slash and a time, such as 20/1m")
 	}
 	n, err := strconv.ParseInt(count, 10, 64)
 	if err != nil || n < 1 || n > most {
-		return Quota{}, fmt.Errorf("want a number from 1 to %d before the slash", most)
+		return Quota{}, fmt.Errorf("use a number from 1 to %d before the slash", most)
 	}
 	d, err := settings.ParseDuration(per)
 	if err != nil || d < time.Second || d > 24*time.Hour {
-		return Quota{}, errors.New("want one time from 1s to 24h with its unit behind the slash, such as 20/1m")
+		return Quota{}, errors.New("use one duration from 1s to 24h with its unit after the slash, such as 20/1m")
 	}
 	return Quota{N: n, Per: d}, nil
 }
@@ -53,11 +53,11 @@ func (g *Guard) Joins() (address, network Quota, err error) {
 	network = Quota{N: min(mostJoins, wideShare*address.N), Per: address.Per}
 	if both {
 		if network, err = ParseQuota(strings.TrimSpace(second), mostJoins); err != nil {
-			return Quota{}, Quota{}, fmt.Errorf("the network's limit, behind the comma: %w", err)
+			return Quota{}, Quota{}, fmt.Errorf("the network's limit, after the comma: %w", err)
 		}
 	}
 	if network.N < address.N && network.perSecond() < address.perSecond() {
-		return Quota{}, Quota{}, errors.New("a network would take fewer places than one of its addresses; want the larger limit behind the comma, as 20/1m,200/1m")
+		return Quota{}, Quota{}, errors.New("the limit of a network is smaller than the limit of one address; put the larger limit after the comma, such as 20/1m,200/1m")
 	}
 	return address, network, nil
 }

@@ -50,9 +50,9 @@ var idPattern = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
 func (c checker) id(path, id string, seen map[string]string) {
 	switch first, taken := seen[id]; {
 	case id == "":
-		c.Add(path, "is missing; want a name of lower-case letters, digits and dashes")
+		c.Add(path, "is missing; use a name of lower-case letters, digits and dashes")
 	case !idPattern.MatchString(id):
-		c.Add(path, "%q is no id; want 1 to 63 lower-case letters, digits and dashes, not beginning with a dash", settings.Clip(id))
+		c.Add(path, "%q is not an id; use 1 to 63 lower-case letters, digits and dashes, not beginning with a dash", settings.Clip(id))
 	case taken:
 		c.Add(path, "%q is the id of %s already; ids are unique", id, first)
 	default:
@@ -82,7 +82,7 @@ func readSmall(name string) ([]byte, error) {
 		return nil, fmt.Errorf("%q is not a regular file", name)
 	}
 	if info.Size() > largestFile {
-		return nil, fmt.Errorf("%q has %d bytes; want at most %d", name, info.Size(), largestFile)
+		return nil, fmt.Errorf("%q has %d bytes; use at most %d", name, info.Size(), largestFile)
 	}
 	data, err := os.ReadFile(name)
 	if err != nil {

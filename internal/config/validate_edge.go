@@ -25,7 +25,7 @@ func (c gatewayChecker) edge() {
 		c.Add("limits.target", "%s is more than limits.header (%s), which holds the target too", c.cfg.Limits.Target, c.cfg.Limits.Header)
 	}
 	if n := len([]rune(c.cfg.Tokens.Issuer)); n == 0 || n > 200 {
-		c.Add("tokens.issuer", "want 1 to 200 characters, and the same in every gateway of this store")
+		c.Add("tokens.issuer", "use 1 to 200 characters, the same in every gateway of this store")
 	}
 }
 
@@ -41,7 +41,7 @@ func (c checker) tls(t TLS) {
 		key, keyOK := c.file("tls.key_file", t.KeyFile)
 		if certOK && keyOK {
 			if _, err := tls.X509KeyPair(cert, key); err != nil {
-				c.Add("tls.cert_file", "%q and %q are no pair: %v", t.CertFile, t.KeyFile, err)
+				c.Add("tls.cert_file", "%q and %q are not a pair: %v", t.CertFile, t.KeyFile, err)
 			}
 		}
 	case t.ClientCAFile != "":
@@ -61,9 +61,9 @@ func (c gatewayChecker) trustedHeader() {
 	const at = "trusted_header"
 	switch name := strings.ToLower(c.cfg.TrustedHeader); {
 	case !addressHeader.MatchString(name):
-		c.Add(at, "%q is no header name of letters, digits and dashes; want X-Forwarded-For, Forwarded, X-Real-IP, CF-Connecting-IP or another that your proxy always writes", settings.Clip(c.cfg.TrustedHeader))
+		c.Add(at, "%q is not a header name of letters, digits and dashes; use X-Forwarded-For, Forwarded, X-Real-IP, CF-Connecting-IP or another that your proxy always writes", settings.Clip(c.cfg.TrustedHeader))
 	case hasMeaning(name):
-		c.Add(at, "%q does not name the visitor's address; want X-Forwarded-For, Forwarded, X-Real-IP, CF-Connecting-IP or another that your proxy always writes", c.cfg.TrustedHeader)
+		c.Add(at, "%q does not name the visitor's address; use X-Forwarded-For, Forwarded, X-Real-IP, CF-Connecting-IP or another that your proxy always writes", c.cfg.TrustedHeader)
 	case name != forwardedFor && len(c.cfg.TrustedProxies) == 0:
 		c.Add(at, "%q is believed from trusted_proxies only, which is empty; name the networks of the proxy there", c.cfg.TrustedHeader)
 	}
@@ -83,16 +83,16 @@ func (c checker) bundle(path, name string) {
 func (c checker) listen(path, address string) (host string, port int, ok bool) {
 	host, text, err := net.SplitHostPort(address)
 	if err != nil || !settings.AllDigits(text) {
-		c.Add(path, "%q is no listen address; want host:port or :port, such as 127.0.0.1:8080", settings.Clip(address))
+		c.Add(path, "%q is not a listen address; use host:port or :port, such as 127.0.0.1:8080", settings.Clip(address))
 		return "", 0, false
 	}
 	port, err = strconv.Atoi(text)
 	if err != nil || port > 65535 {
-		c.Add(path, "%q has no valid port; want 0 to 65535", settings.Clip(address))
+		c.Add(path, "%q has no valid port; use 0 to 65535", settings.Clip(address))
 		return "", 0, false
 	}
 	if _, err := netip.ParseAddr(host); err != nil && host != "" && !hostPattern.MatchString(strings.ToLower(host)) {
-		c.Add(path, "%q has no valid host; want an IP address, a name or nothing", settings.Clip(address))
+		c.Add(path, "%q has no valid host; use an IP address, a name or nothing", settings.Clip(address))
 		return "", 0, false
 	}
 	return host, port, true
@@ -113,7 +113,7 @@ func (c gatewayChecker) admin() {
 	}
 	if visitors, visitorsPort, err := net.SplitHostPort(c.cfg.Listen); ok && err == nil && port != 0 && visitorsPort == strconv.Itoa(port) {
 		if visitors == host || visitors == "" || host == "" {
-			c.Add("admin.listen", "%q is the port of listen (%q); operators need one of their own", c.cfg.Admin.Listen, c.cfg.Listen)
+			c.Add("admin.listen", "%q is the port of listen (%q); use another port for operators", c.cfg.Admin.Listen, c.cfg.Listen)
 		}
 	}
 	c.bearer("admin.token", c.cfg.Admin.Token)
@@ -125,7 +125,7 @@ func (c gatewayChecker) admin() {
 		}
 		names[t.Name] = true
 		if t.TokenFile == "" {
-			c.Add(path+".token_file", "is missing; want a file that holds the token")
+			c.Add(path+".token_file", "is missing; use the path of a file that holds the token")
 			continue
 		}
 		data, ok := c.file(path+".token_file", t.TokenFile)
@@ -149,7 +149,7 @@ func (c checker) bearer(path, token string) {
 	case token == settings.Mask:
 		c.Add(path, "is the mask that print-config writes; give the real token")
 	case !bearerPattern.MatchString(token):
-		c.Add(path, "holds characters that a bearer token cannot have; want letters, digits and - . _ ~ + / with = at the end")
+		c.Add(path, "holds characters that a bearer token cannot have; use letters, digits and - . _ ~ + / with = at the end")
 	}
 }
 
@@ -157,7 +157,7 @@ var storePrefix = regexp.MustCompile(`^[A-Za-z0-9._-]{1,32}$`)
 
 func (c checker) store(s Store) {
 	if !storePrefix.MatchString(s.Prefix) {
-		c.Add("store.prefix", "%q is no prefix; want 1 to 32 letters, digits, dots, dashes and underscores", settings.Clip(s.Prefix))
+		c.Add("store.prefix", "%q is not a prefix; use 1 to 32 letters, digits, dots, dashes and underscores", settings.Clip(s.Prefix))
 	}
 	if s.URL == "" {
 		if s.Dir == "" {

@@ -27,32 +27,32 @@ func (c roomChecker) captcha(at string) {
 	p := &c.room.Guard.Captcha
 	if p.Provider == "" {
 		if p.SiteKey != "" || p.SecretFile != "" || p.VerifyURL != "" || len(p.Hosts) > 0 {
-			c.Add(at+".provider", "is missing; want turnstile, hcaptcha or recaptcha, or none of the settings beside it")
+			c.Add(at+".provider", "is missing; use turnstile, hcaptcha or recaptcha, or remove the other settings of captcha")
 		}
 		return
 	}
 	for i, host := range p.Hosts {
 		if host == "*" {
-			c.Add(settings.Element(at+".hosts", i), `"*" lets answers count that were given anywhere; want the names that visitors open, or *.example.com`)
+			c.Add(settings.Element(at+".hosts", i), `"*" accepts a CAPTCHA that was solved on any site; use the host names that visitors open, or *.example.com`)
 		} else {
 			c.host(settings.Element(at+".hosts", i), host)
 		}
 	}
 	if len(p.Hosts) == 0 && slices.Contains(c.room.Hosts, "*") {
-		c.Add(at+".hosts", "is missing: the room's hosts are *, so an answer that was given on any site would count; name the hosts that visitors open")
+		c.Add(at+".hosts", "is missing: the room's hosts are *, so a CAPTCHA that was solved on any site would be accepted; name the hosts that visitors open")
 	}
 	if p.SiteKey == "" {
-		c.Add(at+".site_key", "is missing; the provider gives it together with the secret")
+		c.Add(at+".site_key", "is missing; use the site key from the provider")
 	}
 	if p.SecretFile == "" {
-		c.Add(at+".secret_file", "is missing; write the secret that the provider gives into a file and name that")
+		c.Add(at+".secret_file", "is missing; write the secret key from the provider to a file and use its path")
 	} else if _, err := p.Secret(); err != nil {
 		c.Add(at+".secret_file", "%v", err)
 	}
 	if p.VerifyURL != "" {
 		u, err := url.Parse(p.VerifyURL)
 		if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil {
-			c.Add(at+".verify_url", "%q is no address; want for instance https://proxy.example/siteverify, or leave it empty", settings.Clip(p.VerifyURL))
+			c.Add(at+".verify_url", "%q is not an address; use for instance https://proxy.example/siteverify, or leave it empty", settings.Clip(p.VerifyURL))
 		}
 	}
 }
@@ -68,7 +68,7 @@ func (p *Captcha) Secret() (string, error) {
 	}
 	secret := strings.TrimSpace(string(data))
 	if secret == "" {
-		return "", fmt.Errorf("%q is empty; want the secret that the provider gives", p.SecretFile)
+		return "", fmt.Errorf("%q is empty; use the secret key from the provider", p.SecretFile)
 	}
 	return secret, nil
 }

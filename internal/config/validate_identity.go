@@ -24,11 +24,11 @@ func (c roomChecker) identity(at string, i *Identity) {
 	if name := strings.ToLower(i.Header); name != "" {
 		switch {
 		case !httpguts.ValidHeaderFieldName(name):
-			c.Add(at+".header", "%q is no header name; want for instance X-Account-Id", settings.Clip(i.Header))
+			c.Add(at+".header", "%q is not a header name; use for instance X-Account-Id", settings.Clip(i.Header))
 		case hasMeaning(name) || name == forwardedFor || name == "forwarded" || name == "x-real-ip":
-			c.Add(at+".header", "%q has another meaning; want a header of your proxy's own, for instance X-Account-Id", i.Header)
+			c.Add(at+".header", "%q has another meaning; use a header of your proxy's own, for instance X-Account-Id", i.Header)
 		case name == strings.ToLower(c.cfg.TrustedHeader):
-			c.Add(at+".header", "%q is trusted_header, which names the visitor's address; want a header of your proxy's own, for instance X-Account-Id", i.Header)
+			c.Add(at+".header", "%q is trusted_header, which names the visitor's address; use a header of your proxy's own, for instance X-Account-Id", i.Header)
 		case len(c.cfg.TrustedProxies) == 0:
 			c.Add(at+".header", "is believed from trusted_proxies only, and that is empty; name your proxies there")
 		}
@@ -43,15 +43,15 @@ func (c roomChecker) identity(at string, i *Identity) {
 	}
 	if i.JWKSURL != "" {
 		if u, err := url.Parse(i.JWKSURL); err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.Fragment != "" {
-			c.Add(at+".jwks_url", "is no address; want for instance https://shop.example/.well-known/jwks.json")
+			c.Add(at+".jwks_url", "is not an address; use for instance https://shop.example/.well-known/jwks.json")
 		}
 	}
 	switch {
 	case i.JWTCookie == "":
 	case !httpguts.ValidHeaderFieldName(i.JWTCookie):
-		c.Add(at+".jwt_cookie", "%q is no cookie name", settings.Clip(i.JWTCookie))
+		c.Add(at+".jwt_cookie", "%q is not a cookie name", settings.Clip(i.JWTCookie))
 	case strings.HasPrefix(strings.TrimPrefix(i.JWTCookie, "__Host-"), "wr_"):
-		c.Add(at+".jwt_cookie", "%q is one of ours, which the site never gets; want the cookie of the site's own sign-in", i.JWTCookie)
+		c.Add(at+".jwt_cookie", "%q is a cookie of the gateway, which is not forwarded to the site; use the cookie of the site's own sign-in", i.JWTCookie)
 	}
 	if i.OnePlace && i.Header == "" && i.JWTClaim == "" {
 		c.Add(at+".one_place", "needs an account; give header, or jwt_claim and jwks_url")
@@ -60,7 +60,7 @@ func (c roomChecker) identity(at string, i *Identity) {
 		u, err := url.Parse(i.LoginURL)
 		path := err == nil && u.Scheme == "" && u.Host == "" && strings.HasPrefix(i.LoginURL, "/") && !strings.HasPrefix(i.LoginURL, "//") && !strings.Contains(i.LoginURL, "\\")
 		if !path && (err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "") {
-			c.Add(at+".login_url", "%q is no address; want a path such as /login, or one that begins with https://", settings.Clip(i.LoginURL))
+			c.Add(at+".login_url", "%q is not an address; use a path such as /login, or one that begins with https://", settings.Clip(i.LoginURL))
 		}
 	}
 }

@@ -22,7 +22,7 @@ func (c gatewayChecker) origins() {
 		path := settings.Element("origins", i)
 		c.id(path+".id", o.ID, ids)
 		if len(o.Servers) == 0 {
-			c.Add(path+".servers", "is empty; want at least one, such as http://127.0.0.1:9000")
+			c.Add(path+".servers", "is empty; use at least one, such as http://127.0.0.1:9000")
 		}
 		servers := make(map[string]bool)
 		for j, server := range o.Servers {
@@ -37,19 +37,19 @@ func (c gatewayChecker) origins() {
 			c.bundle(path+".tls.ca_file", o.TLS.CAFile)
 		}
 		if b := o.Budget; b.Rate > 0 && b.Burst > 0 && b.Burst < 1000 {
-			c.Add(path+".budget.burst", "%s would never admit a whole visitor; want at least 1, or leave it out for max(1, rate)", b.Burst)
+			c.Add(path+".budget.burst", "%s never admits a whole visitor; use at least 1, or leave it out for max(1, rate)", b.Burst)
 		} else if b.Rate == 0 && b.Burst > 0 {
 			c.Add(path+".budget.burst", "there is no budget without budget.rate; give one, or leave burst out")
 		}
 		if p := o.Health.Path; p != "" && !healthPath.MatchString(p) {
-			c.Add(path+".health.path", "%q is no path; want one such as /healthz, in ASCII and without blanks", settings.Clip(p))
+			c.Add(path+".health.path", "%q is not a path; use one such as /healthz, in ASCII and without blanks", settings.Clip(p))
 		}
 		if o.TLS.ServerName != "" && !hostPattern.MatchString(strings.ToLower(o.TLS.ServerName)) {
-			c.Add(path+".tls.server_name", "%q is no host name", settings.Clip(o.TLS.ServerName))
+			c.Add(path+".tls.server_name", "%q is not a host name", settings.Clip(o.TLS.ServerName))
 		}
 	}
 	if c.cfg.DefaultOrigin != "" && ids[c.cfg.DefaultOrigin] == "" {
-		c.Add("default_origin", "%q is no origin; %s", settings.Clip(c.cfg.DefaultOrigin), knownOrigins(c.cfg))
+		c.Add("default_origin", "%q is not an origin; %s", settings.Clip(c.cfg.DefaultOrigin), knownOrigins(c.cfg))
 	}
 }
 
@@ -61,14 +61,14 @@ func (c gatewayChecker) server(path, server string) {
 		if strings.Contains(server, "@") {
 			shown = "…" // may hold a password
 		}
-		c.Add(path, "%q is no server; want http://host:port or https://host:port", settings.Clip(shown))
+		c.Add(path, "%q is not a server; use http://host:port or https://host:port", settings.Clip(shown))
 	case u.User != nil:
-		c.Add(path, "holds a user name or password, which is not sent; want http://host:port")
+		c.Add(path, "holds a user name or password, which is not sent; use http://host:port")
 	case u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.Fragment != "" || u.ForceQuery:
-		c.Add(path, "%q has a path or query; requests keep their own, so want %s://%s", settings.Clip(server), u.Scheme, u.Host)
+		c.Add(path, "%q has a path or query; requests keep their own, so use %s://%s", settings.Clip(server), u.Scheme, u.Host)
 	case u.Port() != "" || strings.HasSuffix(u.Host, ":"):
 		if port, err := strconv.Atoi(u.Port()); err != nil || port < 1 || port > 65535 {
-			c.Add(path, "%q has no valid port; want 1 to 65535", settings.Clip(server))
+			c.Add(path, "%q has no valid port; use 1 to 65535", settings.Clip(server))
 		}
 	}
 }
@@ -78,7 +78,7 @@ func knownOrigins(cfg *Config) string {
 	for i, o := range cfg.Origins {
 		ids[i] = o.ID
 	}
-	return "want " + settings.OneOf(ids)
+	return "use " + settings.OneOf(ids)
 }
 
 // healthPath matches a path that can be requested as it is, with or without a query.

@@ -17,7 +17,7 @@ func (c roomChecker) queue(at string) {
 	case q.Method == methodLottery && q.OpensAt == "":
 		c.Add(at+".opens_at", "is missing: a lottery needs the time at which it opens, such as 2027-01-31T10:00:00+09:00")
 	case q.PrequeueAt != "" && q.OpensAt == "":
-		c.Add(at+".prequeue_at", "is given without opens_at: people gather for an opening")
+		c.Add(at+".prequeue_at", "is set without opens_at: a pre-queue ends with an opening")
 	case !opens.IsZero() && !gathers.IsZero() && !gathers.Before(opens):
 		c.Add(at+".prequeue_at", "%s is not before opens_at (%s)", q.PrequeueAt, q.OpensAt)
 	}
@@ -49,12 +49,12 @@ func (c roomChecker) events(at string) {
 		}
 		for _, field := range []struct{ name, text string }{{"starts_at", e.StartsAt}, {"ends_at", e.EndsAt}} {
 			if field.text == "" {
-				c.Add(at+"."+field.name, "is missing; want RFC 3339 with a zone, such as 2027-01-31T10:00:00+09:00")
+				c.Add(at+"."+field.name, "is missing; use RFC 3339 with a zone, such as 2027-01-31T10:00:00+09:00")
 			}
 		}
 		switch {
 		case e.Method == methodLottery && e.PrequeueAt == "":
-			c.Add(at+".prequeue_at", "is missing: before a lottery people need a time to gather")
+			c.Add(at+".prequeue_at", "is missing: a lottery needs a pre-queue")
 		case e.Method != methodLottery && e.PrequeueAt != "":
 			c.Add(at+".prequeue_at", "is for method: lottery; leave it out, or set the method")
 		case e.Method == "" && e.Rate == 0:
@@ -93,9 +93,9 @@ func (c checker) moment(at, text string) time.Time {
 	moment, err := time.Parse(time.RFC3339, text)
 	switch {
 	case err != nil:
-		c.Add(at, "%q is no time; want RFC 3339 with a zone, such as 2027-01-31T10:00:00+09:00", settings.Clip(text))
+		c.Add(at, "%q is not a time; use RFC 3339 with a zone, such as 2027-01-31T10:00:00+09:00", settings.Clip(text))
 	case moment.Year() < 2000 || moment.Year() > 2200: // scripts count in µs, below 2^53
-		c.Add(at, "%s: want a year from 2000 to 2200", text)
+		c.Add(at, "%s: use a year from 2000 to 2200", text)
 		return time.Time{}
 	}
 	return moment

@@ -57,17 +57,17 @@ func (c roomChecker) origin(at string) {
 		return
 	}
 	if c.cfg.originByID(c.room.Origin) == nil {
-		c.Add(at, "%q is no origin; %s", settings.Clip(c.room.Origin), knownOrigins(c.cfg))
+		c.Add(at, "%q is not an origin; %s", settings.Clip(c.room.Origin), knownOrigins(c.cfg))
 	}
 }
 
 // places checks hosts and paths, and that no other room has the same pair.
 func (c roomChecker) places(at string, places map[string]string) {
 	if len(c.room.Hosts) == 0 {
-		c.Add(at+".hosts", `is empty, so the room protects nothing; want ["*"] for every host`)
+		c.Add(at+".hosts", `is empty, so the room protects nothing; use ["*"] for every host`)
 	}
 	if len(c.room.Paths) == 0 {
-		c.Add(at+".paths", `is empty, so the room protects nothing; want ["/"] for every path`)
+		c.Add(at+".paths", `is empty, so the room protects nothing; use ["/"] for every path`)
 	}
 	for j, host := range c.room.Hosts {
 		c.host(settings.Element(at+".hosts", j), host)
@@ -108,13 +108,13 @@ func (c checker) host(at, host string) {
 	}
 	switch {
 	case strings.Contains(name, "*"):
-		c.Add(at, "%q: a * stands alone or leads, as *.example.com", settings.Clip(host))
+		c.Add(at, "%q: use * alone or as the first label, such as *.example.com", settings.Clip(host))
 	case strings.Contains(name, ":"):
-		c.Add(at, "%q: want the host without scheme and port; a room holds on every port", settings.Clip(host))
+		c.Add(at, "%q: use the host without scheme and port; a room applies to every port", settings.Clip(host))
 	case !isASCII(name):
-		c.Add(at, "%q: want the name as browsers send it, in punycode (xn--…)", settings.Clip(host))
+		c.Add(at, "%q: use the name as browsers send it, in punycode (xn--…)", settings.Clip(host))
 	case !hostPattern.MatchString(name) || strings.HasSuffix(name, "."):
-		c.Add(at, "%q is no host; want a name such as shop.example.com, *.example.com or *", settings.Clip(host))
+		c.Add(at, "%q is not a host; use a name such as shop.example.com, *.example.com or *", settings.Clip(host))
 	}
 }
 
@@ -124,7 +124,7 @@ const reserved = "/.waiting-room"
 func (c checker) path(at, prefix string) {
 	if pattern, ok := strings.CutPrefix(prefix, "~"); ok {
 		if pattern == "" {
-			c.Add(at, `"~" has no expression; want for instance "~^/tickets/[0-9]+$", or "/" for everything`)
+			c.Add(at, `"~" has no expression; use for instance "~^/tickets/[0-9]+$", or "/" for everything`)
 		} else if _, err := regexp.Compile(pattern); err != nil {
 			c.Add(at, "%q does not compile: %v", settings.Clip(prefix), err)
 		}
@@ -132,11 +132,11 @@ func (c checker) path(at, prefix string) {
 	}
 	switch {
 	case !strings.HasPrefix(prefix, "/"):
-		c.Add(at, "%q is no path; want a prefix that begins with /, or a regular expression that begins with ~", settings.Clip(prefix))
+		c.Add(at, "%q is not a path; use a prefix that begins with /, or a regular expression that begins with ~", settings.Clip(prefix))
 	case !utf8.ValidString(prefix) || strings.ContainsFunc(prefix, unicode.IsControl) || strings.ContainsAny(prefix, "?#*%\\;"):
-		c.Add(at, "%q: want the path as it reads once decoded, without ? # * %% ; and backslash; for patterns use ~regex", settings.Clip(prefix))
+		c.Add(at, "%q: use the decoded path, without ? # * %% ; and backslash; for patterns use ~regex", settings.Clip(prefix))
 	case path.Clean(prefix) != strings.TrimRight(prefix, "/") && prefix != "/":
-		c.Add(at, "%q has empty or dot segments, which no request keeps; want %s", settings.Clip(prefix), path.Clean(prefix))
+		c.Add(at, "%q has empty or dot segments, which no request keeps; use %s", settings.Clip(prefix), path.Clean(prefix))
 	case strings.EqualFold(prefix, reserved) || len(prefix) > len(reserved) && strings.EqualFold(prefix[:len(reserved)+1], reserved+"/"):
 		c.Add(at, "%q is reserved: the gateway answers there itself", settings.Clip(prefix))
 	}
@@ -145,14 +145,14 @@ func (c checker) path(at, prefix string) {
 func (c roomChecker) admission(at string) {
 	a := c.room.Admission
 	if a.Burst != nil && a.Rate > 0 && *a.Burst < 1000 {
-		c.Add(at+".burst", "%s would never admit a whole visitor; want at least 1, or leave it out for max(1, rate)", *a.Burst)
+		c.Add(at+".burst", "%s never admits a whole visitor; use at least 1, or leave it out for max(1, rate)", *a.Burst)
 	}
 	if a.MinRate > a.MaxRate {
 		c.Add(at+".min_rate", "%s is more than max_rate (%s); change one of them", a.MinRate, a.MaxRate)
 	}
 	if a.Strategy == "adaptive" {
 		if a.MinRate == 0 {
-			c.Add(at+".min_rate", "is 0: a rate that has come to it could not grow any more, for want of requests to judge by; want at least 0.001")
+			c.Add(at+".min_rate", "is 0: at a rate of 0 no request shows the origin's health, so the rate could never grow again; use at least 0.001")
 		}
 		if a.MinRate <= a.MaxRate && (a.Rate < a.MinRate || a.Rate > a.MaxRate) {
 			c.Add(at+".rate", "%s, with which an adaptive room begins, is not within min_rate (%s) and max_rate (%s); change one of them", a.Rate, a.MinRate, a.MaxRate)
@@ -172,7 +172,7 @@ func (c roomChecker) admission(at string) {
 // httpURL checks an http or https address. Its problem does not show the address, which may hold a password.
 func (c checker) httpURL(at, text string) {
 	if u, err := url.Parse(text); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
-		c.Add(at, "is no address; want http://host:port or https://host:port")
+		c.Add(at, "is not an address; use http://host:port or https://host:port")
 	}
 }
 
@@ -180,7 +180,7 @@ func (c checker) httpURL(at, text string) {
 func (c roomChecker) eta(at string) {
 	e := &c.room.ETA
 	if _, err := time.LoadLocation(e.TimeZone); err != nil || e.TimeZone == "" || e.TimeZone == "Local" {
-		c.Add(at+".time_zone", "%q is no time zone; want a name such as Europe/Berlin, or UTC", settings.Clip(e.TimeZone))
+		c.Add(at+".time_zone", "%q is not a time zone; use a name such as Europe/Berlin, or UTC", settings.Clip(e.TimeZone))
 	}
 	if e.Estimator == "model" && e.ModelFile == "" {
 		c.Add(at+".model_file", "is missing, and estimator is model; give the file that tools/eta-train has made, or use window")
@@ -196,18 +196,18 @@ func (c roomChecker) bypass(at string, rule *Bypass) {
 	}
 	for j, method := range rule.Methods {
 		if !httpguts.ValidHeaderFieldName(method) || method != strings.ToUpper(method) {
-			c.Add(settings.Element(at+".methods", j), "%q is no method; want capitals such as GET", settings.Clip(method))
+			c.Add(settings.Element(at+".methods", j), "%q is not a method; use capitals such as GET", settings.Clip(method))
 		}
 	}
 	for j, text := range rule.UserAgents {
 		if strings.TrimSpace(text) == "" {
-			c.Add(settings.Element(at+".user_agents", j), "is empty and would fit everyone; want a part of the User-Agent, such as Googlebot")
+			c.Add(settings.Element(at+".user_agents", j), "is empty and would match every client; use a part of the User-Agent, such as Googlebot")
 		}
 	}
 	for name, value := range rule.Headers {
 		switch {
 		case !httpguts.ValidHeaderFieldName(name):
-			c.Add(at+".headers", "%q is no header name", settings.Clip(name))
+			c.Add(at+".headers", "%q is not a header name", settings.Clip(name))
 		case !httpguts.ValidHeaderFieldValue(value):
 			c.Add(at+".headers."+name, "holds characters that a header cannot carry")
 		}
@@ -217,7 +217,7 @@ func (c roomChecker) bypass(at string, rule *Bypass) {
 func (c roomChecker) corsOrigin(at, origin string) {
 	u, err := url.Parse(origin)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.Scheme+"://"+u.Host != origin || origin != strings.ToLower(origin) || strings.Contains(u.Host, "*") {
-		c.Add(at, "%q is no origin; want scheme and host in lower case, as https://shop.example or http://127.0.0.1:3000", settings.Clip(origin))
+		c.Add(at, "%q is not an origin; use scheme and host in lower case, as https://shop.example or http://127.0.0.1:3000", settings.Clip(origin))
 	}
 }
 
@@ -231,7 +231,7 @@ func (c roomChecker) page(at string, p *Page) {
 	switch {
 	case p.Status < 200 || p.Status > 599: // by the bounds
 	case p.Status >= 300 && p.Status < 400, p.Status == http.StatusNoContent, p.Status == http.StatusResetContent, p.Status == http.StatusPartialContent:
-		c.Add(at+".status", "%d carries no page; want 200, or for instance 202, 429 or 503", p.Status)
+		c.Add(at+".status", "a response with status %d cannot carry a page; use 200, or for instance 202, 429 or 503", p.Status)
 	}
 	c.text(at+".message", p.Message, maxMessage)
 	c.text(at+".title", p.Title, maxTitle)
@@ -247,20 +247,20 @@ func (c roomChecker) page(at string, p *Page) {
 		tag, err := language.Parse(name)
 		switch {
 		case err != nil:
-			c.Add(settings.Element(at+".languages", j), "%q is no language tag; want for instance en or ko", settings.Clip(name))
+			c.Add(settings.Element(at+".languages", j), "%q is not a language tag; use for instance en or ko", settings.Clip(name))
 		case seen[tag]:
 			c.Add(settings.Element(at+".languages", j), "%q is there already", settings.Clip(name))
 		}
 		seen[tag] = true
 	}
 	if strings.ContainsAny(p.FrameAncestors, ";,\"<>") || strings.ContainsFunc(p.FrameAncestors, unicode.IsControl) || !isASCII(p.FrameAncestors) {
-		c.Add(at+".frame_ancestors", "%q is no list of sources; want them separated by blanks, such as 'self' https://partner.example", settings.Clip(p.FrameAncestors))
+		c.Add(at+".frame_ancestors", "%q is not a list of sources; separate sources by blanks, such as 'self' https://partner.example", settings.Clip(p.FrameAncestors))
 	}
 }
 
 func (c checker) text(at, text string, longest int) {
 	if n := utf8.RuneCountInString(text); n > longest {
-		c.Add(at, "has %d characters; want at most %d", n, longest)
+		c.Add(at, "has %d characters; use at most %d", n, longest)
 	}
 	if !utf8.ValidString(text) {
 		c.Add(at, "is not UTF-8")

@@ -57,7 +57,7 @@ func (c *Config) Warnings() []Problem {
 		guarded := room.Identity.OnePlace || room.Guard.JoinsPerIP != "" || room.Guard.ProofOfWork != "none" || room.Guard.Captcha.Provider != ""
 		now := time.Now()
 		if opens := room.Opening().Starts; room.Queue.Method == methodLottery && opens.Before(now) {
-			warn(path+".queue.opens_at", room.Queue.OpensAt+" has passed: the room is open, and serves in the order of arrival")
+			warn(path+".queue.opens_at", room.Queue.OpensAt+" has passed: the room is open and admits in order of arrival")
 		}
 		for j := range room.Events {
 			if e := &room.Events[j]; e.Span().Ends.Before(now) {
@@ -99,7 +99,7 @@ func warnStrategy(warn func(path, message string), at string, a *Admission) {
 			warn(at+".burst", a.Strategy+" has no burst: it is not used")
 		}
 		if whole := a.Rate / 1000 * 1000; a.Strategy == "fixed_window" && whole > 0 && whole < a.Rate {
-			warn(at+".rate", a.Rate.String()+" gives "+whole.String()+" in each second, for a fixed_window has no fractions: use "+
+			warn(at+".rate", a.Rate.String()+" admits "+whole.String()+" in each second, because a fixed_window has no fractions: use "+
 				whole.String()+", "+(whole+1000).String()+" or a token_bucket")
 		}
 	case "adaptive":

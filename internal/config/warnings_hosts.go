@@ -23,7 +23,7 @@ func (c *Config) warnHosts(warn func(path, message string)) {
 			other := &c.Rooms[j]
 			if c.OriginOf(other) == origin && !everywhere(other) && !slices.ContainsFunc(room.Hosts, func(h string) bool { return slices.Contains(other.Hosts, h) }) &&
 				!(covers(room, other) && covers(other, room)) {
-				warn(settings.Element("rooms", i)+".hosts", "room "+other.ID+" has other hosts and the same origin ("+origin.ID+"): the paths of one room are uncounted under the hosts of the other, unless the origin tells them apart by Host")
+				warn(settings.Element("rooms", i)+".hosts", "room "+other.ID+" has other hosts and the same origin ("+origin.ID+"): requests for the paths of one room are uncounted under the hosts of the other, unless the origin distinguishes them by Host")
 				return
 			}
 		}

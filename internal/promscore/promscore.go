@@ -86,12 +86,12 @@ func (q *Query) ask(ctx context.Context) (float64, error) {
 	case "vector":
 		var all []struct{ Value sample }
 		if err = json.Unmarshal(reply.Data.Result, &all); err == nil && len(all) != 1 {
-			return 0, fmt.Errorf("%q has %d results; want one, as from avg(…) or scalar(…)", q.query, len(all))
+			return 0, fmt.Errorf("%q has %d results; use a query with one result, such as avg(…) or scalar(…)", q.query, len(all))
 		} else if err == nil {
 			at = all[0].Value
 		}
 	default:
-		return 0, fmt.Errorf("%q returns a %s; want a number", q.query, reply.Data.ResultType)
+		return 0, fmt.Errorf("%q returns a %s; use a query whose result is a number", q.query, reply.Data.ResultType)
 	}
 	if err != nil {
 		return 0, err

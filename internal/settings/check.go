@@ -37,14 +37,14 @@ func Check(config any) *Checker {
 			v = v.Elem()
 		}
 		if s.Enum != nil && !slices.Contains(s.Enum, v.String()) {
-			c.Add(path, "%q is not known; want %s", Clip(v.String()), choice(s))
+			c.Add(path, "%q is not known; use %s", Clip(v.String()), choice(s))
 			return
 		}
 		if low := s.bound(s.Min); low != nil && less(v, *low) {
-			c.Add(path, "%s is too small; want at least %s", format(v, s), s.Min)
+			c.Add(path, "%s is too small; use at least %s", format(v, s), s.Min)
 		}
 		if high := s.bound(s.Max); high != nil && less(*high, v) {
-			c.Add(path, "%s is too large; want at most %s", format(v, s), s.Max)
+			c.Add(path, "%s is too large; use at most %s", format(v, s), s.Max)
 		}
 	})
 	return c

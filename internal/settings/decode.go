@@ -63,7 +63,7 @@ func (d *decoder) value(v reflect.Value, raw any, path string, s Setting) {
 		case map[string]any:
 			d.section(v, tree, path, s.Path)
 		default:
-			d.problems.Add(path, "is a section; want its settings below it, one a line")
+			d.problems.Add(path, "is a section; write its settings below it, one per line")
 		}
 	case kindSections:
 		d.sections(v, raw, path, s)
@@ -96,7 +96,7 @@ func (d *decoder) value(v reflect.Value, raw any, path string, s Setting) {
 func (d *decoder) sections(v reflect.Value, raw any, path string, s Setting) {
 	items, ok := raw.([]any)
 	if raw != nil && !ok {
-		d.problems.Add(path, "is a list of sections; want each one after a dash")
+		d.problems.Add(path, "is a list of sections; write each section after a dash")
 		return
 	}
 	list := reflect.MakeSlice(v.Type(), len(items), len(items))
@@ -105,7 +105,7 @@ func (d *decoder) sections(v reflect.Value, raw any, path string, s Setting) {
 		if tree, ok := item.(map[string]any); ok {
 			d.section(list.Index(i), tree, Element(path, i), s.inner())
 		} else {
-			d.problems.Add(Element(path, i), "is not a section; want settings such as id")
+			d.problems.Add(Element(path, i), "is not a section; write settings such as id")
 		}
 	}
 	v.Set(list)
@@ -115,7 +115,7 @@ func (d *decoder) sections(v reflect.Value, raw any, path string, s Setting) {
 func (d *decoder) named(v reflect.Value, raw any, path string, s Setting) {
 	tree, ok := raw.(map[string]any)
 	if raw != nil && !ok {
-		d.problems.Add(path, "is a map of sections; want name: and its settings below, one a line")
+		d.problems.Add(path, "is a map of sections; write name: and its settings below, one per line")
 		return
 	}
 	if v.IsNil() {
@@ -133,7 +133,7 @@ func (d *decoder) named(v reflect.Value, raw any, path string, s Setting) {
 		case map[string]any:
 			d.section(item, settings, Join(path, key), s.inner())
 		default:
-			d.problems.Add(Join(path, key), "is not a section; want its settings below it, one a line")
+			d.problems.Add(Join(path, key), "is not a section; write its settings below it, one per line")
 		}
 		v.SetMapIndex(name, item)
 	}
@@ -142,7 +142,7 @@ func (d *decoder) named(v reflect.Value, raw any, path string, s Setting) {
 func (d *decoder) list(v reflect.Value, raw any, path string, s Setting) {
 	items, ok := raw.([]any)
 	if raw != nil && !ok {
-		d.problems.Add(path, show(raw, s)+"is not a list; want [a, b] or one element a line after a dash")
+		d.problems.Add(path, show(raw, s)+"is not a list; use [a, b] or one element per line after a dash")
 		return
 	}
 	item := Setting{Kind: strings.TrimPrefix(s.Kind, listOf), Secret: s.Secret}
@@ -161,7 +161,7 @@ func (d *decoder) list(v reflect.Value, raw any, path string, s Setting) {
 func (d *decoder) texts(v reflect.Value, raw any, path string, s Setting) {
 	tree, ok := raw.(map[string]any)
 	if raw != nil && !ok {
-		d.problems.Add(path, show(raw, s)+"is not a map; want name: value, one a line")
+		d.problems.Add(path, show(raw, s)+"is not a map; use name: value, one per line")
 		return
 	}
 	texts := make(map[string]string, len(tree))
@@ -183,9 +183,9 @@ func setScalar(v reflect.Value, raw any, s Setting) string {
 		return "has no value; give one, or leave the line out for the default"
 	case map[string]any, []any:
 		if s.Enum != nil {
-			return "want a single value: " + choice(s)
+			return "use a single value: " + choice(s)
 		}
-		return "want a single value, no list and no section: " + scalars[s.Kind].want
+		return "is a list or a section; " + scalars[s.Kind].want
 	}
 	if s.Kind == "text" {
 		switch text := raw.(type) {
@@ -195,7 +195,7 @@ func setScalar(v reflect.Value, raw any, s Setting) string {
 			v.SetString(string(text))
 		default:
 			if s.Enum != nil {
-				return show(raw, s) + "is not known; want " + choice(s)
+				return show(raw, s) + "is not known; use " + choice(s)
 			}
 			return show(raw, s) + "is not text; put it in quotes"
 		}

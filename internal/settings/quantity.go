@@ -24,10 +24,10 @@ const maxThousandths = 1_000_000_000_000
 func ParseRate(text string) (Rate, error) {
 	whole, fraction, hasPoint := strings.Cut(text, ".")
 	if strings.HasPrefix(text, "-") {
-		return 0, errors.New("is negative; want 0 or more")
+		return 0, errors.New("is negative; use 0 or more")
 	}
 	if !AllDigits(whole) || hasPoint && !AllDigits(fraction) {
-		return 0, errors.New("want a decimal number with at most three places, such as 10 or 2.5")
+		return 0, errors.New("use a decimal number with at most three places, such as 10 or 2.5")
 	}
 	if digits := strings.TrimRight(fraction, "0"); len(digits) > 3 {
 		return 0, errors.New("has more than three decimal places, which would be lost; round it to thousandths")
@@ -35,14 +35,14 @@ func ParseRate(text string) (Rate, error) {
 		fraction = (digits + "000")[:3]
 	}
 	if whole = strings.TrimLeft(whole, "0"); len(whole) > 10 {
-		return 0, fmt.Errorf("is too large; want at most %s", Rate(maxThousandths))
+		return 0, fmt.Errorf("is too large; use at most %s", Rate(maxThousandths))
 	}
 	n, err := strconv.ParseInt(whole+fraction, 10, 64)
 	if err != nil {
 		return 0, err
 	}
 	if n > maxThousandths {
-		return 0, fmt.Errorf("is too large; want at most %s", Rate(maxThousandths))
+		return 0, fmt.Errorf("is too large; use at most %s", Rate(maxThousandths))
 	}
 	return Rate(n), nil
 }
@@ -81,11 +81,11 @@ func ParseSize(text string) (Size, error) {
 		}
 		n, err := strconv.ParseInt(digits, 10, 64)
 		if err != nil || n > math.MaxInt64>>unit.shift {
-			return 0, errors.New("is too large; want less than 8192PiB")
+			return 0, errors.New("is too large; use less than 8192PiB")
 		}
 		return Size(n << unit.shift), nil
 	}
-	return 0, errors.New("want a whole number of bytes with or without one of the units B, KiB, MiB, GiB, TiB, PiB, such as 16KiB")
+	return 0, errors.New("use a whole number of bytes with or without one of the units B, KiB, MiB, GiB, TiB, PiB, such as 16KiB")
 }
 
 // String returns the size with the largest unit that keeps it whole.
@@ -104,14 +104,14 @@ func (s Size) String() string {
 // ParseDuration reads a duration with its unit; it is never negative.
 func ParseDuration(text string) (time.Duration, error) {
 	if text == "" || AllDigits(text) && text != "0" {
-		return 0, errors.New("want a duration with its unit (ms, s, m, h), such as 30s or 1h30m")
+		return 0, errors.New("use a duration with its unit (ms, s, m, h), such as 30s or 1h30m")
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil {
-		return 0, errors.New("want a duration with its unit (ms, s, m, h), such as 30s or 1h30m")
+		return 0, errors.New("use a duration with its unit (ms, s, m, h), such as 30s or 1h30m")
 	}
 	if d < 0 {
-		return 0, errors.New("is negative; want a duration such as 30s")
+		return 0, errors.New("is negative; use a duration such as 30s")
 	}
 	return d, nil
 }

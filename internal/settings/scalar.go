@@ -23,19 +23,19 @@ type scalar struct {
 var errWanted = errors.New("not what the kind wants")
 
 var scalars = map[string]scalar{
-	"text":    {goType: reflect.TypeFor[string](), want: "want text"},
-	"boolean": {goType: reflect.TypeFor[bool](), want: "want true or false", parse: parseBoolean},
-	"integer": {goType: reflect.TypeFor[int](), want: "want a whole number such as 100", number: true, parse: parseInteger},
-	"number": {goType: reflect.TypeFor[float64](), want: "want a decimal number such as 0.5", number: true, parse: parseNumber,
+	"text":    {goType: reflect.TypeFor[string](), want: "use text"},
+	"boolean": {goType: reflect.TypeFor[bool](), want: "use true or false", parse: parseBoolean},
+	"integer": {goType: reflect.TypeFor[int](), want: "use a whole number such as 100", number: true, parse: parseInteger},
+	"number": {goType: reflect.TypeFor[float64](), want: "use a decimal number such as 0.5", number: true, parse: parseNumber,
 		format: func(v reflect.Value) string { return strconv.FormatFloat(v.Float(), 'f', -1, 64) }},
-	"rate": {goType: reflect.TypeFor[Rate](), want: "want a number without quotes, such as 10 or 2.5", number: true,
+	"rate": {goType: reflect.TypeFor[Rate](), want: "use a number without quotes, such as 10 or 2.5", number: true,
 		parse: func(text string) (any, error) { return ParseRate(text) }},
-	"size": {goType: reflect.TypeFor[Size](), want: "want a number of bytes such as 4096, or 16KiB", number: true, text: true,
+	"size": {goType: reflect.TypeFor[Size](), want: "use a number of bytes such as 4096, or 16KiB", number: true, text: true,
 		parse: func(text string) (any, error) { return ParseSize(text) }},
-	"duration": {goType: reflect.TypeFor[time.Duration](), want: "want a duration with its unit, such as 30s or 10m", text: true,
+	"duration": {goType: reflect.TypeFor[time.Duration](), want: "use a duration with its unit, such as 30s or 10m", text: true,
 		parse:  func(text string) (any, error) { return ParseDuration(text) },
 		format: func(v reflect.Value) string { return FormatDuration(time.Duration(v.Int())) }},
-	"CIDR": {goType: reflect.TypeFor[netip.Prefix](), want: "want an address range such as 10.0.0.0/8 or fd00::/8", text: true, parse: parsePrefix},
+	"CIDR": {goType: reflect.TypeFor[netip.Prefix](), want: "use an address range such as 10.0.0.0/8 or fd00::/8", text: true, parse: parsePrefix},
 }
 
 func parseBoolean(text string) (any, error) {
@@ -70,16 +70,16 @@ func tooLarge(err error) error {
 
 func parsePrefix(text string) (any, error) {
 	if address, err := netip.ParseAddr(text); err == nil && address.Zone() == "" {
-		return nil, fmt.Errorf("has no length; want %s/%d for this address alone", text, address.BitLen())
+		return nil, fmt.Errorf("has no length; use %s/%d for this address alone", text, address.BitLen())
 	}
 	prefix, err := netip.ParsePrefix(text)
 	switch {
 	case err != nil:
 		return nil, errWanted
 	case prefix.Addr().Is4In6():
-		return nil, errors.New("is IPv4 written as IPv6 and would match no client; want the IPv4 form, such as 10.0.0.0/8")
+		return nil, errors.New("is IPv4 written as IPv6 and would match no client; use the IPv4 form, such as 10.0.0.0/8")
 	case prefix != prefix.Masked():
-		return nil, fmt.Errorf("has bits beyond its length; want %s", prefix.Masked())
+		return nil, fmt.Errorf("has bits beyond its length; use %s", prefix.Masked())
 	}
 	return prefix, nil
 }

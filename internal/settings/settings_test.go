@@ -77,14 +77,14 @@ ice: false`
 func TestLoad_ReportsEveryProblem(t *testing.T) {
 	got := strings.Split(load(t, "kind: coffee\nsuger: 2\nsugar: '4'\nprice: 0.0005\nice: true\ncups: {big: {size: 1.5}}\nnotes: {a: 1}", []string{"ANTEROOM_SUGAR=5", "ANTEROOM_KINT=x"}, nil), "\n")
 	want := []string{
-		`cups.big.size: 1.5: want a whole number of bytes with or without one of the units B, KiB, MiB, GiB, TiB, PiB, such as 16KiB`,
+		`cups.big.size: 1.5: use a whole number of bytes with or without one of the units B, KiB, MiB, GiB, TiB, PiB, such as 16KiB`,
 		`notes.a: is not text; put it in quotes`,
 		`price: 0.0005: has more than three decimal places, which would be lost; round it to thousandths`,
-		`sugar: "4": want a whole number such as 100`,
+		`sugar: "4": use a whole number such as 100`,
 		`suger: unknown key; did you mean sugar?`,
 		`ANTEROOM_KINT: no setting has this variable; did you mean ANTEROOM_KIND?`,
 		`ice: "true" is not available in this version; leave it out`,
-		`kind: "coffee" is not known; want tea or milk`,
+		`kind: "coffee" is not known; use tea or milk`,
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

@@ -41,7 +41,7 @@ type strictYAML struct {
 
 func (p *strictYAML) Unmarshal(data []byte) (map[string]any, error) {
 	if len(data) > maxFile {
-		p.problems.Add("", fmt.Sprintf("the file has %d bytes; want at most %d", len(data), maxFile))
+		p.problems.Add("", fmt.Sprintf("the file has %d bytes; use at most %d", len(data), maxFile))
 		return nil, nil
 	}
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
@@ -64,7 +64,7 @@ func (p *strictYAML) Unmarshal(data []byte) (map[string]any, error) {
 	case map[string]any:
 		return root, nil
 	default:
-		p.problems.Add("", "the file is not a list of settings; want lines such as listen: \":8080\"")
+		p.problems.Add("", "the file is not a list of settings; use lines such as listen: \":8080\"")
 		return nil, nil
 	}
 }
@@ -154,12 +154,12 @@ func scalarOf(node *yaml.Node) any {
 		return nil
 	case "!!bool":
 		if node.Value != "true" && node.Value != "false" {
-			return malformed{node.Value, "want true or false"}
+			return malformed{node.Value, "use true or false"}
 		}
 		return node.Value == "true"
 	case "!!int", "!!float":
 		if !decimalPattern.MatchString(node.Value) || leadingZero(node.Value) {
-			return malformed{node.Value, "want a plain decimal number such as 10 or 2.5"}
+			return malformed{node.Value, "use a plain decimal number such as 10 or 2.5"}
 		}
 		return number(node.Value)
 	case "!!str", "!!timestamp":

@@ -233,7 +233,7 @@ func TestTLS_CertificateIsReloaded(t *testing.T) {
 
 	_, wrong := s.ca.issue("third.test")
 	write(t, s.key, wrong)
-	until(t, "it says that they are no pair", func() bool { return strings.Contains(s.text(), "are no pair") })
+	until(t, "it says that they are not a pair", func() bool { return strings.Contains(s.text(), "are not a pair") })
 	if got := shown(); got != "second.test" {
 		t.Errorf("with a key that does not fit: %s", got)
 	}

@@ -16,7 +16,7 @@ func TestRefusals(t *testing.T) {
 			"kubectl create secret generic anteroom-keys"},
 		{"one gateway without a key", "trial", `generateSecrets: false`, "or for a trial set generateSecrets=true"},
 		{"no active key", "sentinel", `gateway: {tokenKeys: [{id: a, secret: {name: a, key: a}}, {id: b, secret: {name: a, key: b}}]}`,
-			"gateway.tokenKeys: 0 of 2 keys are active; want exactly one"},
+			"gateway.tokenKeys: 0 of 2 keys are active; use exactly one"},
 		{"two active keys", "sentinel", `gateway: {tokenKeys: [{id: a, active: true, secret: {name: a, key: a}}, {id: b, active: true, secret: {name: a, key: b}}]}`,
 			"gateway.tokenKeys: 2 of 2 keys are active"},
 		{"two keys of one id", "sentinel", `gateway: {tokenKeys: [{id: a, active: true, secret: {name: a, key: a}}, {id: a, secret: {name: a, key: b}}]}`,

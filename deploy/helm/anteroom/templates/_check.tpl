@@ -59,7 +59,7 @@
 {{- $active := 0 -}}
 {{- range $g.tokenKeys -}}{{- if .active -}}{{- $active = add1 $active -}}{{- end -}}{{- end -}}
 {{- if ne (int $active) 1 -}}
-{{- $p = append $p (printf "gateway.tokenKeys: %d of %d keys are active; want exactly one with active: true; the others only verify" (int $active) (len $g.tokenKeys)) -}}
+{{- $p = append $p (printf "gateway.tokenKeys: %d of %d keys are active; use exactly one with active: true; the others only verify" (int $active) (len $g.tokenKeys)) -}}
 {{- end -}}
 {{- end -}}
 {{- if not (or $g.adminTokens $v.generateSecrets) -}}
