@@ -8,7 +8,7 @@ SHELL := bash
 GO       ?= go
 FUZZTIME ?= 10s
 # Cases of a property test in `make test`; `make explore` runs more.
-export RAPID_CHECKS ?= 30
+export RAPID_CHECKS ?= 20
 # A test binary with the race detector sleeps for a second at its end unless told otherwise.
 export GORACE ?= atexit_sleep_ms=0
 # The longest time of a package's tests.
