@@ -2,8 +2,8 @@
 -- group_redrive: moves dead or failed jobs of a group to a redrive of it, which it creates with the first of them.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
--- ARGV: now, settings, source, target, bound, marks (- dead, F failed, in this order), codes (by commas, empty: all), after, job (empty: all), id, spec, ... (what group_create takes, from its id on; nothing where the target is open and only goes on)
--- RETURNS: {moved, member after which to go on (empty: none), 1 if the target is there} or {reason, detail}; reasons are also open (with the id of another redrive of the source that has to end first), exists and sealed
+-- ARGV: now, settings, source, target, bound, marks (- dead, F failed, in this order), codes (by commas, empty: all), after, job (empty: all), id, spec, ... (the arguments of group_create from its id on; none when a call continues an open target)
+-- RETURNS: {moved, member after which to go on (empty: none), 1 if the target exists} or {reason, detail}; reasons are also open (with the id of another redrive of the source that has to end first), exists and sealed
 -- INVARIANT: a job moves to one redrive at most; it is pending there in the same step, and the last step seals the redrive. A group has one open redrive at most, and none is empty.
 -- INCLUDE: clock, limiter, fair, bulk, bulkqueue, bulklife, bulkjobs, bulkcreate
 
@@ -55,10 +55,10 @@ local function take(member, mark)
     redis.call('HDEL', K.jobs, jobkey) -- its outcome is past its retention
   elseif a[G_RESULTS] == 2 and (a[G_TALLY] > 0 or a[G_CLEARED] == a[G_DP] * PAGE + a[G_DN]) then
     if a[G_SEALED] == 1 or a[G_STATUS] > RUNNING then
-      redis.call('HDEL', K.jobs, jobkey) -- it was kept for this
+      redis.call('HDEL', K.jobs, jobkey) -- the record was kept only for a redrive
       a[G_GONE] = a[G_GONE] + 1
     else
-      redis.call('HSET', K.jobs, jobkey, 'K\n') -- so that it is known when it is submitted again
+      redis.call('HSET', K.jobs, jobkey, 'K\n') -- so that a second submission of the job is recognised
       a[G_SHRUNK] = a[G_SHRUNK] + 1
     end
   else

@@ -13,7 +13,7 @@ if g[G_SEALED] == 1 then return { group_reply(g, true), 0, 0 } end
 if g[G_STATUS] ~= CREATED then return { 'wrong_state', g[G_STATUS] } end
 if g[G_CHUNKS_OPEN] > 0 and ARGV[4] ~= '1' then return { 'chunk_open', int(g[G_CHUNKS_OPEN]) } end
 seal_group(g)
-if g[G_STATUS] <= RUNNING then work.stop(g) end -- a share is one of all its jobs from now on
+if g[G_STATUS] <= RUNNING then work.stop(g) end -- from now on stop_share applies to all jobs of the group
 requeue(g)
 if g[G_QUEUED] == 1 then wake_worker() end
 bulk_save()

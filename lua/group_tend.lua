@@ -11,7 +11,7 @@ local gkey = redis.call('HGET', K.names, ARGV[3])
 local g = gkey and bulk_group(gkey)
 if not g then return { 'not_found' } end
 local bound = tonumber(ARGV[4])
-local MOST_COST = 1000 -- of a job; one that costs more than the burst starts where there is no debt
+local MOST_COST = 1000 -- the largest cost of a job; a job that costs more than the burst starts when the limiter has no debt
 local t = bulk_tenant(g[G_TENANT])
 local sealed = 0
 
@@ -21,12 +21,12 @@ local function some(key, prefix, n)
 end
 
 local function answer(again, reduce, callback, gone, buried)
-  if again == 1 then redis.call('ZADD', K.agenda, int(now), gkey) end -- behind groups that have waited for longer
+  if again == 1 then redis.call('ZADD', K.agenda, int(now), gkey) end -- behind groups that have waited longer
   bulk_save()
   return { again, reduce, callback, gone, buried, sealed, tally.ends[COMPLETED], tally.ends[FAILED] }
 end
 
--- A submission that nobody seals and that was silent for long; a chunk that is half submitted is given up.
+-- Seal a group whose submission has stopped for too long. A half-submitted chunk stays incomplete.
 if g[G_STATUS] == CREATED and g[G_SEALED] == 0 and now >= silent_from(g) then
   seal_group(g)
   if g[G_STATUS] <= RUNNING then work.stop(g) end
@@ -76,26 +76,26 @@ if g[G_STATUS] == CANCELLED and g[G_SWEPT] == 0 then
   end
 end
 
-if g[G_STATUS] == AGGREGATING and tally.complete(g) then tally.conclude(g) end -- a process of an earlier version has brought it here
+if g[G_STATUS] == AGGREGATING and tally.complete(g) then tally.conclude(g) end -- a process of an earlier version has set this status
 if g[G_STATUS] <= AGGREGATING then
   local waits = ended(g) > g[G_REDUCED] and not tally.complete(g) or g[G_STATUS] == AGGREGATING
   if g[G_SEALED] == 0 then
     redis.call('ZADD', K.agenda, int(silent_from(g)), gkey)
   elseif g[G_STATUS] == AGGREGATING then
-    redis.call('ZADD', K.agenda, int(now + 1000000), gkey) -- until Finish plans its end
+    redis.call('ZADD', K.agenda, int(now + 1000000), gkey) -- until group_reduce (finish) plans the end of its data
   else
     redis.call('ZREM', K.agenda, gkey) -- the next outcomes plan it again
   end
   return answer(0, waits and 1 or 0, 0, 0, 0)
 end
 
--- It has ended. All its outcomes are reduced (a cancelled group's too), its callback is called, and its data is deleted in time.
+-- The group has ended. Reduce all its outcomes (a cancelled group's too), call its callback, and delete its data after the retention.
 if ended(g) > g[G_REDUCED] or (g[G_STATUS] == CANCELLED and g[G_SWEPT] == 1) then
   redis.call('ZADD', K.agenda, int(now + 1000000), gkey)
   return answer(0, 1, 0, 0, 0)
 end
 if outcomes.drop(g, bound) then return answer(1, 0, 0, 0, 0) end
-if g[G_CALLBACK] == 1 and now >= g[G_FINISHED] + set.keep_groups then g[G_CALLBACK] = 3 end -- nobody accepted it in all that time
+if g[G_CALLBACK] == 1 and now >= g[G_FINISHED] + set.keep_groups then g[G_CALLBACK] = 3 end -- its receiver accepted no call within the retention
 if g[G_CALLBACK] == 1 then
   redis.call('ZADD', K.agenda, int(now + 5000000), gkey)
   return answer(0, 0, 1, 0, 0)
@@ -120,8 +120,8 @@ if now >= dead_at and dead_left > 0 then
   if g[G_DELETED] == 0 then buried = #list end
   if #list + #failed == bound then return answer(1, 0, 0, 0, buried) end
 end
--- The log of outcomes is deleted page by page, and with each page its jobs, except dead letters and failed jobs that are kept longer. hp counts
--- the deleted pages: the order of submission has none left by now.
+-- The log of outcomes is deleted page by page, and with each page its jobs, except dead letters and failed jobs that are kept longer. G_HP
+-- counts the deleted pages: the pages of the order of submission, which it counted before, are all gone by now.
 if now >= jobs_at then
   if g[G_WHY] ~= 'purging' then g[G_WHY], g[G_HP] = 'purging', 0 end
   local n = 0
@@ -149,8 +149,8 @@ if now >= group_at and now >= jobs_at then
     g[G_CHUNKS] = g[G_CHUNKS] - 1
   end
   if g[G_CHUNKS] > 0 then return answer(1, 0, 0, 0, buried) end
-  -- A tenant without settings is deleted with its last group, but not before its limiter has no debt: a tenant that deletes group after group
-  -- would have a fresh limiter each time.
+  -- A tenant without settings is deleted with its last group, but only when its limiter has no debt. Otherwise a tenant that deletes group
+  -- after group would get a fresh limiter each time.
   local theirs = t[T_GROUPS] == 1 and t[T_RATE] == 0 and tenant_limiter(t)
   local wait = theirs and strategy.wait(theirs, MOST_COST) or 0
   if wait > 0 then
@@ -170,7 +170,7 @@ if now >= group_at and now >= jobs_at then
   groups[gkey] = false
   redis.call('HDEL', K.flow, gkey)
   local gone = t[T_GROUPS] == 0
-  if gone then t[T_GATE] = 0 end -- its wake time goes below; settings may keep the record
+  if gone then t[T_GATE] = 0 end -- its wake time is removed below; settings may keep the record
   bulk_save()
   if gone then
     for level = 1, 3 do redis.call('ZREM', K.idle, flow_name(level, g[G_TENANT])) end

@@ -1,12 +1,12 @@
 #!lua flags=allow-oom
--- job_cancel: cancels one job of a group: immediately where it waits, and where it runs as soon as its process renews its lease.
+-- job_cancel: cancels one job of a group: a waiting job immediately, a running one as soon as its process renews its lease.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
 -- ARGV: now, settings, group, job, from (where the call before stopped searching; empty: at the beginning), bound
 -- RETURNS: {code, where to continue (empty: nowhere), groups that ended as COMPLETED, as FAILED} or {reason, detail}
 -- REPLY CANCELLED: 1  the job is cancelled
--- REPLY RUNNING: 2  it runs, and its process learns that it should end
--- REPLY NOT_FOUND: 3  it was not found so far
+-- REPLY RUNNING: 2  it runs; its process is told to end it when it renews the lease
+-- REPLY NOT_FOUND: 3  the pages searched so far do not hold it
 -- INVARIANT: a job has one outcome; a step searches a bounded number of pages of the group's jobs.
 -- INCLUDE: clock, limiter, fair, bulk, bulkqueue, bulklife, bulkjobs
 
@@ -19,7 +19,7 @@ if record == 'K\n' then return { 'not_kept', 1 } end
 if not record then return g[G_GONE] > 0 and { 'not_kept', 0 } or { 'no_job' } end
 if string.sub(record, 1, 1) == 'C' then return { REPLY_CANCELLED, '', 0, 0 } end
 if string.sub(record, 1, 1) ~= 'P' then return { 'ended', string.sub(record, 1, 1) } end
-local cancelled = g[G_STATUS] == CANCELLED -- the group, whose jobs learn that they should end
+local cancelled = g[G_STATUS] == CANCELLED -- the whole group; its running jobs end when their leases are renewed
 if redis.call('ZSCORE', K.leases, jobkey) then
   if not cancelled and redis.call('ZADD', K.aside, 'NX', 0, 'c' .. jobkey) == 1 then g[G_CALLED_OFF] = g[G_CALLED_OFF] + 1 end
   bulk_save()
@@ -27,7 +27,7 @@ if redis.call('ZSCORE', K.leases, jobkey) then
 end
 if cancelled then return { REPLY_CANCELLED, '', 0, 0 } end
 
--- from_pages removes the job from the pages of the group's jobs, from page p on; it returns whether it was there, and the next page to search.
+-- from_pages removes the job from the pages of the group's jobs, from page p on; it returns whether the job was there, and the next page to search.
 local function from_pages(p)
   for _ = 1, bound do
     if p > g[G_TP] then return false end
@@ -55,7 +55,7 @@ local function from_pages(p)
   return false, p
 end
 
--- from_front removes it from the front, from a member on.
+-- from_front removes the job from the front of the group, searching from a member on.
 local function from_front(after)
   if g[G_FRONT] == 0 then return false end
   local members = redis.call('ZRANGEBYLEX', K.front, (after == '' and '[+' .. gkey .. ' ' or '(' .. after), '(+' .. gkey .. '!', 'LIMIT', 0, bound * 10)
@@ -69,7 +69,7 @@ local function from_front(after)
   return false, #members == bound * 10 and members[#members] or nil
 end
 
--- from_deferred removes it from the deferred jobs, from a member on.
+-- from_deferred removes the job from the deferred jobs, searching from a member on.
 local function from_deferred(after)
   for _, kind in ipairs(deferred_kinds(gkey)) do
     local first, last = deferred_range('j' .. gkey .. ' ' .. kind)

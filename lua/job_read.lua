@@ -21,7 +21,7 @@ if string.sub(record, 1, 1) == 'P' then
   if leased then
     where, till = 'running', tonumber(leased)
   elseif g[G_STATUS] == CANCELLED then
-    where = 'cancelled' -- and the sweep will write it down
+    where = 'cancelled' -- the sweep (group_tend) has not written this yet
   elseif waits then
     where, till = 'waiting', tonumber(waits)
   end

@@ -2,7 +2,7 @@
 -- jobs_ack: ends runs of jobs: each with its verdict, all in one step.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
--- ARGV: now, settings, id, fence, verdict, code, text, times (µs that it ran, 0: unknown or not run; except for done followed by µs to wait and tries that may fail, and of failures that count for a breaker: down or try, ratio, window, probe), ...
+-- ARGV: now, settings, id, fence, verdict, code, text, times (µs that the job ran, 0: unknown or not run; for a verdict other than done also the µs to wait and how many tries may fail; for a failure that counts for a breaker also down or try, ratio, window, probe), ...
 -- RETURNS: for each run done, failed, retry, throttled (and the µs that it waits), returned, dead, cancelled or stale; then groups that ended as COMPLETED, as FAILED
 -- INVARIANT: a failure that an open breaker explains spends no try; only the call that takes a job out of the leases with its fence decides its outcome (B3).
 -- INCLUDE: clock, limiter, fair, bulk, bulkqueue, bulklife, bulkjobs, bulkturns, breakers
@@ -10,7 +10,7 @@
 local reply, touched, keys = {}, {}, {}
 for i = 3, #ARGV, 6 do keys[#keys + 1] = ARGV[i] end
 local runs = redis.call('HMGET', K.runs, unpack(keys))
-local g, t, before = nil, nil, '/' -- of the job before, which mostly is of the same group
+local g, t, before = nil, nil, '/' -- of the previous job, which usually belongs to the same group
 for i = 3, #ARGV, 6 do
   local jobkey, fence, verdict, code, text = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4]
   local took, after, retries, rule = tonumber(ARGV[i + 5]), 0, 0, ''
@@ -61,11 +61,11 @@ for i = 3, #ARGV, 6 do
         local wait = after > 0 and after or backoff(t)
         wait_until(g, jobkey, now + wait, 'N')
         state = 'throttled ' .. int(wait)
-        -- A minute at most: then other jobs of the group show whether the downstream takes them again.
+        -- For a minute at most: then other jobs of the group show whether the downstream takes them again.
         if verdict == 'held' and set.gating == 1 then gate_group(g, now + math.min(wait, 60000000), 'busy') end
       end
     elseif verdict == 'retry' then
-      run.tries, run.since = run.tries + 1, 0 -- it was not refused this time
+      run.tries, run.since = run.tries + 1, 0 -- the run failed; it was not refused
       if run.tries > retries then
         state = 'dead'
         bury(g, t, jobkey, run, code, text)

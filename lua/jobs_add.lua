@@ -2,7 +2,7 @@
 -- jobs_add: adds jobs to a group, in their order: all of them or none.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
--- ARGV: now, settings, group, chunk, offset, last, answer, most (jobs of the tenant to do; 0: as set), whole (last counts only if the chunk then has so many jobs; 0: in any case), id, type, cost, run_at, payload, ...
+-- ARGV: now, settings, group, chunk, offset, last, answer, most (open jobs of the tenant; 0: as configured), whole (number of jobs that the chunk must have for last to count; 0: any), id, type, cost, run_at, payload, ...
 -- RETURNS: {accepted, added by earlier attempts, 1 if the chunk is done, then 1 for each job that existed} or {reason, detail}
 -- INVARIANT: a job id is unique in its group; a sealed group takes no new id; a chunk that is done keeps its answer.
 -- INCLUDE: clock, limiter, fair, bulk, bulkqueue, bulklife, bulkjobs
@@ -14,7 +14,7 @@ local field, before = gkey .. ':' .. chunk, 0
 if chunk ~= '' then
   local known = redis.call('HGET', K.chunks, field)
   if known and string.sub(known, 1, 1) == '=' then return { 'done', string.sub(known, 2) } end
-  before = known and tonumber(known) or nil -- nil: it begins
+  before = known and tonumber(known) or nil -- nil: this call begins the chunk
   if not known then
     if g[G_SEALED] == 1 or g[G_STATUS] > RUNNING then return { 'sealed' } end
     g[G_CHUNKS_OPEN], g[G_CHUNKS] = g[G_CHUNKS_OPEN] + 1, g[G_CHUNKS] + 1

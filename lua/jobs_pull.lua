@@ -3,8 +3,8 @@
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
 -- ARGV: now, settings, want, process, types (words; empty: every type), type_limits (words: type, rate, concurrency, batch, ...)
--- RETURNS: {µs until there may be more (0: not before an event), 1 if there is work for more workers, jobs dropped, 1 if this has changed the order of the fair queue, then for each job key, group (of a redrive with * behind it), tenant, type, attempt, crashes, fence, cost, payload}
--- INVARIANT: a start passes the fair queue and every limit in one step (B4); a job leaves its line and is leased in the same step; a pull reads 1 MiB of records at most, or one job; a job of another type is set aside once and not looked at again, and one of a type whose limit is used up not before that lets it start.
+-- RETURNS: {µs until there may be more (0: not before an event), 1 if there is work for more workers, jobs dropped, 1 if this has changed the order of the fair queue, then for each job key, group (a redrive has a * appended), tenant, type, attempt, crashes, fence, cost, payload}
+-- INVARIANT: a start passes the fair queue and every limit in one step (B4); a job leaves its queue and is leased in the same step; a pull reads 1 MiB of records at most, or one job; a job of another type is deferred once and not read again; a job of a type whose limit is used up is not read again before the limit lets it start.
 -- INCLUDE: clock, limiter, fair, bulk, bulkqueue, bulklife, bulkjobs, bulkturns, breakers, bulktypes
 
 open_gates(200)
@@ -13,7 +13,7 @@ local global, blocked = global_limiter(), nil
 local taken, visits, settled = 0, 0, follow_policy()
 local room, full = VISIT_BYTES, false
 local kinds, mine = read_kinds(ARGV[5])
-local fetched, parted = types.fetch_deferred(kinds, want), 0 -- from and to the queues of types
+local fetched, parted = types.fetch_deferred(kinds, want), 0 -- jobs moved from, and to, the deferred jobs
 -- Jobs that the classic pipeline had admitted before the configuration changed.
 for _, jobkey in ipairs(redis.call('LPOP', K.ready, 200) or {}) do
   local g = bulk_group(group_of(jobkey))
@@ -31,7 +31,7 @@ local flows = set.policy == 'score' and 1 or redis.call('ZCARD', K.levels[1]) + 
 -- The most jobs of one turn: an even share, and at least four, because a turn costs as much as three jobs.
 local share = math.max(4, math.ceil(want / math.max(1, flows)))
 
--- A turn starts jobs, or gates a group or tenant whose limit is used up: those are bounded, too.
+-- A turn starts jobs, or gates a group or tenant whose limit is used up. The number of turns is bounded, too.
 types.wake_barred(mine)
 while taken < want and visits < want + 300 and settled and not full and parted < 500 do
   visits = visits + 1
@@ -50,7 +50,7 @@ while taken < want and visits < want + 300 and settled and not full and parted <
     dequeue_tenant(t) -- a process of an earlier version has added it
     update_full(t)
   elseif not list[1] then
-    -- Its last jobs do not exist any more: the record contradicts that, which audit reports. It must not block the others.
+    -- The group's record counts jobs that no longer exist, which audit reports. The group must not block the others.
     dequeue(g)
     dropped = dropped + 1
   else
@@ -87,7 +87,7 @@ while taken < want and visits < want + 300 and settled and not full and parted <
           break
         end
         used, parted = i, parted + 1
-        if types.came[jobkey] then fetched = fetched - 1 end -- for nothing
+        if types.came[jobkey] then fetched = fetched - 1 end -- it was fetched in vain
         defer_job(g, jobkey, limit.kind)
       elseif theirs and not strategy.admits(theirs, cost) then
         stop = 'tenant'

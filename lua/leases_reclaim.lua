@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- leases_reclaim: returns jobs that a process holds without knowing it, from a pull whose reply it never got.
+-- leases_reclaim: returns the jobs of a pull whose reply was lost: the process holds their leases and does not run them.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
 -- ARGV: now, settings, process, bound, fence, ...

@@ -4,7 +4,7 @@
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
 -- ARGV: now, settings, job, fence, ...
 -- RETURNS: for each lease a code
--- REPLY LEASE_LOST: 0  the job runs elsewhere, or will
+-- REPLY LEASE_LOST: 0  another process runs the job, or will run it
 -- REPLY LEASE_HELD: 1  extended
 -- REPLY LEASE_CALLED: 2  extended, and the job is cancelled: it should end
 -- INVARIANT: a lease is extended only with its fence.

@@ -2,26 +2,25 @@
 -- origin_lease: grants a room a lease of its origin's budget: its share, by weight, of the available units.
 -- KEYS: budget, leases, heard, active, idle, backlog, weights, clock
 -- ARGV: now, room, rate, burst, weight, want, keep, number, left, grant (0: only reads the report), seen
--- RETURNS: {number (0: no lease), units, life (µs), tight, expected (thousandths a second), spare (whole tokens), granted, short, in line,
+-- RETURNS: {number (0: no lease), units, life (µs), tight, expected (thousandths a second), spare (whole tokens), granted, short, rooms with a queue,
 --   due (µs; 0: with the next tick)}
 -- INVARIANT: the bucket's tokens and the units that leases may still spend are together never above burst; a number is used once.
 -- INCLUDE: clock, limiter, fair
 local BUDGET, LEASES, HEARD, ACTIVE, IDLE, BACKLOG, WEIGHTS, CLOCK =
   KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8]
 
--- number, left: of its leases up to that number the room has so many units left.
+-- number, left: the room has left units of its leases up to that number.
 -- seen: the greatest number of a lease of this budget that the caller knows.
 -- want: units that the room could use by its next call, beyond what is left;
--- keep: how many it wants to hold besides for arrivals.
+-- keep: how many units it wants to hold besides, for arrivals.
 local LIFE, IDLE_LIFE = 500000, 1500000 -- two ticks of a busy room, two of an idle one
 local QUIET = 1500000                   -- a room that was silent for so long has no share
--- A lease may be on its way for so long, in which its room gets no other: a room accepts leases in the order of their numbers, and a lease
--- that another gateway's has overtaken would be lost.
+-- µs for which a new lease may still be on its way. Its room gets no other lease in that time: a room accepts leases only in the order of
+-- their numbers, so a lease that is overtaken by another gateway's would be lost.
 local FLIGHT = 50000
 local NEXT = 0.3                        -- seconds within which a room with a queue calls again
-local SOON = 25000                      -- and no sooner than that
--- No stored time is farther ahead than a life; where one is, the clock was set back, which must not stop the budget.
-local VISITS = 64
+local SOON = 25000                      -- µs; the room is never asked to call again sooner
+local VISITS = 64                       -- a turn takes 1/VISITS of the available units
 
 local now, room = clock_now(ARGV[1]), ARGV[2]
 local rate, burst, weight = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
@@ -35,6 +34,7 @@ local over = {}
 for i = 1, #entries, 2 do
   local till, list = string.match(entries[i + 1], '^(%d+)|(.*)$')
   local open = { till = tonumber(till) }
+  -- A lease that ends later than a life from now was granted before the clock was set back. That must not stop the budget.
   if open.till > now + IDLE_LIFE then
     open.till = now + IDLE_LIFE
     redis.call('HSET', LEASES, entries[i], int(open.till) .. '|' .. list)
@@ -149,7 +149,7 @@ end
 local have = 0
 for _, e in ipairs(rest) do have = have + e[2] end
 for _, e in ipairs(mine) do held = held - e[2] end
-local cap = burst - 1000 * (held + have) -- what may be in the bucket from now on
+local cap = burst - 1000 * (held + have) -- the most that the bucket may hold from now on
 local number, life = 0, me and LIFE or IDLE_LIFE
 if granting and (units > 0 or content and spare > 0 and have > 0 and keep > 0) then
   number = math.max(tonumber(h[3] or 0), seen, now - 1) + 1
@@ -180,7 +180,7 @@ redis.call('HSET', BUDGET, 'level', int(b.level), 'at', int(b.at), 'number', int
   'granted', int(granted), 'short', int(short))
 for _, key in ipairs(KEYS) do redis.call('EXPIRE', key, 2592000) end
 
--- tight: the units that the room holds keep the bucket from filling before the next call, unless it reports them when spent.
+-- tight: unless the room reports its units as soon as they are spent, the bucket is full before the next call.
 local full = b.level / 1000000 + rate * NEXT > b.burst - 1000 * units
 local tight = have + units > 0 and full
 -- due: the bucket is full before the next call, and further units would be lost: the room should call when it is nearly full.

@@ -3,7 +3,7 @@
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
 -- ARGV: now, settings, group, kind (done or dead), page (of done), skip (places of that page), after (of dead: the id before the first; '': none), limit
--- RETURNS: {page and skip of what follows (of done), after of what follows (of dead; '': nothing), then id and record of each, false where it is gone; or '' and the number of consecutive places of the log without a name} or {reason}
+-- RETURNS: {page and skip for the next call (of done), after for the next call (of dead; '': none), then id and record of each, false where it is gone; or '' and the number of consecutive places of the log without a name} or {reason}
 -- INVARIANT: reads only, and 1 MiB of records at most, or one.
 -- INCLUDE: clock, limiter, fair, bulk
 

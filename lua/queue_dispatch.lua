@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- queue_dispatch: does one round: returns orphaned and due jobs to their groups, and opens gates, also those that another rate has closed.
+-- queue_dispatch: does one round: returns orphaned and due jobs to their groups, and opens gates, including those that a former rate has closed.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
 -- ARGV: now, settings, run_id, bound, alive (µs for which the caller has made rounds or tried to), types (words that this process runs, now and then), keeper (1: the caller is)
@@ -10,12 +10,13 @@
 local bound = tonumber(ARGV[4])
 local moved, recovered, dead, skipped, more = 0, 0, 0, 0, 0
 -- The store was restarted, failed over, or did not reply: holders of leases must be able to renew them first.
--- Two connections to the same servers may name them in turns: only a server that was not among the last four is another one. A caller that
--- may not read the name sends none.
+-- Processes may be connected to different servers of one store, so a run_id counts as new only when it is not among the last four. A caller
+-- that may not read it sends none.
 local known = redis.call('HGET', K.state, 'run_id')
--- The time of the last round measures the pause, for a call from the buffers of a halted server knows of none. Where the caller has only just
--- started, either no process ran, and all holders of leases are dead; or the store was away, and those that are alive renew their leases as
--- soon as it is back: they have a third of a lease for it. Leases are renewed while more than half is left, so a short pause ends none.
+-- The pause is measured from the time of the last round, because a call that waited in the buffers of a halted server cannot measure it.
+-- Where the caller has only just started, there are two cases. Either no process ran, and all holders of leases are dead. Or the store was
+-- away, and live holders renew their leases as soon as it is back: they have a third of a lease for it. Leases are renewed while more than
+-- half is left, so a short pause ends none.
 local moved_on = known and ARGV[3] ~= '' and not string.find(' ' .. known .. ' ', ' ' .. ARGV[3] .. ' ', 1, true)
 local silent = shard.beat > 0 and now - shard.beat >= set.lease / 3
 if moved_on or silent and tonumber(ARGV[5]) >= set.lease / 3 then
@@ -57,7 +58,7 @@ if now >= shard.hold then
       dead = dead + 1
       bury(g, t, jobkey, run, 'crashed', 'the worker that ran it vanished ' .. run.crashes .. ' times (worker.max_crashes)')
     else
-      -- Growing and spread, so that a poison job is separated from its neighbours.
+      -- The wait grows, and differs from job to job, so that a poison job is separated from its neighbours.
       local wait = math.min(set.max, 250000 * 2 ^ math.min(20, run.crashes - 1) * (1 + spread(run.fence)))
       run.fence = 0
       redis.call('HSET', K.runs, jobkey, write_run(run))
@@ -162,14 +163,15 @@ local function regate()
   end
   from = from + seen - (opened - before)
   if seen < 200 then from = 0 end
-  -- Where some were opened, probably all have to be.
+  -- Where some gates were opened, the others probably have to be opened too.
   if opened > before then more, at = 1, 0 else at = now end
   redis.call('HSET', K.state, 'gates_from', int(at) .. ' ' .. int(from))
 end
 
 -- replan goes through the groups by creation, some in a round, and brings forward housekeeping that is planned for later than the caller's
 -- retention and unsealed_after allow: immediately when these have changed, and every ten minutes, because a process with other settings may
--- have planned meanwhile. kept has the settings, the start, and the creation that was reached (-1: all are done), which two groups hardly share.
+-- have planned meanwhile. The field kept has the settings, when the pass began, and the time of creation that it has reached (-1: it is
+-- complete). Two groups hardly ever share one.
 local function replan()
   local wanted = int(set.keep_jobs) .. ' ' .. int(set.keep_groups) .. ' ' .. int(set.keep_dead) .. ' ' .. int(set.silence)
   local last, began, from = string.match(redis.call('HGET', K.state, 'kept') or '', '^(%d+ %d+ %d+ %d+) (%d+) (-?%d+)$')

@@ -7,7 +7,7 @@
 -- INCLUDE: clock
 
 local now, process, last = clock_now(ARGV[1]), ARGV[2], tonumber(ARGV[3])
--- A process counts for three times as long as a keeper stays.
+-- A process counts as running for three times as long as a keeper stays.
 redis.call('ZADD', KEYS[2], int(now), process)
 for _, gone in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', int(now - 3 * last))) do
   redis.call('ZREM', KEYS[2], gone)

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- queue_offer: offers a group to the processes that meet its need, unlike the caller.
+-- queue_offer: offers a group to the processes that meet its need, which the caller does not.
 -- KEYS: offers, offered
 -- ARGV: now, need (without blanks), group, last (µs after which an offer that was not repeated is dropped)
 -- RETURNS: {1 if the group was on offer already}

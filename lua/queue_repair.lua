@@ -89,7 +89,7 @@ local function repair_group(gkey)
   if g[G_QUEUED] ~= before then mended(g[G_ID], 'queue') end
 end
 
--- A place in line of a group that has none there.
+-- repair_line removes a member of lines whose group is not queued there.
 local function repair_line(member)
   local g = bulk_group(string.match(member, '([^/]+)$') or '')
   if set.policy == 'fair' and g and g[G_QUEUED] == 1 and queue_member(g) == member then return end
@@ -97,7 +97,7 @@ local function repair_line(member)
   mended(member, 'line')
 end
 
--- A turn without a line, or by score one of a group that has none.
+-- repair_turn removes a member of levels without a queue: a flow without groups, or by score a group that is not queued at that level.
 local function repair_turn(member)
   for level = 1, 3 do
     if redis.call('ZSCORE', K.levels[level], member) then

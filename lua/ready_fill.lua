@@ -9,15 +9,15 @@
 
 open_gates(200)
 local room = math.min(tonumber(ARGV[3]), set.ready_max) - redis.call('LLEN', K.ready)
-local looks = tonumber(ARGV[4])
+local batch = tonumber(ARGV[4])
 local fetched, admitted, refused, waits = 0, 0, 0, {}
 local global, settled = global_limiter(), follow_policy()
 local kinds, mine = read_kinds(ARGV[5])
-types.fetch_deferred(kinds, looks)
+types.fetch_deferred(kinds, batch)
 -- Groups that the default pipeline has blocked before the configuration changed.
 types.wake_barred(mine)
 
-while settled and admitted < room and fetched < looks do
+while settled and admitted < room and fetched < batch do
   local g, t, level, flow, tag = whose_turn()
   if not g then break end
   local list, from_front, ends, size = peek_jobs(g, 1)

@@ -11,7 +11,7 @@
 
 -- gap: µs since the last tick within which this call only reads; most: admissions in one call; have_seq: the seq of the caller's
 -- snapshot, which is not sent again; revoked_since, admitted_since: room times from which revocations and admissions are wanted.
--- Every gateway learns of admissions, so that it can restore them to a store that lost them before they were claimed. lease: one of
+-- Every gateway reads the admissions, so that it can restore them to a store that lost them before they were claimed. lease: one of
 -- the origin's budget (meter.lua: add_lease), or ''; commitment: the gateway's report on the lottery's commitment (draw_commitment), or '';
 -- reached: the order time up to which the gateway has given orders without the store, and owed: how many visitors it has admitted
 -- meanwhile, both 0 when the store was there. Then pairs (second, count): arrivals that this gateway signed and that are not enrolled yet.
@@ -54,7 +54,7 @@ if owed > 0 then -- charge the limiter for visitors that the caller has admitted
   limit.save()
 end
 
--- since lists the members of a set from a time on, with those of that very time again: one tick gives most of them the same time.
+-- since lists the members of a set from a time on, including those of exactly that time: the admissions of one tick share it.
 local function since(key, from, n)
   return redis.call('ZRANGEBYSCORE', key, from, '+inf', 'WITHSCORES', 'LIMIT', 0, n)
 end
@@ -95,8 +95,8 @@ local function reply(snapshot)
   return r
 end
 
--- The tick may be done already. The snapshot is of no use after a silence, although that counts as the last tick (keep_time), nor when
--- it was built before a restore: a gateway would forget the silences and the reset that it has just restored.
+-- Another gateway may have run this tick already. Its snapshot is not used after a silence, although keep_time notes the silence as the
+-- last tick, nor if it was built before a restore: a gateway would lose the silences and the reset that it has just restored.
 local former = redis.call('GET', SNAPSHOT)
 local built, built_at = string.match(former or '', '^%S+ (%d+) %S+ %d+ %d+ (%d+)')
 if built and num(built) >= s.restored and not opened and s.wall - s.tick < gap and math.abs(s.wall - tonumber(built_at)) <= GAP then
@@ -107,7 +107,7 @@ end
 local last_tick = s.tick + s.adj -- room time
 local function ran_since_last() return last_tick < s.now and s.now - last_tick <= GAP end
 
--- expire removes sessions, admissions, ended ids and gateways that are over. It returns 1 if the next tick finds more of them.
+-- expire removes the sessions, admissions, ended ids and gateways whose time is over. It returns 1 if the next tick finds more of them.
 local REAPED = 2000
 local function expire()
   local function due(key, till, n)
@@ -129,8 +129,8 @@ local function expire()
 end
 
 -- sweep removes the absent among SWEPT tickets of a set, and counts the others in sample. It returns the position of the next sweep, which
--- lies the golden section of the set farther on, so that any few sweeps in a row are spread evenly. It finds few: tickets at
--- the front and tickets that come back are checked there.
+-- lies the golden section of the set farther on, so that any few sweeps in a row are spread evenly. It finds few
+-- absent tickets, because tickets at the front and tickets that return are checked elsewhere.
 local SWEPT, GOLDEN = 100, 0.6180339887498949
 local function sweep(key, position, sample)
   local length = redis.call('ZCARD', key)
@@ -180,10 +180,10 @@ end
 -- passed and returns the number of admissions. PASSED_OVER bounds the absent ones of one tick: a parked ticket counts 1, a reaped one REAP.
 local PASSED_OVER, REAP = 4000, 4
 local function admit_front(n, passed)
-  local admitted, looked, parking = 0, 0, false
-  while looked < PASSED_OVER do
-    -- One more than may be admitted, so that an absent one is parked even without capacity; many once some are absent, for these
-    -- often lie together.
+  local admitted, passed_over, parking = 0, 0, false
+  while passed_over < PASSED_OVER do
+    -- Read one ticket more than may be admitted, so that an absent one is parked even without capacity. Once some were absent, read
+    -- many, because absent tickets often lie together.
     local heads = redis.call('ZRANGE', QUEUE, 0, parking and 999 or math.min(99, n - admitted), 'WITHSCORES')
     if #heads == 0 then return admitted end
     local fields, parked, parks = {}, {}, {}
@@ -195,12 +195,12 @@ local function admit_front(n, passed)
       local checked, hold = read_presence(buckets[(i + 1) / 2], string.sub(id, 3))
       local overdue = s.now - checked - hold * 1000000
       if overdue > 0 then
-        looked = looked + 1
+        passed_over = passed_over + 1
         count_ticket(passed, age(s, math.max(order, s.drawn)) - overdue, true)
         s.gone = s.gone + 1
         if absent(s, p, checked, hold) then
           reap(s, id)
-          looked = looked + REAP - 1
+          passed_over = passed_over + REAP - 1
         else
           parked[#parked + 1] = id
           parks[#parks + 1], parks[#parks + 2] = heads[i + 1], id
@@ -259,8 +259,8 @@ local function trim_flow(second)
   end
 end
 
--- read_pending returns the arrivals that are signed and not enrolled, as 'second:count', and their number. A visitor polls first within
--- a minute: whoever has not by then is forgotten.
+-- read_pending returns the arrivals that are signed and not enrolled, as 'second:count', and their number. A visitor polls for
+-- the first time within a minute; arrivals that have not polled after OVERDUE are dropped.
 local OVERDUE = 75000000
 local function read_pending()
   local pending, n = {}, 0
@@ -322,8 +322,8 @@ local function write_history(length, active_now)
   end
 end
 
--- pack_queue packs what the snapshot says of the queue: the orders of the front (each less the one before), the rank sketch behind it and
--- the counts of departures.
+-- pack_queue packs the snapshot's part about the queue: the orders of the front (each as the difference to the one before), the rank
+-- sketch behind it and the counts of departures.
 local function pack_queue(length, passed, sample, backlog)
   local exact = front(p)
   local heads = redis.call('ZRANGE', QUEUE, 0, exact - 1, 'WITHSCORES')
@@ -380,7 +380,7 @@ local function read_live()
   return live, message, version
 end
 
--- write_snapshot writes and returns the snapshot: five lines of text, and behind them what is packed. Go's parseSnapshot reads it.
+-- write_snapshot writes and returns the snapshot: five lines of text, then the packed part. Go's snapshot.Parse reads it.
 local function write_snapshot(second, length, parked, admitted, sessions, pending, oldest, packed)
   local live, message, version = read_live()
   local snapshot = table.concat({

@@ -6,8 +6,8 @@
 -- INVARIANT: a ticket is spent once (P4); the same client may repeat its claim within the claim window.
 -- INCLUDE: clock, room, sessions
 
--- Groups of two: id, client. A ticket that is admitted is WAITING while s.settle lasts after a loss of data (room_restore). The reason of
--- the claim that makes the session is first, that of a repeated one ''.
+-- Groups of two: id, client. A ticket that is admitted is WAITING while s.settle lasts after a loss of data (room_restore). The
+-- claim that makes the session has the reason first, a repeated claim ''.
 local s, err = open_room()
 if not s then return err end
 local p = policy()

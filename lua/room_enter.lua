@@ -1,5 +1,5 @@
 #!lua
--- room_enter: gives arrivals a place or admits them immediately, and enrols tickets that the queue does not hold.
+-- room_enter: gives each arrival a place or a session, and enrols tickets that the queue does not hold.
 -- KEYS: state, live, queue, parked, seen, admitted, sessions, ended, grants, revoked, flow, pending, minutes, gateways, snapshot, audit, joins
 -- ARGV: now, epoch, seq, policy, ...
 -- RETURNS: {OK, epoch, seq, fence, order time, wall, then for each group code, order, wall of admission, reason}
@@ -55,7 +55,7 @@ local function put(code, order, wall, reason)
   out[n + 1], out[n + 2], out[n + 3], out[n + 4] = code, str(order), str(wall), reason
 end
 
--- put_id adds the id to the reason of the last reply, where that has a place; joined_before tells whether it was given now.
+-- put_id adds the id to the reason of the last reply, if that has a place. The place is new if joined has grown since joined_before.
 local function put_id(id, joined_before)
   local code = out[#out - 3]
   if code == REPLY_WAITING or code == REPLY_CONFIRMED or code == REPLY_ADMITTED or code == REPLY_ACTIVE or code == REPLY_SIGNED then
@@ -168,13 +168,13 @@ local function find_keyed(id, client, hold)
   put_id(id, joined)
 end
 
--- token is that of the present group, one table for all of them. joined: a visitor who returned without the store kept an older order; a place
--- counts when it is joined.
+-- token holds the token of the current group; one table serves all groups. joined is the time at which the place counts for the join
+-- limit: not its order, because a visitor who returned without the store kept an older one.
 local token = { order = 0, seen = 0, epoch = '', fence = 0, address = '', heard = 0, hold = 0, joined = 0 }
 
--- late reports whether the token's visitor was silent for too long. A store can have forgotten nothing that is older than its room, which
--- bounds the silence of a token whose gateway had never reached the store. The token's hold is one that a former, longer absence
--- allowed; it counts for no longer than a spent ticket is remembered.
+-- late reports whether the token's visitor was silent for too long. For a token whose gateway had never reached the store the silence counts
+-- from the room's beginning at most: this store cannot have forgotten an older ticket. A longer hold, which a former, longer absence allowed,
+-- still counts, but for no longer than a spent ticket is remembered.
 local function late()
   local us = age(s, token.heard)
   if token.fence == 0 then us = math.min(us, s.now - s.born) end
@@ -185,11 +185,11 @@ local function prequeue(id, client, hold, seen, epoch, fence, address, heard, to
   token.fence, token.heard, token.hold = tonumber(fence), tonumber(heard), num(token_hold)
   if token.fence > 0 and token.fence < s.fence then return put(REPLY_EXPIRED, 0, 0, 'reset') end
   if put_known(id, client, num(hold)) then return end
-  -- Confirmed now it would not be drawn, though it may have been confirmed before.
+  -- A ticket that is confirmed only now would not be drawn, although it may have been confirmed before.
   if p.lottery == 1 and s.drawn > 0 then return put(REPLY_OPENED, s.drawn, s.opens, '') end
   -- Late tokens are refused so that nobody can keep tickets for the draw without polling.
   if epoch ~= '' and late() then return put(REPLY_EXPIRED, 0, 0, 'late') end
-  -- A new store of an older room has counted nobody yet, but the places of their addresses were counted once.
+  -- A new store of an older room has not counted this ticket yet; its address was charged when it joined.
   local counted = epoch ~= '' and (epoch == s.epoch or s.fresh_store == 0)
   confirm(epoch == '' and address or '', counted and tonumber(seen) or nil)
 end
@@ -212,7 +212,7 @@ local function older_order(id, have)
   return order
 end
 
--- prove_older_room is called for a token of another epoch: the store is new and the room is not, though no gateway has said so.
+-- prove_older_room is called for a token of another epoch: the store is new and the room is older, although no gateway has restored it.
 local function prove_older_room()
   s.fresh_store = 2
   limit.empty()
@@ -252,7 +252,7 @@ end
 
 local function enrol(id, client, hold, order, seen, epoch, fence, address, heard, token_hold)
   order, fence, heard = tonumber(order), tonumber(fence), tonumber(heard)
-  if fence == 0 and order > 0 then -- a machine's clock, never later than now
+  if fence == 0 and order > 0 then -- they are by a machine's clock; now at the latest
     order, heard = math.min(s.time, order + s.lead), math.min(s.time, heard + s.lead)
   end
   if fence > 0 and fence < s.fence or fence == 0 and order > 0 and order <= s.reset then return put(REPLY_EXPIRED, 0, 0, 'reset') end

@@ -7,7 +7,7 @@
 -- front holds are remembered, and none that the queue does not hold.
 -- INCLUDE: clock, room, presence, lottery
 
--- reason is left or removed. who is '' for a visitor, else the operator, and label the id as people write it, for the audit log. Then groups of
+-- reason is left or removed. who is '' for a visitor, else the operator, and label the id in the form shown to people, for the audit log. Then groups of
 -- three: id, and of a ticket in the pre-queue the fence and the order time at which it was confirmed last, else 0 and 0.
 -- A ticket that is not remembered can poll again: its order then gives the place that it gave before. So joins that are given up
 -- immediately take no more of the store than those that are abandoned, also beyond maxmemory.

@@ -10,7 +10,7 @@
 local s, err = open_room()
 if not s then return err end
 local p = policy()
-room_limiter(s, p).save() -- it has earned at the old rate until now
+room_limiter(s, p).save() -- until now the limiter earns at the old rate
 
 local changes = {}
 for i = 8, #ARGV, 3 do

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- room_restore: starts a room in this store, or restores what a gateway knows of it when the store lost it.
+-- room_restore: starts a room in this store, or restores from a gateway's memory what the store has lost.
 -- KEYS: state, live, queue, parked, seen, admitted, sessions, ended, grants, revoked, flow, pending, minutes, gateways, snapshot, audit, joins
 -- ARGV: now, epoch, seq, policy, fresh, reached, replied, gaps, reset, fence, version, active, opens, drawn, prequeued, target, hold (µs), window, window_left (µs), passes_left (µs), live_count, ...
 -- RETURNS: {OK, epoch, seq, fence, order time, wall}
@@ -38,7 +38,7 @@ local function start_epoch()
     begin_limiter(s, p, full(p))
   else
     s.seq = math.max(s.seq, seq) + 1000
-    -- An older copy of the room has not grown older while no store was there, nor by what this store's clock is ahead.
+    -- In an older copy of the room neither the time without a store nor the lead of this store's clock counts as room time.
     local silent = math.max(s.wall + s.lead, s.last, reached) - replied
     if silent > GAP then s.adj = s.adj - silent + 1000000 end
   end
@@ -56,7 +56,7 @@ local function continue_room()
   s.fresh_store, s.busy = 0, 1
   begin_limiter(s, p, spent(p))
   s.hold = math.max(s.hold, s.now + math.max(HOLD, tonumber(ARGV[17])))
-  -- Visitors in the pre-queue may not have learned yet that the opening was brought forward.
+  -- Visitors in the pre-queue may not have polled since the opening was brought forward.
   if tonumber(ARGV[15]) > 0 and tonumber(ARGV[14]) == 0 then s.unheard = s.now + longest_advised(s, p) end
   s.settle = s.now + SETTLE
   s.at = s.now
@@ -68,7 +68,7 @@ local function continue_room()
     for till, us in string.gmatch(own_gaps, '(%d+):(%d+)') do add_gap(s, tonumber(till), tonumber(us)) end
     reach(s, reached)
   end
-  -- Nobody has grown older from the last reply of the former store to the start of this one.
+  -- The time from the last reply of the former store to the start of this one is a silence: no ticket ages in it.
   local began = s.time - alive
   if began - replied > GAP then add_gap(s, began, began - replied - 1000000) end
 end

@@ -6,7 +6,7 @@
 -- INVARIANT: a ticket is spent once (P4): its pass stops working and its ticket makes no other.
 -- INCLUDE: clock, room, presence
 
--- Then ids. who is '' when an origin revokes, else the operator, and label the id as people write it, for the audit log.
+-- Then ids. who is '' when an origin revokes, else the operator, and label the id in the form shown to people, for the audit log.
 local s, err = open_room()
 if not s then return err end
 local p = policy()

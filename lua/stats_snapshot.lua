@@ -10,7 +10,7 @@
 local last = tonumber(redis.call('HGET', K.state, 'snap_at') or 0)
 if now - last < 950000 then return { 0 } end
 local sum, squares, n, most, refusals, counted = 0, 0, 0, 0, 0, 0
--- The tenants that waited longest for it; with more than bound tenants each has its turn more rarely.
+-- The tenants whose last entry is the oldest. With more than bound tenants, each gets an entry less than once a second.
 for _, name in ipairs(redis.call('ZRANGE', K.busy, 0, tonumber(ARGV[3]) - 1)) do
   local t = bulk_tenant(name)
   local refused = count_refused('N' .. name)

@@ -2,7 +2,7 @@
 
 -- An account's ids differ in their last byte. Each is used after the place of the id before has ended, while that is remembered. Once
 -- there is a second id, the first is remembered for a month, longer than any session: where it is not remembered, the other ids need
--- no look.
+-- not be read.
 local GENERATIONS, MONTH = 32, 2678400000000
 
 -- account_id_state returns, for an account's place under one id, the wall time of its admission where it is a session, whether it is

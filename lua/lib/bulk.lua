@@ -46,7 +46,7 @@ local SHARD = { 'last', 'adj', 'gseq', 'fence', 'v1', 'v2', 'v3', 'at', 'level',
   'aside', 'unserved', 'checked', 'barred', 'marked', 'watched', 'tripped', 'limiter', 'ordered', 'live_global', 'live_tenant', 'found_global', 'live_types' }
 SHARD.length = #SHARD - 4 -- without what is only read here
 local shard = { last = 0, adj = 0, gseq = 0, fence = 0, v1 = 0, v2 = 0, v3 = 0, at = 0, level = 0, rate = 0, hold = 0, spins = 0,
-  starts = 0, queued = 0, taken = 0, inflight = 0, pending = 0 } -- so that it need not grow
+  starts = 0, queued = 0, taken = 0, inflight = 0, pending = 0 } -- so that the table need not grow
 local shard_was = redis.call('HMGET', K.state, unpack(SHARD))
 do
   local live_global, live_tenant, found_global = unpack(shard_was, SHARD.length + 1, SHARD.length + 3)
@@ -101,8 +101,9 @@ if now > shard.last then shard.last = now end
 -- the failed ones under <gkey>#: <code> <n> <code> <n> .... Where tally and the outcomes differ, a process of an earlier version has ended
 -- some, and a reducer reads them all. 0: a reducer does the work. most_bad jobs may fail or die, or where bad_share is 1, as many in a hundred.
 
--- called_off counts jobs that run and are to be cancelled: K.aside has c<gkey>/<id> of each. deleted is 1 when all that is kept of an ended group
--- is deleted now: nothing but that finds the group by its id. redriving is the short name of its last redrive (0: none): while that is open, no other is made of this group.
+-- called_off counts jobs that run and are to be cancelled: K.aside has c<gkey>/<id> of each. deleted is 1 while the data of an ended group
+-- is being deleted: other scripts then no longer find the group by its id. redriving is the short name of its last redrive (0: none): while
+-- that is open, the group gets no other.
 
 -- Work, where time is shared, in µs: expect is the recent mean run time, charged the charge of the group's jobs in flight, due the difference of
 -- charges and run times of ended runs that is not charged yet, lag the part of it that is charged among tenants and not among its
@@ -159,8 +160,9 @@ local function bulk_tenant(name)
   return t
 end
 
--- types has the functions about types of jobs, of which most are in lib bulktypes; uses is how much of the limits of types is used, as far as this call looked: 'use:<type>' in the shard's state has the
--- limiter's at, level and rate, how many runs count towards the concurrency, that concurrency as the last pull knew it, and limiter.
+-- types has the functions about types of jobs; most are in lib bulktypes. types.uses holds how much of the limits is used, for the types that
+-- this call has read. 'use:<type>' in the shard's state has the limiter's at, level and rate, how many runs count towards the concurrency,
+-- the concurrency by the last pull, and limiter.
 local types = { uses = {}, breakers = {} }
 
 function types.use(kind)

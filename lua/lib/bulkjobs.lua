@@ -277,7 +277,8 @@ local function cancel_job(g, t, jobkey)
   end_job(g, t, jobkey, 'C0 ' .. int(now_ms()) .. '\n', G_CANC)
 end
 
--- work.called_off reports whether a job that has left the leases is cancelled, with its group or alone, and removes the mark of the latter.
+-- work.called_off reports whether a job that has left the leases is cancelled, with its group or alone. It removes the mark of a job that was
+-- cancelled alone.
 function work.called_off(g, jobkey)
   local alone = g[G_CALLED_OFF] > 0 and redis.call('ZREM', K.aside, 'c' .. jobkey) == 1
   if alone then g[G_CALLED_OFF] = g[G_CALLED_OFF] - 1 end
@@ -444,7 +445,7 @@ local function start_jobs(g, t, reply, jobs, owner)
   if not jobs[1] then return end
   local runs, leases, till = work.runs, work.leases, int(now + set.lease)
   for _, j in ipairs(jobs) do
-    -- At least the time in µs, so that a store that has lost its last writes gives no fence twice.
+    -- At least the time in µs, so that a store that has lost its last writes uses no fence twice.
     shard.fence = math.max(shard.fence + 1, now)
     j.run.fence = shard.fence
     if j.created then j.run.created, j.run.kind = j.created, j.kind ~= '' and j.kind or '-' end

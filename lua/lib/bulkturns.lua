@@ -154,7 +154,7 @@ function work.settle_charge(g)
   end
 end
 
--- forget_idle drops last tags that are behind the virtual time; with strict, behind that of every level in use.
+-- forget_idle drops the last tags of idle flows that are behind the virtual time; with strict, behind that of every level in use.
 local function forget_idle()
   if set.policy == 'score' then return end
   local v = shard.v1

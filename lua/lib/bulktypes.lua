@@ -5,8 +5,8 @@
 -- (lib breakers) is a limit, too. Where a limit is used up, a group whose jobs are all of its type is blocked, and a job in a group of several
 -- types is deferred. Neither is tried again before the limit lets a job start.
 
--- came has the jobs that this call has fetched from the deferred ones. Of a pull, foreign tells that it met jobs of types that its process does not
--- run, spent that a processor's batch is used up, open that a type with jobs to start may start one now.
+-- came has the jobs that this call has fetched from the deferred ones. foreign: this pull met jobs of types that its process
+-- does not run; spent: a processor's batch is used up; open: a type with jobs may start one now.
 types.limits, types.came, types.foreign, types.spent, types.open = {}, {}, false, false, false
 for kind, rate, most, batch in string.gmatch(ARGV[6], '(%S+) (%d+) (%d+) (%d+)') do
   types.limits[kind] = { kind = kind, rate = tonumber(rate), most = tonumber(most), batch = tonumber(batch), given = 0 }

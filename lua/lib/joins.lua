@@ -1,4 +1,4 @@
--- joins: limits how many places an address, and the network around it, may take in a time.
+-- joins: limits the places that one address, and the network around it, may take in a period.
 --
 -- An address has a window: it opens with a place, lasts p.joins_per and holds p.joins places; the next place after it opens another.
 -- Windows do not overlap, so no time of that length sees more than two windows' worth of places, and none more than one after a quiet
@@ -20,8 +20,8 @@ local function read_window(who, most, per, order)
   return w
 end
 
--- order_in_window returns the order at which a place fits into a window, or nil and the time (µs) until one does. A token of a join that a
--- full window had no place for gets the order of a later join: old orders must not be saved up.
+-- order_in_window returns the order at which a place fits into a window, or nil and the time (µs) until one does. A token
+-- whose join found the window full gets the order of a later join, so that old orders cannot be saved up.
 local function order_in_window(s, w, order)
   if w.n >= w.most then
     if s.time < w.till then return nil, w.till - s.time end

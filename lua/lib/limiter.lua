@@ -6,16 +6,17 @@
 -- second is exactly a billionth of a token, so nothing ever rounds. All values
 -- stay below 2^53. A strategy has
 --
---   refill(b, now)   brings the state to now (microseconds); first of all
+--   refill(b, now)   brings the state to now (microseconds); called before the others
 --   available(b)     how many whole tokens can be taken now
 --   admits(b, cost)  whether cost tokens can be taken now
 --   take(b, cost)    takes them, after admits
 --   wait(b, cost)    microseconds until admits; -1: never
 --   rerate(b, was)   after refill, where the rate differed at the last use: a debt stays
 --                    the same number of tokens
---   adopt(b, was, now)  of gcra and fixed_window, replaces refill and rerate for a state of the other, at the rate was: a gcra's
---                    arrival time is the point that a window has reached which grants its tokens one after the other. A debt
---                    beyond that stays the same number of tokens. A state from which nothing is taken is not written back
+--   adopt(b, was, now)  gcra and fixed_window only: replaces refill and rerate for a state that the other of the two wrote, at the
+--                    rate was. A gcra's arrival time corresponds to the point that a window has reached if it grants its tokens
+--                    one after the other. A debt beyond that stays the same number of tokens. The caller writes an adopted
+--                    state back only if something was taken from it
 
 local TOKEN = 1000000000
 
@@ -162,10 +163,10 @@ end
 
 -- fixed_window: at is the start of the window, level the thousandths of a token
 -- used in it. A window is b.window microseconds long, one second where that is
--- missing, or as long as one token takes at a rate below one a window. It
--- promises what the rate gives in a window, so up to twice that in a sliding one
--- of its length. A cost above a window's is granted in an untouched one and uses up as
--- many as it takes: at is then the start of the last of them.
+-- missing, or as long as one token takes at a rate below one a window. A
+-- window grants at most its share of the rate, so a sliding interval of its length
+-- may hold up to twice that. A cost above a window's grant is admitted in an unused
+-- window and uses up as many windows as it needs: at is then the start of the last one.
 limiter.fixed_window = {
   refill = function(b, now)
     local length = window(b)
@@ -207,7 +208,7 @@ limiter.fixed_window = {
     spread_windows(b)
   end,
 
-  -- wait: the window that at lies in may have begun under another rate.
+  -- wait: at need not be the start of a window, because its window may have begun under another rate.
   wait = function(b, cost)
     if b.rate <= 0 then return -1 end
     local length, most = window(b)

@@ -15,9 +15,9 @@ end
 
 -- Only the number of tickets in the pre-queue is kept, in slots of an eighth of absence: {till, n}, ascending, each with the tickets that
 -- were confirmed last before till (order time) and not before the till of the slot ahead. A ticket that is confirmed again moves to the
--- newest slot, by the time in its token. So a ticket that leaves is not counted any more, and a silent one is not counted an eighth of
--- absence later at most. The number never underestimates: a token that is shown again after it was renewed elsewhere moves another
--- ticket's count, and that one is counted anew with its next poll.
+-- newest slot, by the time in its token. So a ticket that leaves is no longer counted, and a ticket that falls silent stops counting at most an
+-- eighth of absence too late. The number never underestimates: a token that is shown again after it was renewed elsewhere moves another
+-- ticket's count, and that ticket is counted again with its next poll.
 local SLOTS = 32
 local prequeue_slots
 
@@ -53,7 +53,7 @@ local function count_prequeued(s, p, seen)
   prequeue_slots[#prequeue_slots].n = prequeue_slots[#prequeue_slots].n + 1
 end
 
--- uncount_prequeued subtracts a ticket that was confirmed then; nil: the time is not known.
+-- uncount_prequeued subtracts a ticket that was confirmed at seen; nil: the time is not known.
 local function uncount_prequeued(s, p, seen)
   if seen and age(s, seen) > p.absence then return end
   load_prequeue(s)
@@ -115,10 +115,11 @@ local LATE = 3000000
 -- FLAP is how much later than advised a visitor may poll whose gateway has another configuration.
 local FLAP = 5000000
 
--- draw_commitment returns the opening's commitment (32 bytes) and, once it was made, its seed (32). Of gateways whose secrets differ the
--- first one's commitment is published; it stands while a gateway reports it as its own, and for STANDS after. Once the opening was noted,
--- such a gateway reveals the seed, by which the others draw too: from then on nobody can choose among draws.
--- report: the opening, ':', the commitment that the gateway knows, its own, and the seed of the former where it may be revealed.
+-- draw_commitment returns the opening's commitment (32 bytes) and, once it was made, its seed (32). If the secrets of gateways differ,
+-- the commitment of the first is published; it stays while a gateway reports it as its own, and for STANDS after that. Once the opening was
+-- noted, such a gateway reveals the seed, and the others draw with it too: from then on nobody can choose among draws.
+-- report: the opening, ':', the published commitment as the gateway knows it, the gateway's own, and the seed of the published one if the
+-- gateway may reveal it.
 local function draw_commitment(s, report)
   if s.opens == 0 then return '' end
   local h = redis.call('HMGET', STATE, 'lot_opens', 'lot', 'lot_till', 'lot_seed')
@@ -142,9 +143,9 @@ local function draw_commitment(s, report)
   return commitment == '' and '' or str(s.opens) .. ':' .. commitment .. seed
 end
 
--- end_prequeue ends the pre-queue of a lottery that the room does not hold any more, and reports whether there was one. Nobody is admitted
+-- end_prequeue ends the pre-queue of a lottery that has been taken out of the policy, and reports whether there was one. Nobody is admitted
 -- before all of the pre-queue can have polled, as their orders are earlier than those of newcomers. While the files of gateways differ,
--- visitors of some enter the pre-queue again and again, and each polls within the longest interval: that prolongs nothing. For a quarter
+-- visitors of some enter the pre-queue again and again, and each polls within the longest interval: that does not prolong the hold. For a quarter
 -- of absence gateways answer a ticket that was in the pre-queue before its last end without the store (admission: gatherHold), which
 -- therefore does not count it yet.
 local function end_prequeue(s, p)

@@ -82,8 +82,8 @@ local function room_limiter(s, p)
     -- A leaky bucket keeps one unused token, so that an arrival at a quiet room is admitted immediately.
     rest = function() if leaky then b.level = math.min(b.level, TOKEN) end end,
     save = function() s.level, s.at, s.strategy, s.was, s.owed = b.level, s.now, p.strategy, p.rate, owed end,
-    -- owe charges n visitors whom a gateway admitted while the store was away. After a long outage it charges no more than what comes due
-    -- in GAP, for as long as nobody is admitted after it.
+    -- owe charges n visitors whom a gateway admitted while the store was away. After a long outage the charge is at most what comes due
+    -- in GAP: nobody is admitted for that long after the outage.
     owe = function(n) owed = math.min(owed + n, math.max(owed, math.floor(p.rate * GAP / TOKEN))) end,
     -- ahead returns how many will be available in us microseconds, if none is taken.
     ahead = function(us)
@@ -113,7 +113,7 @@ local function wanted_units(s, p)
   queued = math.min(queued, most)
   local want = math.max(0, queued - s.lease)
   if p.min_wait > 0 then return want, 0 end
-  -- 100 ms of the room's own rate, and twice what arrived in as much of the last second.
+  -- 100 ms of the room's own rate, and twice the arrivals of NEXT_TICK by the flow of the last second.
   local lately = num(redis.call('HGET', FLOW, str(math.floor(s.now / 1000000) - 1) .. 'a'))
   return want, math.max(0, math.min(most - queued, 1 + math.ceil(p.rate / 10000 + 2 * lately * NEXT_TICK / 1000000)))
 end

@@ -1,11 +1,11 @@
 -- outcomes: deletes outcomes that a group does not keep. G_RESULTS: 0 keeps all, 1 those of jobs that did not succeed, 2 those from which a
 -- job can be redriven.
 --
--- What is not kept goes once the reducer has taken in its whole page of the log: the records of jobs, and their names in the log,
--- whose other lines keep their places; a page of which nothing is left goes as a whole. While jobs may still be added a record is
--- only replaced by 'K' (lib bulkjobs), so that a job that is submitted again is known. G_SHRUNK and G_CLEARED say how many places of
--- the log were looked at for the one and the other, G_GONE how many outcomes have gone. Where outcomes are counted as they come
--- (G_TALLY) work.log does the same in their own step, G_SHRUNK is how many became 'K', and only these are left for the end.
+-- An outcome that is not kept is deleted once the reducer has read its whole page of the log: the job's record, and its id in the log. The
+-- other lines of the page keep their positions; a page with no id left is deleted as a whole. While jobs may still be added, a record is
+-- only replaced by 'K' (lib bulkjobs), so that a job that is submitted again is recognised. G_SHRUNK and G_CLEARED count the positions of
+-- the log that were processed for replacing and for deleting, G_GONE the deleted outcomes. Where outcomes are counted on arrival (G_TALLY),
+-- work.log does the same in the job's own step: G_SHRUNK then counts the records that became 'K', and only these are left for the end.
 
 local outcomes = { STEP = 1000 }
 
@@ -17,7 +17,8 @@ function outcomes.dropped(g, jobkey, record)
   return letter ~= 'F' or not redis.call('ZSCORE', K.dead, 'F' .. jobkey)
 end
 
--- outcomes.walk deletes among the outcomes from at up to last, of at most n or VISIT_BYTES. It returns where it stopped.
+-- outcomes.walk deletes or replaces outcomes that are not kept, from position at up to last: it reads at most n outcomes or VISIT_BYTES, and
+-- returns where it stopped.
 function outcomes.walk(g, at, last, n)
   local room, closed = VISIT_BYTES, g[G_SEALED] == 1 or g[G_STATUS] > RUNNING
   n = math.min(last, at + n)
@@ -53,10 +54,10 @@ function outcomes.walk(g, at, last, n)
   return at
 end
 
--- outcomes.drop does one step of that for a group, and reports whether there is more to do immediately.
+-- outcomes.drop runs one such step for a group, and reports whether there is more to do immediately.
 function outcomes.drop(g, n)
   if g[G_RESULTS] == 0 then return false end
-  if finished[g[G_KEY]] then return true end -- not in the log before this step ends
+  if finished[g[G_KEY]] then return true end -- their ids are added to the log only at the end of this step
   local last = g[G_REDUCED]
   if g[G_STATUS] < AGGREGATING or last < ended(g) then
     last = last - last % PAGE

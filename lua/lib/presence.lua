@@ -44,8 +44,8 @@ local function last_checked(id)
   return read_presence(redis.call('HGET', SEEN, field), rest)
 end
 
--- absent reports whether a ticket that was last checked then, with that hold, is given up: where absence has been lowered since, not
--- before its hold has ended, because the visitor was advised to poll by the former absence.
+-- absent reports whether a ticket has expired: its last check is more than absence ago. Where absence has been lowered since the check, the ticket
+-- is kept until its hold has ended, because the visitor was advised to poll by the former absence.
 local function absent(s, p, checked, hold) return checked < s.now - math.max(p.absence, 1000000 * hold) - 1000000 end
 
 -- record_presence writes that a waiting ticket was checked now. bucket is the present value of its field.
@@ -73,8 +73,8 @@ local function reap(s, id)
   count_minute(s, 'x', 1)
 end
 
--- reap_neighbours reaps the absent among the next three records of a ticket's bucket. Present tickets, each checked once in a quarter of
--- absence, so find most of the absent ones.
+-- reap_neighbours reaps the absent among the next three records of a ticket's bucket. Present tickets are each checked once in
+-- a quarter of absence, so these checks find most of the absent tickets.
 local function reap_neighbours(s, p, field, rest, bucket)
   local n = #bucket / RECORD
   if n < 2 then return end

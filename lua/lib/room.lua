@@ -1,4 +1,4 @@
--- room: what every room script starts with: the keys, the room's state, its two clocks, its policy, and what became of a ticket.
+-- room: what every room script starts with: the keys, the room's state, its two clocks, its policy, and the state of a ticket.
 --
 -- Order time, s.time, is Redis's clock plus lead. It never goes back, and silences stay in it: orders, tokens and every time in a reply
 -- are order time. Room time, s.now, is Redis's clock plus adj. It stands still while the store is away, measures how long something has
@@ -267,8 +267,8 @@ local function remember(s, p, id)
   if p.absence <= s.absence or s.absence == 0 or s.now - s.absence_at > p.absence then s.absence, s.absence_at = p.absence, s.now end
 end
 
--- absence_of returns for how long a token stays valid after its visitor was last answered (heard, room time): no longer than its ticket is
--- remembered if it has ended, which is extra more than the absence of that time where absence has been raised since.
+-- absence_of returns for how long a token stays valid after the last reply to its visitor (heard, room time). That is p.absence, but where
+-- absence has been raised since, at most the absence of that time plus extra: an ended ticket is not remembered for longer.
 local function absence_of(s, p, heard, extra)
   if s.absence == 0 or heard > s.absence_at then return p.absence end
   return math.min(p.absence, s.absence + extra)

@@ -15,7 +15,7 @@ local RECENT = 10000000 -- tickets with such young orders may still be joining: 
 local function allowed(rank) return math.max(1, math.floor(rank / 400)) end
 
 -- sketch renews chunks, a list of packed ones with the last order of each in ends, and returns both lists. exact is the size of the front,
--- within which places are known exactly, edge its last order; joined and left tell whether tickets did since the last time. s.rough is the
+-- within which places are known exactly, edge its last order; joined and left report whether tickets joined or left since the last call. s.rough is the
 -- number of ticks for which the samples may still be coarser than promised.
 local function sketch(s, chunks, ends, exact, edge, length, joined, left)
   while ends[1] and (ends[1] <= edge or length <= exact) do
