@@ -55,7 +55,7 @@ func TestAbsence_RaisedRevivesNoSpentTicket(t *testing.T) {
 }
 
 // Whoever gathers for a lottery and polls when it was advised before absence was lowered is drawn.
-func TestAbsence_LoweredLosesNobodyWhoGathers(t *testing.T) {
+func TestAbsence_LoweredKeepsPrequeue(t *testing.T) {
 	t.Parallel()
 	c, p := newTestClock(), basePolicy
 	p.Rate, p.Burst, p.Absence = 1000, 1000, 30*time.Minute
@@ -81,7 +81,7 @@ func TestAbsence_LoweredLosesNobodyWhoGathers(t *testing.T) {
 
 // Whoever polls when it was advised before the claim window was shortened finds the admission, also where gateways are started anew with the
 // shorter one, or the store loses its data after a reload; after that the short one holds.
-func TestClaimWindow_ShortenedLosesNobodyWhoPollsAsAdvised(t *testing.T) {
+func TestClaimWindow_ShortenedKeepsAdvisedPolls(t *testing.T) {
 	t.Parallel()
 	for name, shorten := range map[string]func(t *testing.T, r *Room, p Policy, restart func(p Policy) *Room, flush func()) *Room{
 		"by a reload": func(_ *testing.T, r *Room, p Policy, _ func(p Policy) *Room, _ func()) *Room {
@@ -136,7 +136,7 @@ func TestClaimWindow_ShortenedLosesNobodyWhoPollsAsAdvised(t *testing.T) {
 
 // Sessions that no gateway can name, as their visitors only came in, count after a loss of data for as long as their passes may be good,
 // though session.ttl was lowered.
-func TestSessionTTL_LoweredBeforeALossKeepsTheLimit(t *testing.T) {
+func TestSessionTTL_LoweredBeforeLossKeepsLimit(t *testing.T) {
 	t.Parallel()
 	c, p := newTestClock(), basePolicy
 	p.SessionTTL, p.MaxActive, p.Rate, p.Burst = 5*time.Minute, 2, 100_000, 100_000
@@ -162,7 +162,7 @@ func TestSessionTTL_LoweredBeforeALossKeepsTheLimit(t *testing.T) {
 
 // A session that was heard of under a longer ttl is given back to a store that lost its data for as long as its pass is good, and a later
 // heartbeat under a shorter one does not shorten that.
-func TestSessionTTL_LoweredBeforeALossIsGivenBackWhole(t *testing.T) {
+func TestSessionTTL_LoweredBeforeLossIsRestoredWhole(t *testing.T) {
 	t.Parallel()
 	c, p := newTestClock(), basePolicy
 	p.SessionTTL = 4 * time.Second
@@ -190,7 +190,7 @@ func TestSessionTTL_LoweredBeforeALossIsGivenBackWhole(t *testing.T) {
 }
 
 // An old copy of a pass ends no session that goes on with a newer one, also where ttl has been lowered since the old one was signed.
-func TestReturn_AnOldPassEndsNoSessionAfterALowerTTL(t *testing.T) {
+func TestReturn_OldPassEndsNoSessionAfterLowerTTL(t *testing.T) {
 	t.Parallel()
 	c, p := newTestClock(), basePolicy
 	p.SessionTTL, p.Rate, p.Burst = 10*time.Minute, 100_000, 100_000

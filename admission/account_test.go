@@ -20,7 +20,7 @@ func (g *stagedGateway) device(account byte) Standing {
 }
 
 // While the store is away each gateway gives an account a place by itself: they are one when it is back.
-func TestAnAccountWhileTheStoreIsAway(t *testing.T) {
+func TestAccount_OfflinePlacesBecomeOne(t *testing.T) {
 	t.Parallel()
 	for _, onError := range []string{OnErrorWait, OnErrorOpen} {
 		t.Run(onError, func(t *testing.T) {
@@ -68,7 +68,7 @@ func TestAnAccountWhileTheStoreIsAway(t *testing.T) {
 }
 
 // A store that lost the room finds the account's older place, whichever device comes to it first.
-func TestAnAccountsPlaceSurvivesAnEmptiedStore(t *testing.T) {
+func TestAccount_PlaceSurvivesEmptiedStore(t *testing.T) {
 	t.Parallel()
 	p := faultPolicy
 	p.Rate, p.Burst = 1, 1000
@@ -109,7 +109,7 @@ func TestAnAccountsPlaceSurvivesAnEmptiedStore(t *testing.T) {
 
 // What ended an account's place does not end the account: a revoked session's id is not used again, a full or draining
 // room gives no new place and finds those that are there.
-func TestAnAccountsPlaces(t *testing.T) {
+func TestAccount_OutlivesItsPlaces(t *testing.T) {
 	t.Parallel()
 	p := faultPolicy
 	p.Rate, p.Burst, p.Capacity = 1, 1000, 1
@@ -160,7 +160,7 @@ func TestAnAccountsPlaces(t *testing.T) {
 }
 
 // A ticket that an account brings was let in before: it is in still, whatever this gateway answers from memory.
-func TestAnAccountBringsATicketThatWasLetIn(t *testing.T) {
+func TestAccount_BringsAdmittedTicket(t *testing.T) {
 	t.Parallel()
 	p := faultPolicy
 	p.Rate, p.Burst = 1000, 1000

@@ -8,7 +8,7 @@ import (
 )
 
 // An account that has a place, and brings a ticket that was taken before it, waits at the earlier order.
-func TestJoin_AccountTakesTheEarlierOrder(t *testing.T) {
+func TestJoin_AccountTakesEarlierOrder(t *testing.T) {
 	t.Parallel()
 	p := faultPolicy
 	p.Rate, p.Burst = 10, 1000

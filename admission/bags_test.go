@@ -12,9 +12,9 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-// TestBagsHoldWhoIsInLineAndNobodyElse: whatever happens to tickets that share two bags, each of those in line or parked has
+// TestPresenceBuckets_HoldQueuedTicketsOnly: whatever happens to tickets that share two bags, each of those in line or parked has
 // one record, nobody else has, and whoever is heard of in time is not given up with the others.
-func TestBagsHoldWhoIsInLineAndNobodyElse(t *testing.T) {
+func TestPresenceBuckets_HoldQueuedTicketsOnly(t *testing.T) {
 	t.Parallel()
 	client := redistest.Client(t)
 	rapid.Check(t, func(t *rapid.T) {
@@ -124,7 +124,7 @@ func TestBagsHoldWhoIsInLineAndNobodyElse(t *testing.T) {
 }
 
 // Whoever is heard of gives up those beside them who were absent, some at a time, and nobody who was not.
-func TestTheLivingGiveUpTheDeadBesideThem(t *testing.T) {
+func TestPresenceBuckets_PollExpiresAbsentNeighbours(t *testing.T) {
 	client, clock := redistest.Client(t), newTestClock()
 	p := basePolicy
 	p.Rate, p.Burst, p.Absence = 0, 1000, 2*time.Minute
@@ -163,7 +163,7 @@ func TestTheLivingGiveUpTheDeadBesideThem(t *testing.T) {
 }
 
 // Who is absent behind somebody who is there, or parked, is given up by a tick: nobody comes to them, and nobody is beside them.
-func TestTicksGiveUpWhoIsAbsentBehindThoseWhoAreThere(t *testing.T) {
+func TestTick_ExpiresAbsentBehindPresent(t *testing.T) {
 	client, clock := redistest.Client(t), newTestClock()
 	p := basePolicy
 	p.Rate, p.Burst, p.Absence = 0, 1000, 2*time.Minute

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-func TestBatcher_GathersLongerUnderLoad(t *testing.T) {
+func TestBatcher_CollectsLongerUnderLoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var sizes []int
 		b := &batcher[int, int]{wait: time.Millisecond, send: func(_ context.Context, q []int) ([]int, error) {

@@ -63,7 +63,7 @@ func benchTick(b *testing.B, r *Room) {
 	}
 }
 
-func BenchmarkJoinAtALongLine(b *testing.B) {
+func BenchmarkJoinLongQueue(b *testing.B) {
 	r, _, _ := benchRoom(b)
 	b.ReportAllocs()
 	b.ResetTimer()

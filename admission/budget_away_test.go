@@ -7,9 +7,9 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-// TestTick_GoesOnWithoutTheBudget: where only the origin's budget does not answer, as on a master of its own that is down, nobody is
+// TestTick_GoesOnWithoutBudget: where only the origin's budget does not answer, as on a master of its own that is down, nobody is
 // admitted, and snapshots and operators' changes go on. Admissions follow when it is back.
-func TestTick_GoesOnWithoutTheBudget(t *testing.T) {
+func TestTick_GoesOnWithoutBudget(t *testing.T) {
 	client, prefix, c := redistest.Client(t), redistest.Prefix(t), newTestClock()
 	p := basePolicy
 	p.Rate, p.Burst = 10_000, 1000

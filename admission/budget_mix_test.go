@@ -44,7 +44,7 @@ func (s *sharing) poll(all []*mixed) {
 
 // A lottery opens and an event slows the other room down while both share a budget, on two gateways, and the store is emptied in
 // between: never more than the budget, all of it where it can be used, by weight; the lots in their order; and nobody lost.
-func TestALotteryAndAnEventShareABudget(t *testing.T) {
+func TestBudget_SharedByLotteryAndEvent(t *testing.T) {
 	t.Parallel()
 	const rate, lots, crowd = 12, 270, 300
 	server := redistest.Server(t)

@@ -187,7 +187,7 @@ func overBoth(t *testing.T, f func(t *testing.T, client redis.UniversalClient)) 
 }
 
 // Shares go by weight, all of the budget is used, and what one room does not use the others get at once.
-func TestBudgetIsSharedByWeightAndUsedUp(t *testing.T) {
+func TestBudget_SharedByWeightAndUsedUp(t *testing.T) {
 	t.Parallel()
 	overBoth(t, func(t *testing.T, client redis.UniversalClient) {
 		const rate = 80_000
@@ -258,7 +258,7 @@ func (s *sharing) bring(lease string) (admitted int64) {
 	return s.in[0] - before
 }
 
-func TestALeaseCountsOnceAndInTime(t *testing.T) {
+func TestLease_CountsOnceAndInTime(t *testing.T) {
 	s, lease := emptied(t)
 	if n := s.bring(lease); n < 10 {
 		t.Errorf("%d admitted with a lease of 700 ms at 20/s", n)
@@ -287,7 +287,7 @@ func TestALeaseCountsOnceAndInTime(t *testing.T) {
 }
 
 // A burst of one visitor is used up as well: whatever ticks there are, one is made when the next visitor may go.
-func TestABurstOfOneIsUsedUp(t *testing.T) {
+func TestBudget_BurstOfOneIsUsedUp(t *testing.T) {
 	for _, gateways := range []int{1, 4} {
 		s := newSharing(t, t, redistest.Client(t), redistest.Prefix(t), gateways,
 			budgeted(1000, 1000, 1000, 1_000_000), budgeted(1000, 1000, 1000, 1_000_000))
@@ -305,7 +305,7 @@ func TestABurstOfOneIsUsedUp(t *testing.T) {
 }
 
 // Two gateways ask for one room at once: the room takes leases in order, so the second has to wait until the first has come.
-func TestNoLeaseOvertakesAnother(t *testing.T) {
+func TestLease_OvertakesNoOther(t *testing.T) {
 	s := newSharing(t, t, redistest.Client(t), redistest.Prefix(t), 2, budgeted(200_000, 200_000, 1000, 1_000_000))
 	s.tick(0, 0)
 	s.join(0, 0, 1200)
@@ -324,7 +324,7 @@ func TestNoLeaseOvertakesAnother(t *testing.T) {
 }
 
 // A store that lost the account of leases gives none before those that it does not know of have ended.
-func TestALostBudgetWaitsForItsLeasesToEnd(t *testing.T) {
+func TestBudget_LostWaitsForLeasesToEnd(t *testing.T) {
 	s, _ := emptied(t)
 	if err := s.redis.Del(t.Context(), budgetKeys(s.cores[0].o.Prefix, "shop")...).Err(); err != nil {
 		t.Fatal(err)
@@ -339,7 +339,7 @@ func TestALostBudgetWaitsForItsLeasesToEnd(t *testing.T) {
 
 // However gateways race, crash between the two scripts, bring leases late or twice, and however rooms come, go, pause and lose
 // their store: what all admit together is never over the budget.
-func TestBudgetIsNeverExceeded(t *testing.T) {
+func TestBudget_IsNeverExceeded(t *testing.T) {
 	t.Parallel()
 	client := redistest.Client(t)
 	rapid.Check(t, func(rt *rapid.T) {
@@ -431,7 +431,7 @@ func TestBudgetIsNeverExceeded(t *testing.T) {
 }
 
 // Redis's clock may be set back, or a replica's that is behind takes over: the budget stands still for a moment, not for as long.
-func TestABudgetOutlivesAClockThatGoesBack(t *testing.T) {
+func TestBudget_SurvivesClockSetBack(t *testing.T) {
 	client, prefix := redistest.Client(t), redistest.Prefix(t)
 	core, err := New(Options{Client: client, Prefix: prefix, Log: quiet()})
 	if err != nil {
@@ -469,7 +469,7 @@ func TestABudgetOutlivesAClockThatGoesBack(t *testing.T) {
 }
 
 // Without the store nobody knows who has a line: a room has its share by the weights of all, and no more than its own rate.
-func TestAloneARoomHasItsShareOfTheBudget(t *testing.T) {
+func TestBudget_OfflineRoomHasItsShare(t *testing.T) {
 	p := budgeted(80_000, 40_000, 1000, 30_000)
 	p.Budget.Weights = 4000
 	for _, row := range []struct{ own, rate, burst int64 }{{30_000, 20_000, 10_000}, {5000, 5000, 5000}} {

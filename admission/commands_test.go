@@ -31,8 +31,8 @@ func commands(t *testing.T, client redis.UniversalClient, f func()) map[string]i
 	return ran
 }
 
-// TestJoin_RunsTheseCommands: what a join costs the store in a room without a lottery. The state is read and written once.
-func TestJoin_RunsTheseCommands(t *testing.T) {
+// TestJoin_CostsTheseCommands: what a join costs the store in a room without a lottery. The state is read and written once.
+func TestJoin_CostsTheseCommands(t *testing.T) {
 	t.Parallel()
 	client, c, p := redistest.Server(t).Client(), newTestClock(), basePolicy
 	p.Rate, p.Burst = 0, 1000
@@ -44,8 +44,8 @@ func TestJoin_RunsTheseCommands(t *testing.T) {
 	}
 }
 
-// TestGathered_StandsStillAfterTheOpening: how many gathered is told for good, whoever joins later.
-func TestGathered_StandsStillAfterTheOpening(t *testing.T) {
+// TestPrequeued_IsFixedAfterOpening: how many gathered is told for good, whoever joins later.
+func TestPrequeued_IsFixedAfterOpening(t *testing.T) {
 	t.Parallel()
 	c := newTestClock()
 	p := lottery(c.now(), time.Minute)

@@ -12,7 +12,7 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-func TestSettleEndsWithTheFirstLookAndRunMayRunAgain(t *testing.T) {
+func TestCore_SettlesAfterFirstTickAndRunsAgain(t *testing.T) {
 	core, err := New(Options{Client: redistest.Client(t), Prefix: redistest.Prefix(t), Log: quiet()})
 	if err != nil {
 		t.Fatal(err)
@@ -57,7 +57,7 @@ func (a *asked) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 	return next
 }
 
-func TestASilentStoreHoldsUpNobodyWhoOnlyLooks(t *testing.T) {
+func TestTick_SilentStoreBlocksNoReader(t *testing.T) {
 	srv := redistest.Server(t)
 	client := srv.Client()
 	hook := &asked{c: make(chan struct{})}
@@ -88,7 +88,7 @@ func TestASilentStoreHoldsUpNobodyWhoOnlyLooks(t *testing.T) {
 	<-looked
 }
 
-func TestBatchWhoseSendPanicsIsAnErrorForAll(t *testing.T) {
+func TestBatcher_PanicIsErrorForAll(t *testing.T) {
 	sending := make(chan struct{})
 	b := &batcher[int, int]{wait: time.Hour, send: func(context.Context, []int) ([]int, error) {
 		<-sending

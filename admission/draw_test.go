@@ -52,7 +52,7 @@ func gather(t *testing.T, r *Room, n int) []*gatherer {
 
 // Who gathered has the drawn order at every gateway, over silences and jumps of the clock around the opening; who was not
 // confirmed before it is behind them all.
-func TestTheDrawIsTheSameEverywhere(t *testing.T) {
+func TestDraw_IsSameAtEveryGateway(t *testing.T) {
 	t.Parallel()
 	for name, before := range map[string]func(c *testClock){
 		"in time":             func(c *testClock) { c.pass(30 * time.Second) },
@@ -116,7 +116,7 @@ func TestTheDrawIsTheSameEverywhere(t *testing.T) {
 }
 
 // The store forgets the room while people gather and after the draw: it is drawn once.
-func TestADrawSurvivesTheLossOfTheStore(t *testing.T) {
+func TestDraw_SurvivesLossOfStore(t *testing.T) {
 	t.Parallel()
 	client, prefix, c := redistest.Client(t), redistest.Prefix(t), newTestClock()
 	p := lottery(c.now(), 30*time.Second)
@@ -164,7 +164,7 @@ func TestADrawSurvivesTheLossOfTheStore(t *testing.T) {
 }
 
 // What operators and visitors may do while people gather.
-func TestWhileTheyGather(t *testing.T) {
+func TestPrequeue_FollowsVisitorsAndOperators(t *testing.T) {
 	t.Parallel()
 	client, prefix, c := redistest.Client(t), redistest.Prefix(t), newTestClock()
 	p := lottery(c.now(), 30*time.Second)
@@ -270,7 +270,7 @@ func TestWhileTheyGather(t *testing.T) {
 	}
 }
 
-func TestBeforeThePrequeueNobodyJoins(t *testing.T) {
+func TestPrequeue_RefusesJoinsBeforeItBegins(t *testing.T) {
 	t.Parallel()
 	c := newTestClock()
 	p := lottery(c.now(), 11*time.Minute)
@@ -284,7 +284,7 @@ func TestBeforeThePrequeueNobodyJoins(t *testing.T) {
 }
 
 // Events change the policy by Redis's clock, and operators have the last word.
-func TestEventsAndOperators(t *testing.T) {
+func TestEvent_YieldsToOperator(t *testing.T) {
 	t.Parallel()
 	client, prefix, c := redistest.Client(t), redistest.Prefix(t), newTestClock()
 	p := basePolicy
@@ -339,7 +339,7 @@ func TestEventsAndOperators(t *testing.T) {
 }
 
 // A room that the file or an event closes lets nobody in, as one that an operator closes; those who wait keep their places.
-func TestAClosedRoomAdmitsNobody(t *testing.T) {
+func TestReject_AdmitsNobody(t *testing.T) {
 	t.Parallel()
 	client := redistest.Client(t)
 	for name, shut := range map[string]func(p *Policy, now int64){
@@ -388,7 +388,7 @@ func TestAClosedRoomAdmitsNobody(t *testing.T) {
 }
 
 // A lot that was not heard of for absence is none: else one could gather them, and accounts leave one after the other.
-func TestLotsAreNotPutBy(t *testing.T) {
+func TestDraw_AbsentTicketIsLate(t *testing.T) {
 	t.Parallel()
 	client, prefix, c := redistest.Client(t), redistest.Prefix(t), newTestClock()
 	p := lottery(c.now(), 8*time.Minute)
@@ -409,7 +409,7 @@ func TestLotsAreNotPutBy(t *testing.T) {
 }
 
 // Whoever joins again after the opening, with the same key or account, before the ticket of before comes, has its lot.
-func TestALotCountsBesideAJoinAfterTheOpening(t *testing.T) {
+func TestDraw_OrderCountsOverLaterJoin(t *testing.T) {
 	t.Parallel()
 	for name, a := range map[string]Arrival{
 		"key":     {ID: testID(), Client: testClient(1), Keyed: true},
@@ -450,7 +450,7 @@ func TestALotCountsBesideAJoinAfterTheOpening(t *testing.T) {
 }
 
 // Of min_wait a lot has waited nothing before the opening, however early its number.
-func TestALotWaitsSinceTheOpening(t *testing.T) {
+func TestMinWait_CountsFromOpening(t *testing.T) {
 	t.Parallel()
 	client, prefix, c := redistest.Client(t), redistest.Prefix(t), newTestClock()
 	p := lottery(c.now(), 2*time.Minute)

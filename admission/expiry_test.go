@@ -9,8 +9,8 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-// TestKeysOfARoomThatIsGoneExpire: no key stays for ever when a room is taken out of every configuration.
-func TestKeysOfARoomThatIsGoneExpire(t *testing.T) {
+// TestKeys_ExpireWhenRoomIsGone: no key stays for ever when a room is taken out of every configuration.
+func TestKeys_ExpireWhenRoomIsGone(t *testing.T) {
 	client, prefix := redistest.Client(t), redistest.Prefix(t)
 	c := newTestClock()
 	r := testRoom(t, client, prefix, c, basePolicy)
@@ -45,8 +45,8 @@ func TestKeysOfARoomThatIsGoneExpire(t *testing.T) {
 	}
 }
 
-// TestHistoryOfALongSilenceIsTrimmed: what is older than a day goes, also when nobody looked at the room for hours.
-func TestHistoryOfALongSilenceIsTrimmed(t *testing.T) {
+// TestHistory_TrimmedAfterLongSilence: what is older than a day goes, also when nobody looked at the room for hours.
+func TestHistory_TrimmedAfterLongSilence(t *testing.T) {
 	client, prefix := redistest.Client(t), redistest.Prefix(t)
 	c := newTestClock()
 	r := testRoom(t, client, prefix, c, basePolicy)

@@ -64,9 +64,9 @@ func (l *ledger) check(t *rapid.T) {
 	}
 }
 
-// TestFairTree drives three levels of tenants and groups: both bounds hold, boost stays bounded and acts inside a tenant,
+// TestFairTree_KeepsBounds drives three levels of tenants and groups: both bounds hold, boost stays bounded and acts inside a tenant,
 // strict levels drain in order, and nobody who is gated is served.
-func TestFairTree(t *testing.T) {
+func TestFairTree_KeepsBounds(t *testing.T) {
 	for _, strict := range []bool{false, true} {
 		t.Run(fmt.Sprintf("strict=%t", strict), func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) { fairTree(t, strict) })
@@ -186,8 +186,8 @@ func waiting(tree *admissiontest.FairTree, level int) bool {
 	return false
 }
 
-// TestFairShares: what the shares come to, in whole numbers.
-func TestFairShares(t *testing.T) {
+// TestFairTree_SharesByWeight: what the shares come to, in whole numbers.
+func TestFairTree_SharesByWeight(t *testing.T) {
 	t.Parallel()
 	jobs := func(n int) []int64 {
 		costs := make([]int64, n)

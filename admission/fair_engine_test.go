@@ -103,8 +103,8 @@ func (e *engine) pull(want int) {
 	}
 }
 
-// TestFairTreeIsTheEngine: the bulk engine's pull takes the jobs that the model takes, in the same order.
-func TestFairTreeIsTheEngine(t *testing.T) {
+// TestFairTree_MatchesEngine: the bulk engine's pull takes the jobs that the model takes, in the same order.
+func TestFairTree_MatchesEngine(t *testing.T) {
 	t.Parallel()
 	for _, strict := range []bool{false, true} {
 		t.Run(fmt.Sprintf("strict=%t", strict), func(t *testing.T) {

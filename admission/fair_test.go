@@ -13,7 +13,7 @@ import (
 	"github.com/anteroom/anteroom/lua"
 )
 
-func TestScorePriority(t *testing.T) {
+func TestScorePriority_OrdersByLevelAndAge(t *testing.T) {
 	const now = 1_780_000_000_000
 	for _, row := range []struct {
 		name                     string
@@ -48,7 +48,7 @@ func TestScorePriority(t *testing.T) {
 	}
 }
 
-func TestFairBoost(t *testing.T) {
+func TestFairBoost_GrowsWithProgress(t *testing.T) {
 	for _, row := range []struct {
 		total, done int64
 		want        float64
@@ -59,7 +59,7 @@ func TestFairBoost(t *testing.T) {
 	}
 }
 
-func TestFairCharge(t *testing.T) {
+func TestFairCharge_DividesByWeight(t *testing.T) {
 	for _, row := range []struct {
 		cost   int64
 		weight float64
@@ -71,8 +71,8 @@ func TestFairCharge(t *testing.T) {
 	}
 }
 
-// TestFairFormulasAreTheScripts: Go and the scripts' library give the same numbers.
-func TestFairFormulasAreTheScripts(t *testing.T) {
+// TestFairFormulas_MatchScripts: Go and the scripts' library give the same numbers.
+func TestFairFormulas_MatchScripts(t *testing.T) {
 	lib, err := os.ReadFile("../lua/lib/fair.lua")
 	if err != nil {
 		t.Fatal(err)

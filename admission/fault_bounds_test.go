@@ -17,9 +17,9 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-// TestNoPileUp: 500 callers at once over a pool of two connections to a store
+// TestSilentStore_NothingPilesUp: 500 callers at once over a pool of two connections to a store
 // that does not answer each get an answer by their deadline, and leave nothing behind.
-func TestNoPileUp(t *testing.T) {
+func TestSilentStore_NothingPilesUp(t *testing.T) {
 	server := redistest.Server(t)
 	proxy := redistest.Proxy(t, server.Socket())
 	client := redis.NewClient(&redis.Options{
@@ -87,9 +87,9 @@ func TestNoPileUp(t *testing.T) {
 	awaitWithin(t, patience, "the goroutines end", func() bool { return runtime.NumGoroutine() <= before+10 })
 }
 
-// TestStoreDownAtStart: a gateway that starts while the store is away, frozen
+// TestStart_ServesWithoutStore: a gateway that starts while the store is away, frozen
 // or half-open serves at once by on_store_error, and is up soon after the store is.
-func TestStoreDownAtStart(t *testing.T) {
+func TestStart_ServesWithoutStore(t *testing.T) {
 	for _, row := range []struct {
 		name       string
 		begin, end func(*redistest.PrivateServer, *redistest.FaultProxy)
@@ -157,9 +157,9 @@ func TestStoreDownAtStart(t *testing.T) {
 	}
 }
 
-// TestAHangingFirstLookBlocksNobody: while the first call of a process hangs,
+// TestStart_HangingFirstTickBlocksNobody: while the first call of a process hangs,
 // rooms can be asked for and are told to be down or up.
-func TestAHangingFirstLookBlocksNobody(t *testing.T) {
+func TestStart_HangingFirstTickBlocksNobody(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
 	server.Stop()
@@ -191,9 +191,9 @@ func TestAHangingFirstLookBlocksNobody(t *testing.T) {
 	}
 }
 
-// TestAHangingRestoreBlocksNobody: a call that finds the store emptied waits for
+// TestRestore_HangingBlocksNobody: a call that finds the store emptied waits for
 // a restore of another caller no longer than its own deadline.
-func TestAHangingRestoreBlocksNobody(t *testing.T) {
+func TestRestore_HangingBlocksNobody(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
 	proxy := redistest.Proxy(t, server.Socket())
@@ -227,9 +227,9 @@ func TestAHangingRestoreBlocksNobody(t *testing.T) {
 	}
 }
 
-// TestAnIdleRoomLooksAtOnceWhenTheStoreGoes: a room without visitors is looked at
+// TestIdleRoom_TicksSoonAfterStoreFails: a room without visitors is looked at
 // every 2 s, but not while its breaker is open.
-func TestAnIdleRoomLooksAtOnceWhenTheStoreGoes(t *testing.T) {
+func TestIdleRoom_TicksSoonAfterStoreFails(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
 	proxy := redistest.Proxy(t, server.Socket())
@@ -267,9 +267,9 @@ func TestAnIdleRoomLooksAtOnceWhenTheStoreGoes(t *testing.T) {
 	}
 }
 
-// TestHeartbeatsWhileTheyAreSent: sessions are heard of while a tick sends what
+// TestTouch_DuringTick: sessions are heard of while a tick sends what
 // was heard before, nothing being due as well (under the race detector).
-func TestHeartbeatsWhileTheyAreSent(t *testing.T) {
+func TestTouch_DuringTick(t *testing.T) {
 	t.Parallel()
 	core, err := New(Options{Client: redistest.Client(t), Prefix: redistest.Prefix(t), Timeout: 10 * time.Second, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {

@@ -9,9 +9,9 @@ import (
 	. "github.com/anteroom/anteroom/admission"
 )
 
-// TestOutOfMemory: a store that is full takes nobody new, who are answered by
+// TestOutOfMemory_ServesWaitingVisitors: a store that is full takes nobody new, who are answered by
 // on_store_error; those in line are heard, admitted and claim.
-func TestOutOfMemory(t *testing.T) {
+func TestOutOfMemory_ServesWaitingVisitors(t *testing.T) {
 	t.Parallel()
 	p := faultPolicy
 	p.Rate, p.Burst = 10_000, 1000
@@ -74,11 +74,11 @@ func TestOutOfMemory(t *testing.T) {
 	}
 }
 
-// TestAClaimWithoutTheStoreMayBeRepeatedAfterIt: the answer that let somebody in
+// TestOfflineClaim_RepeatedAfterOutage: the answer that let somebody in
 // was lost and the store is back: the same client gets the session, through any
 // gateway, and nobody else does. So it is for one who was admitted before the outage and
 // had not claimed.
-func TestAClaimWithoutTheStoreMayBeRepeatedAfterIt(t *testing.T) {
+func TestOfflineClaim_RepeatedAfterOutage(t *testing.T) {
 	t.Parallel()
 	for _, admitted := range []bool{false, true} {
 		t.Run(fmt.Sprintf("admitted before: %t", admitted), func(t *testing.T) {
@@ -121,9 +121,9 @@ func TestAClaimWithoutTheStoreMayBeRepeatedAfterIt(t *testing.T) {
 	}
 }
 
-// TestAPassWithoutTheStoreRegistersAnywhere: the first request with such a pass
+// TestOfflinePass_RegistersAtAnyGateway: the first request with such a pass
 // may come through another gateway.
-func TestAPassWithoutTheStoreRegistersAnywhere(t *testing.T) {
+func TestOfflinePass_RegistersAtAnyGateway(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	g := s.gateway(faultPolicy)
@@ -140,9 +140,9 @@ func TestAPassWithoutTheStoreRegistersAnywhere(t *testing.T) {
 	}
 }
 
-// TestNobodyIsLetInWhereTheRoomAdmitsNobody: open and local keep to a room that is
+// TestOffline_ClosedRoomAdmitsNobody: open and local keep to a room that is
 // closed or has no rate, and to the floor on waiting.
-func TestNobodyIsLetInWhereTheRoomAdmitsNobody(t *testing.T) {
+func TestOffline_ClosedRoomAdmitsNobody(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []string{OnErrorOpen, OnErrorLocal} {
 		for name, change := range map[string]func(*Policy, *Live){
@@ -195,9 +195,9 @@ func TestNobodyIsLetInWhereTheRoomAdmitsNobody(t *testing.T) {
 	}
 }
 
-// TestAJoinThatIsFoundAdmitted: the answer to a join was lost, the turn came, and
+// TestJoin_RepeatedFindsAdmittedTicket: the answer to a join was lost, the turn came, and
 // the join is repeated: its ticket can be checked and claimed like any other.
-func TestAJoinThatIsFoundAdmitted(t *testing.T) {
+func TestJoin_RepeatedFindsAdmittedTicket(t *testing.T) {
 	t.Parallel()
 	p := faultPolicy
 	p.Rate, p.Burst = 1000, 1000
@@ -223,9 +223,9 @@ func TestAJoinThatIsFoundAdmitted(t *testing.T) {
 	}
 }
 
-// TestResetIsBounded: more are admitted and have not claimed than one call forgets; none of them gets in, who comes next
+// TestReset_IsBounded: more are admitted and have not claimed than one call forgets; none of them gets in, who comes next
 // does, and sessions stay.
-func TestResetIsBounded(t *testing.T) {
+func TestReset_IsBounded(t *testing.T) {
 	t.Parallel()
 	p := faultPolicy
 	p.Rate, p.Burst = 20_000_000, 20_000_000

@@ -10,9 +10,9 @@ import (
 	"github.com/anteroom/anteroom/internal/short"
 )
 
-// TestNewcomersDuringAnOutage: what on_store_error gives to those who come while
+// TestOffline_NewVisitorsFollowPolicy: what on_store_error gives to those who come while
 // the store is away, by what the last snapshot showed.
-func TestNewcomersDuringAnOutage(t *testing.T) {
+func TestOffline_NewVisitorsFollowPolicy(t *testing.T) {
 	short.Skip(t, "waits for the clock")
 	t.Parallel()
 	for _, row := range []struct {
@@ -64,10 +64,10 @@ func TestNewcomersDuringAnOutage(t *testing.T) {
 	}
 }
 
-// TestOrdersOfAnOutage: who joined during an outage sorts behind those in line
+// TestOffline_OrdersFollowTimeOfJoining: who joined during an outage sorts behind those in line
 // before it, by the time of joining, and before all who come after it, through
 // whatever gateway.
-func TestOrdersOfAnOutage(t *testing.T) {
+func TestOffline_OrdersFollowTimeOfJoining(t *testing.T) {
 	t.Parallel()
 	p := faultPolicy
 	p.Rate, p.Burst = 1000, 1000
@@ -112,10 +112,10 @@ func TestOrdersOfAnOutage(t *testing.T) {
 	}
 }
 
-// TestLocalAdmitsItsShare: two gateways without the store serve the line of the
+// TestLocal_AdmitsItsShare: two gateways without the store serve the line of the
 // last snapshot in its order, together at the rate of the room, and newcomers
 // after it. When the store is back their sessions are in it and nobody is in twice.
-func TestLocalAdmitsItsShare(t *testing.T) {
+func TestLocal_AdmitsItsShare(t *testing.T) {
 	t.Parallel()
 	p := faultPolicy
 	p.Rate, p.Burst, p.OnStoreError = 4_000, 1000, OnErrorLocal
@@ -195,9 +195,9 @@ func TestLocalAdmitsItsShare(t *testing.T) {
 	}
 }
 
-// TestLetInWithoutTheStoreOnce: a repeated poll of one who was let in without
+// TestOffline_AdmitsTicketOnce: a repeated poll of one who was let in without
 // the store gets the same session and costs no second share; another client gets none.
-func TestLetInWithoutTheStoreOnce(t *testing.T) {
+func TestOffline_AdmitsTicketOnce(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []string{OnErrorOpen, OnErrorLocal} {
 		t.Run(policy, func(t *testing.T) {
@@ -236,10 +236,10 @@ func TestLetInWithoutTheStoreOnce(t *testing.T) {
 	}
 }
 
-// TestOffPassesAboveMaxActive: who was let in without the store counts when it is
+// TestOfflinePass_CountsAboveMaxActive: who was let in without the store counts when it is
 // back, even above max_active, and nobody more is admitted until there is room; who
 // was revoked meanwhile is found revoked.
-func TestOffPassesAboveMaxActive(t *testing.T) {
+func TestOfflinePass_CountsAboveMaxActive(t *testing.T) {
 	t.Parallel()
 	p := faultPolicy
 	p.Rate, p.Burst, p.MaxActive, p.OnStoreError = 10_000, 3000, 3, OnErrorOpen
@@ -300,9 +300,9 @@ func TestOffPassesAboveMaxActive(t *testing.T) {
 	}
 }
 
-// TestAGatewayThatNeverHeardTheStore: its tokens enrol at the last tick when it
+// TestNeverConnected_TicketsEnrolAtLastTick: its tokens enrol at the last tick when it
 // hears the store at last: behind the line, before those who come later.
-func TestAGatewayThatNeverHeardTheStore(t *testing.T) {
+func TestNeverConnected_TicketsEnrolAtLastTick(t *testing.T) {
 	t.Parallel()
 	p := faultPolicy
 	p.Rate, p.Burst = 1000, 1000
@@ -340,9 +340,9 @@ func TestAGatewayThatNeverHeardTheStore(t *testing.T) {
 	}
 }
 
-// TestRestartedDuringAnOutage: a gateway that starts while the store is away and
+// TestStart_DuringOutageServesTokens: a gateway that starts while the store is away and
 // lets people in without it serves those who bring a waiting token too.
-func TestRestartedDuringAnOutage(t *testing.T) {
+func TestStart_DuringOutageServesTokens(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		policy string
@@ -367,9 +367,9 @@ func TestRestartedDuringAnOutage(t *testing.T) {
 	}
 }
 
-// TestAGatewayThatHeardTheStoreOnlyOnce: the first call of a gateway was answered and its first look was not, so that it
+// TestStart_WithoutSnapshotUsesFence: the first call of a gateway was answered and its first look was not, so that it
 // has no snapshot. The places that it then gives are not from before a reset.
-func TestAGatewayThatHeardTheStoreOnlyOnce(t *testing.T) {
+func TestStart_WithoutSnapshotUsesFence(t *testing.T) {
 	t.Parallel()
 	p := faultPolicy
 	p.Rate, p.Burst = 1000, 1000
@@ -397,9 +397,9 @@ func TestAGatewayThatHeardTheStoreOnlyOnce(t *testing.T) {
 	}
 }
 
-// TestLocalKeepsToMaxActive: what was free in the last snapshot is shared by the gateways; a session that its origin ends
+// TestLocal_KeepsMaxActive: what was free in the last snapshot is shared by the gateways; a session that its origin ends
 // meanwhile makes room for one more.
-func TestLocalKeepsToMaxActive(t *testing.T) {
+func TestLocal_KeepsMaxActive(t *testing.T) {
 	t.Parallel()
 	p := faultPolicy
 	p.Rate, p.Burst, p.MaxActive, p.OnStoreError = 10_000, 3000, 7, OnErrorLocal

@@ -227,11 +227,11 @@ func copyFiles(t testing.TB, from, to string) {
 	}
 }
 
-// TestStoreFaults does each of these to the store of two gateways while people
+// TestStoreFaults_KeepPromises does each of these to the store of two gateways while people
 // come, and judges the whole: never over the limit, in order, one session a
 // ticket, nobody who polls is lost, every call answered by its deadline, and the
 // rooms are back soon after the store is.
-func TestStoreFaults(t *testing.T) {
+func TestStoreFaults_KeepPromises(t *testing.T) {
 	short.Skip(t, "waits for the clock")
 	for _, f := range storeFaults {
 		t.Run(f.name, func(t *testing.T) {

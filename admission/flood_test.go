@@ -8,9 +8,9 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-// TestAFloodLeavesAFrontsWorth: arrivals that never poll, through gateways whose snapshots show no line yet, are kept to the
+// TestFlood_StoreHoldsOneFront: arrivals that never poll, through gateways whose snapshots show no line yet, are kept to the
 // front by the store, and given up after absence; they count as ahead of who comes later.
-func TestAFloodLeavesAFrontsWorth(t *testing.T) {
+func TestFlood_StoreHoldsOneFront(t *testing.T) {
 	t.Parallel()
 	c := newTestClock()
 	client, prefix := redistest.Client(t), redistest.Prefix(t)

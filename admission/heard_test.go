@@ -46,7 +46,7 @@ func behindTheFront(t *testing.T, absence, silence time.Duration) (Ticket, []*st
 }
 
 // An admitted ticket learns of it with its next poll, wherever its order lies and whichever gateway it asks.
-func TestCheck_FindsAnAdmittedTicketBehindTheFront(t *testing.T) {
+func TestCheck_FindsAdmittedTicketBehindFront(t *testing.T) {
 	short.Skip(t, "simulates minutes of a crowd")
 	for name, c := range map[string]struct{ absence, silence time.Duration }{
 		"an absence of 10m": {10 * time.Minute, 400 * time.Second},
@@ -74,7 +74,7 @@ func TestCheck_FindsAnAdmittedTicketBehindTheFront(t *testing.T) {
 
 // A ticket that an operator removed through another gateway waits on, as far as this gateway knows, until its hold no longer
 // reaches beyond the next poll. The hold bounds that to 12 minutes, however long absence is.
-func TestCheck_FindsATicketRemovedElsewhereAfterItsHold(t *testing.T) {
+func TestCheck_FindsTicketRemovedElsewhereAfterHold(t *testing.T) {
 	short.Skip(t, "simulates minutes of a crowd")
 	t.Parallel()
 	p := faultPolicy

@@ -6,7 +6,7 @@ import (
 )
 
 // A session that outlives the memory of ended tickets keeps the time of its admission.
-func TestHeartbeat_KeepsTheTimeOfAdmission(t *testing.T) {
+func TestHeartbeat_KeepsTimeOfAdmission(t *testing.T) {
 	t.Parallel()
 	p := faultPolicy
 	s := newStage(t)

@@ -9,8 +9,8 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-// TestHistory_ReadsTheMinutesThatWereAsked: of a day's history an hour is read without the rest.
-func TestHistory_ReadsTheMinutesThatWereAsked(t *testing.T) {
+// TestHistory_ReadsRequestedMinutesOnly: of a day's history an hour is read without the rest.
+func TestHistory_ReadsRequestedMinutesOnly(t *testing.T) {
 	client := redistest.Server(t).Client()
 	const day, last = 1440, 29_666_666
 	pipe := client.Pipeline()

@@ -90,8 +90,8 @@ func calls(stats, command string) (n int64) {
 	return n
 }
 
-// TestIdleRoom_NoticesWhatChanges: one look of a gateway at an idle room shows it what happened elsewhere, or it ticks.
-func TestIdleRoom_NoticesWhatChanges(t *testing.T) {
+// TestIdleRoom_NoticesChanges: one look of a gateway at an idle room shows it what happened elsewhere, or it ticks.
+func TestIdleRoom_NoticesChanges(t *testing.T) {
 	sid := testID()
 	for name, row := range map[string]struct {
 		happens func(t *testing.T, a, b *Room)
@@ -192,8 +192,8 @@ func TestIdleRoom_NoticesWhatChanges(t *testing.T) {
 	}
 }
 
-// TestIdleRoom_NoticesAStoreThatRefusesWrites: a store that answers reads alone is of no use to those who come.
-func TestIdleRoom_NoticesAStoreThatRefusesWrites(t *testing.T) {
+// TestIdleRoom_NoticesStoreRefusingWrites: a store that answers reads alone is of no use to those who come.
+func TestIdleRoom_NoticesStoreRefusingWrites(t *testing.T) {
 	t.Parallel()
 	client, c := redistest.Server(t).Client(), newTestClock()
 	r := testRoom(t, client, "wr", c, basePolicy)

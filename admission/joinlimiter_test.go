@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestSieveCountsAndForgets(t *testing.T) {
+func TestJoinLimiter_CountsAndForgets(t *testing.T) {
 	t.Parallel()
 	p := &Policy{Joins: 3, JoinsPer: time.Minute, Wide: 5, WidePer: time.Hour}
 	who := func(address, network int) string { return fmt.Sprintf("address%02dnetwork%02d", address, network) }

@@ -26,9 +26,9 @@ func limited(joins int64, per time.Duration, wide int64, widePer time.Duration) 
 	}
 }
 
-// TestJoinsFollowModel lets addresses join, and tokens that were signed before come late and in any order, on several
+// TestJoins_FollowModel lets addresses join, and tokens that were signed before come late and in any order, on several
 // gateways and on the model.
-func TestJoinsFollowModel(t *testing.T) {
+func TestJoins_FollowModel(t *testing.T) {
 	t.Parallel()
 	client, prefix := redistest.Client(t), redistest.Prefix(t)
 	n := 0
@@ -121,8 +121,8 @@ func TestJoinsFollowModel(t *testing.T) {
 	})
 }
 
-// TestAnAddressTakesItsShareWhateverItTries joins on several gateways, in all ways there are.
-func TestAnAddressTakesItsShareWhateverItTries(t *testing.T) {
+// TestJoins_AddressGetsOnlyItsShare joins on several gateways, in all ways there are.
+func TestJoins_AddressGetsOnlyItsShare(t *testing.T) {
 	t.Parallel()
 	client, prefix := redistest.Client(t), redistest.Prefix(t)
 	now := int64(1_700_000_000_000_000)
@@ -176,8 +176,8 @@ func TestAnAddressTakesItsShareWhateverItTries(t *testing.T) {
 	}
 }
 
-// TestAPlaceIsCountedOnce: what has an epoch was counted when it got it, and what is in line is not a join.
-func TestAPlaceIsCountedOnce(t *testing.T) {
+// TestJoins_PlaceIsCountedOnce: what has an epoch was counted when it got it, and what is in line is not a join.
+func TestJoins_PlaceIsCountedOnce(t *testing.T) {
 	client, prefix := redistest.Client(t), redistest.Prefix(t)
 	core, err := New(Options{Client: client, Prefix: prefix, Timeout: 5 * time.Second})
 	if err != nil {
@@ -238,7 +238,7 @@ func keysOf(t *testing.T, all []string) (keys []string) {
 }
 
 // Without the store a gateway counts whoever it lets in, also by keys and accounts, of which the store is asked otherwise.
-func TestAnOutageOpensNoDoorToOneAddress(t *testing.T) {
+func TestJoins_LimitHoldsDuringOutage(t *testing.T) {
 	t.Parallel()
 	p := faultPolicy
 	p.Rate, p.Burst, p.OnStoreError = 100_000, 100_000, OnErrorOpen

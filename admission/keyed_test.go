@@ -30,9 +30,9 @@ func usedMemory(t *testing.T, client redis.UniversalClient) int {
 	return n
 }
 
-// TestDerivedJoins_CostWhatPlainOnesDo: joins by keys and by accounts that never poll are batched, and behind the front the store
+// TestKeyedJoin_CostsAsMuchAsPlain: joins by keys and by accounts that never poll are batched, and behind the front the store
 // keeps nothing of them. Those that a join limit refuses do not reach it.
-func TestDerivedJoins_CostWhatPlainOnesDo(t *testing.T) {
+func TestKeyedJoin_CostsAsMuchAsPlain(t *testing.T) {
 	const joins, connections = 8000, 64
 	for name, a := range map[string]Arrival{"key": {Keyed: true}, "account": {Keyed: true, Account: true}} {
 		t.Run(name, func(t *testing.T) {
@@ -95,7 +95,7 @@ const frontSizeTest = 1000
 
 // A key that joins twice behind the front is signed two orders for one id. Whichever is shown first, the smaller one counts; the
 // place is one, and an order that a join limit has postponed stays postponed.
-func TestKeyedJoin_TheSmallestSignedOrderCounts(t *testing.T) {
+func TestKeyedJoin_SmallestSignedOrderCounts(t *testing.T) {
 	t.Parallel()
 	client, prefix, c := redistest.Client(t), redistest.Prefix(t), newTestClock()
 	p := basePolicy
@@ -153,7 +153,7 @@ func TestKeyedJoin_TheSmallestSignedOrderCounts(t *testing.T) {
 }
 
 // An address whose own window is full for longer than its network's is kept off itself, and not the network with it.
-func TestJoinLimiter_KeepsOffTheWindowThatIsFullForLonger(t *testing.T) {
+func TestJoinLimiter_AppliesLongerWindow(t *testing.T) {
 	t.Parallel()
 	c := newTestClock()
 	p := basePolicy

@@ -9,9 +9,9 @@ import (
 	"github.com/anteroom/anteroom/internal/short"
 )
 
-// TestLeave_OfATicketThatNeverPolledLeavesNothing: of joins that are given up at once the store remembers a front's worth before the
+// TestLeave_UnpolledTicketLeavesNothing: of joins that are given up at once the store remembers a front's worth before the
 // front and none behind it, within maxmemory and beyond, and the gateway a bounded number.
-func TestLeave_OfATicketThatNeverPolledLeavesNothing(t *testing.T) {
+func TestLeave_UnpolledTicketLeavesNothing(t *testing.T) {
 	short.Skip(t, "makes many thousands of joins")
 	client, c := redistest.Server(t).Client(), newTestClock()
 	p := basePolicy
@@ -84,7 +84,7 @@ func TestLeave_OfATicketThatNeverPolledLeavesNothing(t *testing.T) {
 
 // A ticket that left stays left on every gateway. One behind the front that never polled is in no queue: the gateway that it was
 // given up at says so, and elsewhere a poll finds the place of its order.
-func TestLeave_IsFinalForAPlaceInTheQueue(t *testing.T) {
+func TestLeave_IsFinalForPlaceInQueue(t *testing.T) {
 	client, prefix, c := redistest.Client(t), redistest.Prefix(t), newTestClock()
 	p := basePolicy
 	p.Rate, p.Burst = 0, 1000
@@ -118,7 +118,7 @@ func TestLeave_IsFinalForAPlaceInTheQueue(t *testing.T) {
 }
 
 // Those who leave together cost one call, and each is remembered by what the store held of it.
-func TestLeave_OfManyIsOneCall(t *testing.T) {
+func TestLeave_BatchIsOneCall(t *testing.T) {
 	c, p := newTestClock(), basePolicy
 	p.Rate, p.Burst = 0, 1000
 	r := testRoom(t, redistest.Client(t), redistest.Prefix(t), c, p)

@@ -120,7 +120,7 @@ func TestHeads_CountAdmittedAndAbsent(t *testing.T) {
 
 // The snapshot samples those who wait by their time in the queue, and tells of the nearest for how long they count as present and who
 // missed a poll, before the head of the queue has reached anybody.
-func TestHolds_OfThoseThatWait(t *testing.T) {
+func TestSnapshot_CountsHolds(t *testing.T) {
 	t.Parallel()
 	clock := newTestClock()
 	r := testRoom(t, redistest.Client(t), redistest.Prefix(t), clock, presencePolicy(1000))
@@ -178,7 +178,7 @@ func TestHolds_OfThoseThatWait(t *testing.T) {
 
 // The history counts the tickets that were parked, those of them that came back, and the admissions that were not claimed, by
 // their time in the queue.
-func TestHistory_CountsWhoLeftByTimeInTheQueue(t *testing.T) {
+func TestHistory_CountsDeparturesByTimeInQueue(t *testing.T) {
 	t.Parallel()
 	clock := newTestClock()
 	p := presencePolicy(1000)

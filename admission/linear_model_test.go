@@ -161,7 +161,7 @@ func (m sequential) model() porcupine.Model {
 // never is the return of an operation whose outcome is not known: it may take effect at any later time.
 const never = math.MaxInt64
 
-func TestTheSequentialRoom(t *testing.T) {
+func TestSequentialRoom_Steps(t *testing.T) {
 	op := func(what string, ticket int, client byte, answer told, call, ret int64) porcupine.Operation {
 		return porcupine.Operation{Input: asked{what, ticket, client}, Output: answer, Call: call, Return: ret}
 	}

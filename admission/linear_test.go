@@ -231,10 +231,10 @@ func alternate(ctx context.Context, one, other func()) {
 	}
 }
 
-// TestLinearizable lets clients enter, check, claim, leave and revoke at once, through ten gateways with a way to the
+// TestRoom_IsLinearizable lets clients enter, check, claim, leave and revoke at once, through ten gateways with a way to the
 // store of their own that breaks, and looks for an order of all these calls in which a room without any concurrency
 // would have answered the same.
-func TestLinearizable(t *testing.T) {
+func TestRoom_IsLinearizable(t *testing.T) {
 	short.Skip(t, "needs many rounds")
 	for _, f := range linearFaults {
 		t.Run(f.name, func(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 )
 
 // Where a tick would find the limiter full, the look before it keeps what comes due from being lost; estimates count on it.
-func TestASmallBurstUsesTheRateUp(t *testing.T) {
+func TestTick_SmallBurstReachesRate(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		name                  string
@@ -38,7 +38,7 @@ func TestASmallBurstUsesTheRateUp(t *testing.T) {
 }
 
 // With a look for each of them, a leaky bucket's visitors come one by one.
-func TestALeakyBucketLetsInOneByOne(t *testing.T) {
+func TestLeakyBucket_AdmitsOneByOne(t *testing.T) {
 	t.Parallel()
 	p := budgeted(8000, 4000, 1000, 8000)
 	p.Budgeted, p.Strategy = false, StrategyLeakyBucket
@@ -57,7 +57,7 @@ func TestALeakyBucketLetsInOneByOne(t *testing.T) {
 }
 
 // How often a line is looked at is bounded by what the looks cost.
-func TestLooksAreNotDear(t *testing.T) {
+func TestTick_CostIsBounded(t *testing.T) {
 	for _, row := range []struct {
 		strategy    Strategy
 		rate, burst int64

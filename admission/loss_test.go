@@ -119,7 +119,7 @@ func (c *survivors) second(t *rapid.T) {
 	}
 }
 
-func TestLossOfData(t *testing.T) {
+func TestLossOfData_KeepsPlaces(t *testing.T) {
 	t.Parallel()
 	// Its own: looking for the keys of a room among those of all other tests takes long.
 	client, prefix := redistest.Server(t).Client(), redistest.Prefix(t)

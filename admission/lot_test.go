@@ -47,7 +47,7 @@ func (l *lots) commits(to Policy, rooms ...*Room) {
 // Of two gateways with different secrets the second takes the commitment of the first, also when the store has lost it, says
 // that its file is another, and draws with the seed that it is given at the opening: every place is the one that was
 // promised, through whichever gateway.
-func TestSecretsThatDifferMakeOneDraw(t *testing.T) {
+func TestDrawSecret_DifferentSecretsMakeOneDraw(t *testing.T) {
 	t.Parallel()
 	client, prefix := redistest.Client(t), redistest.Prefix(t)
 	l := &lots{t: t, c: newTestClock()}
@@ -106,7 +106,7 @@ func TestSecretsThatDifferMakeOneDraw(t *testing.T) {
 
 // A secret that all gateways have changed before the opening counts ten seconds after the last had the old one; and a gateway
 // alone draws by its own.
-func TestASecretIsChangedByAll(t *testing.T) {
+func TestDrawSecret_ChangedByAllGateways(t *testing.T) {
 	t.Parallel()
 	client, prefix := redistest.Client(t), redistest.Prefix(t)
 	l := &lots{t: t, c: newTestClock()}
@@ -143,7 +143,7 @@ func TestASecretIsChangedByAll(t *testing.T) {
 
 // Where the gateway whose commitment counts is gone before it could give the seed, nobody comes in before those who gathered
 // until another one's counts; then they are drawn by that.
-func TestNobodyComesInByADrawThatIsNotKnown(t *testing.T) {
+func TestDrawSecret_UnknownSeedAdmitsNobody(t *testing.T) {
 	t.Parallel()
 	client, prefix := redistest.Client(t), redistest.Prefix(t)
 	l := &lots{t: t, c: newTestClock()}

@@ -8,7 +8,7 @@ import (
 )
 
 // Whoever was advised by the absence of before polls in time for it, though a reload has lowered it since.
-func TestAbsence_LoweredKeepsWhoPollsAsAdvised(t *testing.T) {
+func TestAbsence_LoweredKeepsAdvisedPolls(t *testing.T) {
 	t.Parallel()
 	c, p := newTestClock(), basePolicy
 	p.Rate, p.Burst, p.Absence, p.ClaimWindow = 0, 1000, 20*time.Minute, 5*time.Minute
@@ -48,7 +48,7 @@ func TestAbsence_LoweredKeepsWhoPollsAsAdvised(t *testing.T) {
 
 // A session.ttl that is lowered shortens no session that there is: its visitor keeps the slot for as long as the pass is good, and
 // comes back in the order of arrival when it has ended.
-func TestSessionTTL_LoweredKeepsWhoIsIn(t *testing.T) {
+func TestSessionTTL_LoweredKeepsSessions(t *testing.T) {
 	t.Parallel()
 	c, p := newTestClock(), basePolicy
 	p.SessionTTL, p.MaxActive, p.Rate, p.Burst = 10*time.Minute, 1, 100_000, 100_000
@@ -84,7 +84,7 @@ func TestSessionTTL_LoweredKeepsWhoIsIn(t *testing.T) {
 
 // After a time without the store visitors of a room with a least wait are not held up by as long again, also where the origin has a
 // budget.
-func TestMinWait_IsTheSameAfterASilence(t *testing.T) {
+func TestMinWait_IsSameAfterSilence(t *testing.T) {
 	t.Parallel()
 	c, p := newTestClock(), basePolicy
 	p.MinWait, p.Budgeted = 2*time.Second, true
@@ -106,7 +106,7 @@ func TestMinWait_IsTheSameAfterASilence(t *testing.T) {
 }
 
 // When a busy room becomes idle, its gateways, which tick it rarely from then on, go on being counted.
-func TestGateways_AreCountedWhenARoomBecomesIdle(t *testing.T) {
+func TestGateways_AreCountedWhenRoomBecomesIdle(t *testing.T) {
 	t.Parallel()
 	client, prefix, c := redistest.Client(t), redistest.Prefix(t), newTestClock()
 	p := basePolicy
@@ -129,7 +129,7 @@ func TestGateways_AreCountedWhenARoomBecomesIdle(t *testing.T) {
 }
 
 // A session.ttl that is raised is told to the store with the next request: whoever is in and shops is not dropped from max_active.
-func TestSessionTTL_RaisedKeepsWhoIsIn(t *testing.T) {
+func TestSessionTTL_RaisedKeepsSessions(t *testing.T) {
 	t.Parallel()
 	c, p := newTestClock(), basePolicy
 	p.SessionTTL, p.MaxActive, p.Rate, p.Burst = 8*time.Second, 1, 100_000, 100_000

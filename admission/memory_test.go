@@ -45,7 +45,7 @@ func TestLeave_RepeatedCostsOneCall(t *testing.T) {
 }
 
 // Whoever asks again and again about one ticket costs the store one call a second.
-func TestATicketIsAskedAboutOnceASecond(t *testing.T) {
+func TestMemory_AsksStoreOncePerSecond(t *testing.T) {
 	clock := newTestClock()
 	p := basePolicy
 	p.Rate, p.Burst = 1000, 1000
@@ -147,7 +147,7 @@ func TestATicketIsAskedAboutOnceASecond(t *testing.T) {
 }
 
 // A million remembered places are not to be followed by the collector, and are given back as they were.
-func TestMemoryGivesBackWhatItWasGiven(t *testing.T) {
+func TestMemory_ReturnsWhatWasStored(t *testing.T) {
 	var m memory
 	m.init()
 	now := newTestClock().now() * 1000
@@ -185,7 +185,7 @@ func TestMemoryGivesBackWhatItWasGiven(t *testing.T) {
 }
 
 // A claim before the turn says nothing of presence: one in every second, between the polls, does not keep these from the store.
-func TestEarlyClaimsHideNoPolls(t *testing.T) {
+func TestMemory_EarlyClaimHidesNoPoll(t *testing.T) {
 	clock := newTestClock()
 	p := basePolicy
 	p.Rate, p.Burst = 0, 1000
@@ -217,7 +217,7 @@ func TestEarlyClaimsHideNoPolls(t *testing.T) {
 }
 
 // A spent key or proof that is sent again and again costs each gateway one look at the store.
-func TestJoin_AsksOnceAboutAPlaceThatIsOver(t *testing.T) {
+func TestJoin_AsksOnceAboutEndedPlace(t *testing.T) {
 	client, prefix, clock := redistest.Client(t), redistest.Prefix(t), newTestClock()
 	p := basePolicy
 	p.Rate = 0
@@ -259,7 +259,7 @@ func TestJoin_AsksOnceAboutAPlaceThatIsOver(t *testing.T) {
 }
 
 // A join that is repeated with its key finds its place as a poll does: asked about once a second, however often it comes.
-func TestJoin_RepeatedCostsNoMoreThanAPoll(t *testing.T) {
+func TestJoin_RepeatedCostsOnePoll(t *testing.T) {
 	t.Parallel()
 	c, calls := newTestClock(), 0
 	core, err := New(Options{Client: redistest.Client(t), Prefix: redistest.Prefix(t), Timeout: 5 * time.Second, Log: quiet(), Now: c.now,

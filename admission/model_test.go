@@ -527,9 +527,9 @@ func checkRoom(t *rapid.T, client redis.UniversalClient, prefix string) {
 	}
 }
 
-// TestRoomFollowsModel runs random operations of three gateways on a real Redis
+// TestRoom_FollowsModel runs random operations of three gateways on a real Redis
 // and on the model, and compares every ticket.
-func TestRoomFollowsModel(t *testing.T) {
+func TestRoom_FollowsModel(t *testing.T) {
 	t.Parallel()
 	client, prefix := redistest.Client(t), redistest.Prefix(t)
 	n := 0
@@ -539,8 +539,8 @@ func TestRoomFollowsModel(t *testing.T) {
 	})
 }
 
-// TestRoomFollowsModelOnCluster is the same where every script must keep to one slot.
-func TestRoomFollowsModelOnCluster(t *testing.T) {
+// TestRoom_FollowsModelOnCluster is the same where every script must keep to one slot.
+func TestRoom_FollowsModelOnCluster(t *testing.T) {
 	short.Skip(t, "repeats the model on a cluster")
 	t.Parallel()
 	client, prefix := redistest.Cluster(t), redistest.Prefix(t)

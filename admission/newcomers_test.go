@@ -8,7 +8,7 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-func TestArrivalsAreCountedOnceHoweverOftenTheyAreTold(t *testing.T) {
+func TestArrivals_CountedOnce(t *testing.T) {
 	const each, who = 20_000, 4
 	var a arrivals
 	var mu sync.Mutex
@@ -50,7 +50,7 @@ func TestArrivalsAreCountedOnceHoweverOftenTheyAreTold(t *testing.T) {
 }
 
 // Whoever was held up between two looks takes no count away: a word that has come back to what it was is another's by now.
-func TestArrivalsAreKeptFromWhoWasHeldUp(t *testing.T) {
+func TestArrivals_DelayedWriterLosesNoCount(t *testing.T) {
 	var a arrivals
 	var told int64
 	var before tally
@@ -80,7 +80,7 @@ func TestArrivalsAreKeptFromWhoWasHeldUp(t *testing.T) {
 }
 
 // A gateway that comes second in a tick tells the store of its arrivals, but the tick's snapshot was built before.
-func TestArrivalsCountAsAheadUntilASnapshotHoldsThem(t *testing.T) {
+func TestArrivals_CountAsAheadUntilSnapshot(t *testing.T) {
 	client, prefix, clock := redistest.Client(t), redistest.Prefix(t), newTestClock()
 	p := basePolicy
 	p.Rate, p.Burst = 0, 1000

@@ -3,7 +3,7 @@ package admission
 import "testing"
 
 // Each gateway's share of an outage keeps to the strategy, and begins with nothing to give: the store may just have given all.
-func TestShareKeepsToTheStrategy(t *testing.T) {
+func TestLocal_ShareFollowsStrategy(t *testing.T) {
 	const second = int64(1e9)
 	for _, row := range []struct {
 		s            Strategy

@@ -10,7 +10,7 @@ import (
 
 // Of those who gather count who was heard within absence and an eighth of it: who leaves counts no more, and neither does who
 // is silent, so that a room that was full has places again. Nobody who is heard is forgotten.
-func TestGatheredPlacesThatAreGivenUpCountNoMore(t *testing.T) {
+func TestPrequeue_AbandonedPlacesDoNotCount(t *testing.T) {
 	t.Parallel()
 	client, prefix, c := redistest.Client(t), redistest.Prefix(t), newTestClock()
 	p := lottery(c.now(), 9*time.Minute)
@@ -87,7 +87,7 @@ func TestGatheredPlacesThatAreGivenUpCountNoMore(t *testing.T) {
 
 // An opening that is postponed holds against gateways that have not heard of it, whoever is asked at the old time and
 // through whomever; who gathered at one of those waits there for its new file, and then has the lot that the others give.
-func TestAPostponedOpeningHoldsAgainstOldFiles(t *testing.T) {
+func TestOpening_PostponedHoldsAgainstOldConfiguration(t *testing.T) {
 	t.Parallel()
 	client, prefix, c := redistest.Client(t), redistest.Prefix(t), newTestClock()
 	old := lottery(c.now(), 30*time.Second)
@@ -148,7 +148,7 @@ func TestAPostponedOpeningHoldsAgainstOldFiles(t *testing.T) {
 }
 
 // An opening that is brought forward counts ten seconds after the last gateway has heard of it.
-func TestAnOpeningIsBroughtForwardByAll(t *testing.T) {
+func TestOpening_BroughtForwardByAllGateways(t *testing.T) {
 	t.Parallel()
 	client, prefix, c := redistest.Client(t), redistest.Prefix(t), newTestClock()
 	first, sooner := lottery(c.now(), 100*time.Second), lottery(c.now(), 40*time.Second)
@@ -184,7 +184,7 @@ func TestAnOpeningIsBroughtForwardByAll(t *testing.T) {
 // An event whose lottery is moved to another day, of which the prequeue has not begun, is no lottery any more to whoever has the
 // new file. While files differ everybody has one place and keeps it: those who are heard there, the one of when they joined;
 // those who are heard by the old file alone, the drawn one; and neither is drawn again on the other day.
-func TestAnEventThatIsMovedToAnotherDay(t *testing.T) {
+func TestOpening_MovedToAnotherDay(t *testing.T) {
 	t.Parallel()
 	client, prefix, c := redistest.Client(t), redistest.Prefix(t), newTestClock()
 	on := func(opens int64) Policy {
@@ -253,7 +253,7 @@ func TestAnEventThatIsMovedToAnotherDay(t *testing.T) {
 }
 
 // Closed by an event until the prequeue of the other day, the room has those who gathered take part in that draw.
-func TestAMovedLotteryOverAClosedTime(t *testing.T) {
+func TestOpening_MovedAcrossClosedTime(t *testing.T) {
 	t.Parallel()
 	client, prefix, c := redistest.Client(t), redistest.Prefix(t), newTestClock()
 	opens, begun := c.now()+hour/60, c.now()
@@ -300,7 +300,7 @@ func TestAMovedLotteryOverAClosedTime(t *testing.T) {
 }
 
 // Who gathered before a reset, and leaves through a gateway that has not heard of it, is not one of those who gather since.
-func TestALotFromBeforeAResetTakesNobodyAway(t *testing.T) {
+func TestPrequeue_LeaveFromBeforeResetCountsForNobody(t *testing.T) {
 	t.Parallel()
 	client, prefix, c := redistest.Client(t), redistest.Prefix(t), newTestClock()
 	p := lottery(c.now(), 9*time.Minute)
@@ -321,9 +321,9 @@ func TestALotFromBeforeAResetTakesNobodyAway(t *testing.T) {
 	}
 }
 
-// TestOpening_DrawnOrderIsNoSignOfLife: a visitor who gathered for a lottery and then was silent for absence is late, however late
+// TestOpening_DrawnOrderIsNoPresence: a visitor who gathered for a lottery and then was silent for absence is late, however late
 // the order lies that is drawn.
-func TestOpening_DrawnOrderIsNoSignOfLife(t *testing.T) {
+func TestOpening_DrawnOrderIsNoPresence(t *testing.T) {
 	t.Parallel()
 	c := newTestClock()
 	p := basePolicy

@@ -156,9 +156,9 @@ func TestCutOff_LocalAdmissions(t *testing.T) {
 	}
 }
 
-// TestNeverHeard_TokenIsSpentOnce: the token of a gateway that never reached the store makes one session, gets late, and does not
+// TestNeverConnected_TokenIsSpentOnce: the token of a gateway that never reached the store makes one session, gets late, and does not
 // outlive a reset.
-func TestNeverHeard_TokenIsSpentOnce(t *testing.T) {
+func TestNeverConnected_TokenIsSpentOnce(t *testing.T) {
 	p := faultPolicy
 	p.Rate, p.Burst = 10_000, 1000
 	s := newStage(t)
@@ -209,8 +209,8 @@ func TestNeverHeard_TokenIsSpentOnce(t *testing.T) {
 	}
 }
 
-// TestNeverHeard_OrderIsTheTime: its place is that of when it was given, among those of other gateways.
-func TestNeverHeard_OrderIsTheTime(t *testing.T) {
+// TestNeverConnected_OrderIsTimeOfJoining: its place is that of when it was given, among those of other gateways.
+func TestNeverConnected_OrderIsTimeOfJoining(t *testing.T) {
 	p := faultPolicy
 	p.Rate, p.Burst = 1, 1000
 	s := newStage(t)

@@ -157,8 +157,8 @@ func TestLocal_FlappingStoreIsNotOverTheLimit(t *testing.T) {
 	}
 }
 
-// TestTick_AdmittedAtIsTheStores: a gateway that starts after an outage does not compute the time of an admission before it.
-func TestTick_AdmittedAtIsTheStores(t *testing.T) {
+// TestTick_AdmittedAtComesFromStore: a gateway that starts after an outage does not compute the time of an admission before it.
+func TestTick_AdmittedAtComesFromStore(t *testing.T) {
 	client, prefix, c := redistest.Client(t), redistest.Prefix(t), newTestClock()
 	p := basePolicy
 	p.Rate, p.Burst = 1000, 1000
@@ -404,9 +404,9 @@ func (h *hall) back() {
 	h.polls(1, time.Second)
 }
 
-// TestOrderTime_FollowsAnOrderThatIsAhead: after a failover to a store whose clock is behind, a place that was given before keeps its
+// TestOrderTime_FollowsOrderAhead: after a failover to a store whose clock is behind, a place that was given before keeps its
 // order and whoever joins next is behind it; an order that is hours ahead is none.
-func TestOrderTime_FollowsAnOrderThatIsAhead(t *testing.T) {
+func TestOrderTime_FollowsOrderAhead(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		ahead time.Duration

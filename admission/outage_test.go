@@ -45,7 +45,7 @@ func counted(t *testing.T, client redis.UniversalClient, prefix string, c *testC
 
 var errAway = errors.New("the store is away")
 
-func TestALongOutageOfAnIdleRoomMakesNobodyLate(t *testing.T) {
+func TestOutage_IdleRoomExpiresNobody(t *testing.T) {
 	c := newTestClock()
 	r := testRoom(t, redistest.Client(t), redistest.Prefix(t), c, basePolicy)
 	c.pass(time.Second)
@@ -77,7 +77,7 @@ func TestALongOutageOfAnIdleRoomMakesNobodyLate(t *testing.T) {
 	}
 }
 
-func TestHoardedTokensAreNotFirstWithoutTheStore(t *testing.T) {
+func TestOffline_HoardedTokensAreNotFirst(t *testing.T) {
 	c := newTestClock()
 	p := basePolicy
 	p.OnStoreError = OnErrorLocal
@@ -117,7 +117,7 @@ func TestHoardedTokensAreNotFirstWithoutTheStore(t *testing.T) {
 	}
 }
 
-func TestHeartbeatsOfALongOutageAreOneASession(t *testing.T) {
+func TestOutage_KeepsOneHeartbeatPerSession(t *testing.T) {
 	c := newTestClock()
 	r, calls := counted(t, redistest.Client(t), redistest.Prefix(t), c, basePolicy)
 	r.store.goAway(errAway)
@@ -142,7 +142,7 @@ func TestHeartbeatsOfALongOutageAreOneASession(t *testing.T) {
 	}
 }
 
-func TestAPassMadeWithoutTheStoreSpendsItsTicket(t *testing.T) {
+func TestOfflinePass_SpendsItsTicket(t *testing.T) {
 	client, prefix := redistest.Client(t), redistest.Prefix(t)
 	c := newTestClock()
 	p := basePolicy
@@ -173,7 +173,7 @@ func TestAPassMadeWithoutTheStoreSpendsItsTicket(t *testing.T) {
 	}
 }
 
-func TestATokenThatIsNotRenewedCostsOneCheckASecond(t *testing.T) {
+func TestCheck_OldTokenCostsOneCallPerSecond(t *testing.T) {
 	client, prefix := redistest.Client(t), redistest.Prefix(t)
 	c := newTestClock()
 	r, calls := counted(t, client, prefix, c, basePolicy)
@@ -196,7 +196,7 @@ func TestATokenThatIsNotRenewedCostsOneCheckASecond(t *testing.T) {
 	}
 }
 
-func TestLateTokensLeaveNothingInMemory(t *testing.T) {
+func TestMemory_LateTokensLeaveNothing(t *testing.T) {
 	c := newTestClock()
 	r := testRoom(t, redistest.Client(t), redistest.Prefix(t), c, basePolicy)
 	for range 100 {
@@ -213,8 +213,8 @@ func TestLateTokensLeaveNothingInMemory(t *testing.T) {
 	}
 }
 
-// TestALargeCrowdIsGivenBackInParts has a gateway that knows more than it can say within one deadline.
-func TestALargeCrowdIsGivenBackInParts(t *testing.T) {
+// TestRestore_LargeCrowdInParts has a gateway that knows more than it can say within one deadline.
+func TestRestore_LargeCrowdInParts(t *testing.T) {
 	srv := redistest.Server(t)
 	client := srv.Client()
 	c := newTestClock()
@@ -265,9 +265,9 @@ func TestALargeCrowdIsGivenBackInParts(t *testing.T) {
 	}
 }
 
-// TestANewGatewayIsFirstAtAnEmptyStore: it begins the room on the clock without the silences that were taken out of room
+// TestEmptiedStore_NewGatewayExpiresNobody: it begins the room on the clock without the silences that were taken out of room
 // time. Those who waited before must not be late by them.
-func TestANewGatewayIsFirstAtAnEmptyStore(t *testing.T) {
+func TestEmptiedStore_NewGatewayExpiresNobody(t *testing.T) {
 	srv := redistest.Server(t)
 	client := srv.Client()
 	c := newTestClock()
@@ -294,9 +294,9 @@ func TestANewGatewayIsFirstAtAnEmptyStore(t *testing.T) {
 	}
 }
 
-// TestPlacesGivenMeanwhileComeBeforeLaterOnes: who joined while the store was
+// TestOutage_PlacesPrecedeLaterJoins: who joined while the store was
 // away and has not polled yet is not overtaken by who joins when it is back.
-func TestPlacesGivenMeanwhileComeBeforeLaterOnes(t *testing.T) {
+func TestOutage_PlacesPrecedeLaterJoins(t *testing.T) {
 	srv := redistest.Server(t)
 	c := newTestClock()
 	r := testRoom(t, srv.Client(), "wr", c, basePolicy)
@@ -356,7 +356,7 @@ func TestPlacesGivenMeanwhileComeBeforeLaterOnes(t *testing.T) {
 }
 
 // Two gateways; the store loses its data; the one that did not see the claim restores first, and sends the session's heartbeat.
-func TestRestore_KeepsWhoMayRepeatTheClaim(t *testing.T) {
+func TestRestore_KeepsClaimingClient(t *testing.T) {
 	t.Parallel()
 	client, prefix, c, p := redistest.Client(t), redistest.Prefix(t), newTestClock(), basePolicy
 	p.Rate, p.Burst, p.MinWait = 100_000, 100_000, 2*time.Second

@@ -8,7 +8,7 @@ import (
 )
 
 // A tick parks thousands of absent heads, so that a block of departed visitors does not hold up those behind it for minutes.
-func TestTick_ParksThousandsOfAbsentHeads(t *testing.T) {
+func TestTick_ParksThousandsOfAbsentTickets(t *testing.T) {
 	clock, client := newTestClock(), redistest.Client(t)
 	p := basePolicy
 	p.Rate, p.Burst = 1000, 1000

@@ -78,7 +78,7 @@ func presencePolicy(rate int64) Policy {
 }
 
 // A hidden tab is woken once a minute, however soon its turn comes. It is not overtaken.
-func TestHiddenTabThatWakesOnceAMinuteIsNotOvertaken(t *testing.T) {
+func TestPresence_HiddenTabIsNotOvertaken(t *testing.T) {
 	short.Skip(t, "simulates minutes of a crowd")
 	t.Parallel()
 	var line []*stagedVisitor
@@ -97,7 +97,7 @@ func TestHiddenTabThatWakesOnceAMinuteIsNotOvertaken(t *testing.T) {
 }
 
 // A phone that was frozen for nine minutes is passed over meanwhile, and is the next to be let in when it is back.
-func TestPhoneFrozenForNineMinutesIsNextWhenItIsBack(t *testing.T) {
+func TestAbsence_FrozenPhoneKeepsPosition(t *testing.T) {
 	short.Skip(t, "simulates minutes of a crowd")
 	t.Parallel()
 	var line []*stagedVisitor
@@ -144,7 +144,7 @@ func commandCalls(t *testing.T, client redis.UniversalClient) (n int) {
 
 // A visitor far from the front is checked by the store when the hold of the token no longer reaches beyond the next poll,
 // together with others. One who does not keep the renewed token costs no more.
-func TestFarPolls_AskTheStoreOnceInAHold(t *testing.T) {
+func TestFarPolls_AskStoreOncePerHold(t *testing.T) {
 	srv := redistest.Server(t)
 	client, clock := srv.Client(), newTestClock()
 	r := testRoom(t, client, "wr", clock, presencePolicy(0))
@@ -223,7 +223,7 @@ func TestFarPolls_AskTheStoreOnceInAHold(t *testing.T) {
 
 // A place that was given up, and to which no tick has come yet, is none that an account holds: else a device of it would get
 // a new one where none is given.
-func TestAPlaceGivenUpIsNotHeld(t *testing.T) {
+func TestAccount_ExpiredPlaceIsNotHeld(t *testing.T) {
 	t.Parallel()
 	c := newTestClock()
 	p := basePolicy

@@ -8,7 +8,7 @@ import (
 )
 
 // A quiet leaky bucket lets the next one in at once, and the one after that no sooner than its rate says.
-func TestAQuietLeakyRoomHoldsNobodyUp(t *testing.T) {
+func TestLeakyBucket_QuietRoomAdmitsImmediately(t *testing.T) {
 	c := newTestClock()
 	p := basePolicy
 	p.Strategy, p.Rate = StrategyLeakyBucket, 1000

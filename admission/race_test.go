@@ -16,11 +16,11 @@ import (
 	"github.com/anteroom/anteroom/internal/short"
 )
 
-// TestRaceOfGateways lets eight gateways tick one room at once on Redis's own
+// TestRace_GatewaysKeepPromises lets eight gateways tick one room at once on Redis's own
 // clock while hundreds of visitors join, poll and claim through any of them, and
 // then judges what the store says: never over the limit, first come first in,
 // one session a ticket, nobody lost.
-func TestRaceOfGateways(t *testing.T) {
+func TestRace_GatewaysKeepPromises(t *testing.T) {
 	short.Skip(t, "waits for the clock")
 	t.Parallel()
 	const (

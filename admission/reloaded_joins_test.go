@@ -10,7 +10,7 @@ import (
 
 // A join limit that a reload loosens holds nobody back by the former one: neither at a gateway where the store has refused a
 // join, nor at one that has counted them itself. The new one holds.
-func TestJoins_LoosenedByAReload(t *testing.T) {
+func TestJoins_LoosenedByReload(t *testing.T) {
 	t.Parallel()
 	const who = "address 1network 1"
 	limits := basePolicy
@@ -64,7 +64,7 @@ func TestJoins_LoosenedByAReload(t *testing.T) {
 }
 
 // A join that comes after a reload and before the snapshot that goes by it is counted for no longer than the new limit says.
-func TestJoins_CountedWhileAReloadIsTakenIn(t *testing.T) {
+func TestJoins_CountedDuringReload(t *testing.T) {
 	t.Parallel()
 	p, c := basePolicy, newTestClock()
 	p.Rate, p.Burst, p.Joins, p.JoinsPer = 0, 1000, 3, time.Hour

@@ -23,9 +23,9 @@ func (s *stage) lives(d time.Duration, gs ...*stagedGateway) {
 	}
 }
 
-// TestHoardedTokensAreLate: a thousand places behind a long line that nobody polls for are good for absence and not for a
+// TestTokens_HoardedAreLate: a thousand places behind a long line that nobody polls for are good for absence and not for a
 // second more, and leave nothing in the store meanwhile.
-func TestHoardedTokensAreLate(t *testing.T) {
+func TestTokens_HoardedAreLate(t *testing.T) {
 	short.Skip(t, "runs for long")
 	t.Parallel()
 	p := faultPolicy
@@ -93,10 +93,10 @@ var spendings = []struct {
 	}},
 }
 
-// TestASpentTicketIsNotReplayed: whoever put a copy of a token by gets neither a place nor a session with it when the
+// TestTicket_SpentIsNotReplayed: whoever put a copy of a token by gets neither a place nor a session with it when the
 // ticket has ended, by whatever gateway and however late, nor after the store has lost its data, as long as one gateway
 // that handled the end lives.
-func TestASpentTicketIsNotReplayed(t *testing.T) {
+func TestTicket_SpentIsNotReplayed(t *testing.T) {
 	short.Skip(t, "waits for the clock")
 	t.Parallel()
 	for _, spent := range spendings {

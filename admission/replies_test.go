@@ -8,8 +8,8 @@ import (
 	"github.com/anteroom/anteroom/lua"
 )
 
-// TestReplies_AreThoseOfTheScripts compares the reply codes in Go with the headers of the room scripts.
-func TestReplies_AreThoseOfTheScripts(t *testing.T) {
+// TestReplies_MatchScripts compares the reply codes in Go with the headers of the room scripts.
+func TestReplies_MatchScripts(t *testing.T) {
 	declared := map[string]string{}
 	set := lua.MustLoad()
 	for _, name := range set.Names() {

@@ -74,9 +74,9 @@ func (s *steppedRoom) polls() {
 	}
 }
 
-// TestRestore_StepOfTheClock: the store is lost when its clock has stepped forward by more than absence. Those who poll as
+// TestRestore_AfterClockStep: the store is lost when its clock has stepped forward by more than absence. Those who poll as
 // advised are not late.
-func TestRestore_StepOfTheClock(t *testing.T) {
+func TestRestore_AfterClockStep(t *testing.T) {
 	const step = 16 * time.Hour
 	for name, faults := range map[string]func(*steppedRoom){
 		"lost twice, first with a new gateway": func(s *steppedRoom) {
@@ -118,9 +118,9 @@ func TestRestore_StepOfTheClock(t *testing.T) {
 	}
 }
 
-// TestTick_ShowsAStepAfterTheClockWentBack: a step forward of Redis's clock makes a new snapshot even where the clock is still
+// TestTick_ShowsStepAfterClockWentBack: a step forward of Redis's clock makes a new snapshot even where the clock is still
 // behind that of the last one. Every gateway knows the silence then.
-func TestTick_ShowsAStepAfterTheClockWentBack(t *testing.T) {
+func TestTick_ShowsStepAfterClockWentBack(t *testing.T) {
 	s := newSteppedRoom(t)
 	s.step(-20 * time.Minute)
 	s.ticks()

@@ -27,7 +27,7 @@ func mustComeBack(t *testing.T, r *Room, a Arrival) Standing {
 
 // While the store is away a visitor comes back in the old order, through two gateways with one ticket; when the store is here the
 // place stands before those who came later, and the session that it was given for is over.
-func TestReturn_KeepsOrderWithoutTheStore(t *testing.T) {
+func TestReturn_KeepsOrderOffline(t *testing.T) {
 	t.Parallel()
 	client, prefix, c := redistest.Client(t), redistest.Prefix(t), newTestClock()
 	p := basePolicy
@@ -85,7 +85,7 @@ func TestReturn_KeepsOrderWithoutTheStore(t *testing.T) {
 
 // An account whose session has ended comes back while the store is away, through a gateway that knows nothing of it: the place
 // that the gateway gives it is not the one that is over, and keeps its order when the store is here.
-func TestReturn_OfAnAccountWithoutTheStoreIsANewPlace(t *testing.T) {
+func TestReturn_AccountOfflineIsNewPlace(t *testing.T) {
 	t.Parallel()
 	client, prefix, c := redistest.Client(t), redistest.Prefix(t), newTestClock()
 	p := basePolicy
@@ -123,7 +123,7 @@ func TestReturn_OfAnAccountWithoutTheStoreIsANewPlace(t *testing.T) {
 
 // A store that lost its data gets the place back from its token, in the old order, and its session from its heartbeats: no other
 // place is made by the pass.
-func TestReturn_IsOnePlaceAfterALossOfData(t *testing.T) {
+func TestReturn_IsOnePlaceAfterLossOfData(t *testing.T) {
 	t.Parallel()
 	client, prefix, c := redistest.Client(t), redistest.Prefix(t), newTestClock()
 	p := basePolicy
@@ -166,7 +166,7 @@ func TestReturn_IsOnePlaceAfterALossOfData(t *testing.T) {
 }
 
 // Nobody who was admitted before a draw is ahead of those who were drawn.
-func TestReturn_KeepsNoOrderPastADraw(t *testing.T) {
+func TestReturn_KeepsNoOrderPastDraw(t *testing.T) {
 	t.Parallel()
 	c := newTestClock()
 	r := testRoom(t, redistest.Client(t), redistest.Prefix(t), c, basePolicy)

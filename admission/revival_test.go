@@ -8,7 +8,7 @@ import (
 )
 
 // While the store is away a ticket whose session has ended makes no other.
-func TestOffline_ASessionThatEndedDoesNotGoOn(t *testing.T) {
+func TestOffline_EndedSessionStaysEnded(t *testing.T) {
 	t.Parallel()
 	for _, away := range []bool{false, true} {
 		c, p := newTestClock(), basePolicy
@@ -51,7 +51,7 @@ func TestOffline_ASessionThatEndedDoesNotGoOn(t *testing.T) {
 }
 
 // While the store is away an old copy of a pass ends no session that this gateway sees in use.
-func TestOffline_AnOldCopyOfAPassEndsNoSession(t *testing.T) {
+func TestOffline_OldPassEndsNoSession(t *testing.T) {
 	t.Parallel()
 	for _, away := range []bool{false, true} {
 		c, p := newTestClock(), basePolicy

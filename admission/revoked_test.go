@@ -10,7 +10,7 @@ import (
 
 // A revoked session stays revoked on every gateway until the last of its passes has ended, whatever the ttl was changed to before
 // or after, and is forgotten then.
-func TestRevocation_HoldsUntilItsPassesHaveEnded(t *testing.T) {
+func TestRevocation_HoldsUntilPassesEnd(t *testing.T) {
 	t.Parallel()
 	long, short := 90*time.Minute, 5*time.Minute
 	for name, shortenFirst := range map[string]bool{"ttl shortened after": false, "ttl shortened before": true} {

@@ -69,7 +69,7 @@ func mustJoin(t *testing.T, r *Room, id ID, c Client) Standing {
 	return s
 }
 
-func TestLetInAtOnceThenLine(t *testing.T) {
+func TestJoin_AdmitsThenQueues(t *testing.T) {
 	c := newTestClock()
 	r := testRoom(t, redistest.Client(t), redistest.Prefix(t), c, basePolicy)
 	for i := range 5 {
@@ -116,7 +116,7 @@ func TestLetInAtOnceThenLine(t *testing.T) {
 	}
 }
 
-func TestFlushAllKeepsPlaces(t *testing.T) {
+func TestFlushAll_KeepsPlaces(t *testing.T) {
 	srv := redistest.Server(t)
 	c := newTestClock()
 	client := srv.Client()
@@ -174,7 +174,7 @@ func TestFlushAllKeepsPlaces(t *testing.T) {
 	}
 }
 
-func TestOperators(t *testing.T) {
+func TestOperators_ChangeRoom(t *testing.T) {
 	c := newTestClock()
 	r := testRoom(t, redistest.Client(t), redistest.Prefix(t), c, basePolicy)
 	rate, msg := int64(2500), "back soon,\n<b>friends</b>"
@@ -220,8 +220,8 @@ func TestOperators(t *testing.T) {
 	}
 }
 
-// TestHistoryKnowsPausesAndTheLimit of active visitors, where there is one.
-func TestHistoryKnowsPausesAndTheLimit(t *testing.T) {
+// TestHistory_RecordsPausesAndLimit of active visitors, where there is one.
+func TestHistory_RecordsPausesAndLimit(t *testing.T) {
 	c := newTestClock()
 	p := basePolicy
 	p.MaxActive = 7
@@ -257,9 +257,9 @@ func TestHistoryKnowsPausesAndTheLimit(t *testing.T) {
 	}
 }
 
-// TestRevokeIsToldWhenTheStoreIsBack: an origin that ends a session while the
+// TestRevoke_IsSentWhenStoreIsBack: an origin that ends a session while the
 // store is away ends it here at once, and everywhere when the store is back.
-func TestRevokeIsToldWhenTheStoreIsBack(t *testing.T) {
+func TestRevoke_IsSentWhenStoreIsBack(t *testing.T) {
 	srv := redistest.Server(t)
 	c := newTestClock()
 	a := testRoom(t, srv.Client(), "wr", c, basePolicy)
@@ -293,9 +293,9 @@ func TestRevokeIsToldWhenTheStoreIsBack(t *testing.T) {
 	}
 }
 
-// TestNewcomerNeverPassesALine: a token that is there before the tick hands it
+// TestJoin_NeverPassesQueue: a token that is there before the tick hands it
 // out belongs to the head of the line, not to who comes just then.
-func TestNewcomerNeverPassesALine(t *testing.T) {
+func TestJoin_NeverPassesQueue(t *testing.T) {
 	c := newTestClock()
 	r := testRoom(t, redistest.Client(t), redistest.Prefix(t), c, basePolicy)
 	for range 5 {

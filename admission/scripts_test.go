@@ -101,9 +101,9 @@ func oneOfEverything(t *testing.T, client redis.UniversalClient, rooms ...string
 	}
 }
 
-// TestEveryScriptKeepsToOneSlot runs all scripts for rooms on each of three masters, where a key of another slot is
+// TestScripts_KeepToOneSlot runs all scripts for rooms on each of three masters, where a key of another slot is
 // refused: by the node that is asked if it is elsewhere, and by Redis for scripts with #!lua if it is not.
-func TestEveryScriptKeepsToOneSlot(t *testing.T) {
+func TestScripts_KeepToOneSlot(t *testing.T) {
 	t.Parallel()
 	c := redistest.ThreeMasters(t, 0)
 	masters := map[*redistest.PrivateServer]bool{}
@@ -126,9 +126,9 @@ func TestEveryScriptKeepsToOneSlot(t *testing.T) {
 
 const storePage = "../docs/store.md"
 
-// TestTheDocumentedUserIsEnough does one of everything as a user who may do what docs/store.md says and no more: on a
+// TestStoreUser_DocumentedRightsSuffice does one of everything as a user who may do what docs/store.md says and no more: on a
 // server, and in a cluster where the room moves meanwhile.
-func TestTheDocumentedUserIsEnough(t *testing.T) {
+func TestStoreUser_DocumentedRightsSuffice(t *testing.T) {
 	t.Run("server", func(t *testing.T) {
 		t.Parallel()
 		server := redistest.Server(t)

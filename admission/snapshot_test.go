@@ -20,7 +20,7 @@ func snapshotText(t *testing.T, client redis.UniversalClient, r *Room) string {
 }
 
 // A snapshot in the store that nobody can read is replaced by the next tick, which admits as many as any other.
-func TestASpoiltSnapshotIsBuiltAnewAndAdmitsNobodyMore(t *testing.T) {
+func TestSnapshot_UnreadableIsRebuilt(t *testing.T) {
 	for name, spoil := range map[string]func(string) string{
 		"packed":  func(text string) string { return text[:len(text)-30] + strings.Repeat("\xc1", 30) },
 		"chunks":  func(text string) string { return strings.ReplaceAll(text, "\xcf", "\xc0") },

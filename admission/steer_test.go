@@ -122,7 +122,7 @@ const (
 )
 
 // One leads, the rate follows what both measure, and everything that asks for the rate gets the one in force.
-func TestAdaptiveRate(t *testing.T) {
+func TestAdaptive_RateFollowsOrigin(t *testing.T) {
 	t.Parallel()
 	s := newPilots(t, adaptivePolicy(), 2)
 	if snap := s.room(0).Snapshot(); snap.Policy.Rate != 10_000 || snap.Target != 0 || snap.Policy.Burst != 10_000 {
@@ -154,7 +154,7 @@ func TestAdaptiveRate(t *testing.T) {
 }
 
 // Another gateway goes on where the leader stopped, and the former one is not heard any more.
-func TestAdaptiveLeaderIsFenced(t *testing.T) {
+func TestAdaptive_LeaderIsFenced(t *testing.T) {
 	t.Parallel()
 	s := newPilots(t, adaptivePolicy(), 2)
 	s.seconds(5, well, false, 0)
@@ -186,7 +186,7 @@ func TestAdaptiveLeaderIsFenced(t *testing.T) {
 }
 
 // While nobody is admitted, or an operator has set the rate, it is held; the operator's holds above it.
-func TestAdaptiveHolds(t *testing.T) {
+func TestAdaptive_HoldsRate(t *testing.T) {
 	t.Parallel()
 	s := newPilots(t, adaptivePolicy(), 1)
 	s.seconds(5, well, false, 0)
@@ -215,7 +215,7 @@ func TestAdaptiveHolds(t *testing.T) {
 
 // An origin that is slow however few come has the least rate, and the room says for how long that has been no help; one that
 // gets better, a pause, and a rate set by hand end it.
-func TestAdaptiveSaysThatTheRateDoesNotHelp(t *testing.T) {
+func TestAdaptive_ReportsTimeAtMinRate(t *testing.T) {
 	short.Skip(t, "simulates minutes of a crowd")
 	t.Parallel()
 	p := adaptivePolicy()
@@ -254,7 +254,7 @@ func TestAdaptiveSaysThatTheRateDoesNotHelp(t *testing.T) {
 
 // Trouble while bulk work runs that gives way is left to it, for as long as that takes. What outlasts it is the room's own, however
 // long jobs run.
-func TestTroubleIsLeftToTheJobs(t *testing.T) {
+func TestAdaptive_LeavesLoadToJobs(t *testing.T) {
 	t.Parallel()
 	s := newPilots(t, adaptivePolicy(), 1)
 	s.seconds(5, well, false, 0)
@@ -281,7 +281,7 @@ func TestTroubleIsLeftToTheJobs(t *testing.T) {
 }
 
 // In the shadow the rate is found and told, and the configured one is kept to.
-func TestAdaptiveShadow(t *testing.T) {
+func TestAdaptive_ShadowKeepsConfiguredRate(t *testing.T) {
 	t.Parallel()
 	p := adaptivePolicy()
 	p.Adaptive.Shadow = true
@@ -294,7 +294,7 @@ func TestAdaptiveShadow(t *testing.T) {
 }
 
 // A store that comes back empty is told the rate again by whoever leads next, and by a gateway that never led.
-func TestAdaptiveRateOutlivesTheStore(t *testing.T) {
+func TestAdaptive_RateSurvivesEmptiedStore(t *testing.T) {
 	t.Parallel()
 	s := newPilots(t, adaptivePolicy(), 2)
 	s.seconds(20, well, false, 0, 1)
@@ -342,7 +342,7 @@ func (s *scores) Score(context.Context) (float64, error) {
 }
 
 // A score from outside is asked for by the leader alone, counts beside what is measured, and is forgotten when it stays away.
-func TestAdaptiveScore(t *testing.T) {
+func TestAdaptive_UsesScore(t *testing.T) {
 	t.Parallel()
 	var value atomic.Int64 // hundredths; negative: an error
 	give := func() (float64, error) {
@@ -394,7 +394,7 @@ func TestAdaptiveScore(t *testing.T) {
 }
 
 // What gateways say of an origin adds up, is forgotten in seconds, and has a longer memory where there is little to go by.
-func TestOriginHealth(t *testing.T) {
+func TestOriginHealth_MergesReports(t *testing.T) {
 	t.Parallel()
 	s := newPilots(t, adaptivePolicy(), 3)
 	ctx := t.Context()
@@ -476,7 +476,7 @@ func TestOriginHealth(t *testing.T) {
 }
 
 // While an event bounds the rate, the controller works within that bound: what it cuts is what is in force.
-func TestAnEventBoundsWhatIsFound(t *testing.T) {
+func TestAdaptive_EventBoundsRate(t *testing.T) {
 	p := adaptivePolicy()
 	s := newPilots(t, p, 1)
 	s.seconds(3, 10*time.Millisecond, false, 0)

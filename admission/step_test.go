@@ -8,7 +8,7 @@ import (
 )
 
 // A store whose clock steps forward is told from time that has passed: in that this machine's clock goes on as well.
-func TestStepped_IsAStepOfTheStoresClockAlone(t *testing.T) {
+func TestStepped_IgnoresThisMachinesClock(t *testing.T) {
 	t.Parallel()
 	const minutes = 10 * time.Minute
 	for _, row := range []struct {
@@ -54,7 +54,7 @@ func TestStepped_IsAStepOfTheStoresClockAlone(t *testing.T) {
 }
 
 // A clock that steps ahead and back again has made no step.
-func TestStepped_TakesBackASecondStep(t *testing.T) {
+func TestStepped_SecondStepCancelsFirst(t *testing.T) {
 	t.Parallel()
 	a := &anchor{wall: 1e12, mono: 1e15, own: 1e12}
 	for _, row := range []struct{ by, want int64 }{{300e6, 300e6}, {60e6, 360e6}, {-60e6, 300e6}, {-400e6, 0}, {5e6, 5e6}} {

@@ -9,9 +9,9 @@ import (
 	"github.com/anteroom/anteroom/lua"
 )
 
-// TestARoomMovesBetweenMasters moves the slot of a room key by key while people come. Its scripts name all of a room's
+// TestCluster_RoomMovesBetweenMasters moves the slot of a room key by key while people come. Its scripts name all of a room's
 // keys, so the cluster answers TRYAGAIN until the last is over, and they wait for that; then the room goes on at once.
-func TestARoomMovesBetweenMasters(t *testing.T) {
+func TestCluster_RoomMovesBetweenMasters(t *testing.T) {
 	t.Parallel()
 	c := redistest.ThreeMasters(t, 0, "--cluster-node-timeout", "15000")
 	p := steady
@@ -51,9 +51,9 @@ func another(c *redistest.PrivateCluster, key string) *redistest.PrivateServer {
 	return nil
 }
 
-// TestRoomsLiveOnDifferentMasters: with rooms on every master each of these has every script; and one that is promoted,
+// TestCluster_RoomsLiveOnDifferentMasters: with rooms on every master each of these has every script; and one that is promoted,
 // and has none, gets those that are called.
-func TestRoomsLiveOnDifferentMasters(t *testing.T) {
+func TestCluster_RoomsLiveOnDifferentMasters(t *testing.T) {
 	t.Parallel()
 	c := redistest.ThreeMasters(t, 1)
 	s := siteAt(t, steady, c.URL(), topologyRoom)
@@ -89,9 +89,9 @@ func TestRoomsLiveOnDifferentMasters(t *testing.T) {
 	}
 }
 
-// TestAShardThatIsGone takes a master without replicas away that serves neither the room nor the layout. With
+// TestCluster_LostShardIsNotNoticed takes a master without replicas away that serves neither the room nor the layout. With
 // cluster-require-full-coverage no the room does not notice, and gateways that start meanwhile serve it too.
-func TestAShardThatIsGone(t *testing.T) {
+func TestCluster_LostShardIsNotNoticed(t *testing.T) {
 	t.Parallel()
 	c := redistest.ThreeMasters(t, 0, "--cluster-require-full-coverage", "no")
 	s := siteAt(t, steady, c.URL(), topologyRoom)

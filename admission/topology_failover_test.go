@@ -13,9 +13,9 @@ import (
 
 func micros(us int64) time.Duration { return time.Duration(us) * time.Microsecond }
 
-// TestAHandoverInOrder: a switch of roles that operators ask for loses no place, nor a script that the next master has
+// TestHandover_LosesNoPlace: a switch of roles that operators ask for loses no place, nor a script that the next master has
 // never seen. In a cluster it loses nothing at all; sentinels promote the next master before the old one stops.
-func TestAHandoverInOrder(t *testing.T) {
+func TestHandover_LosesNoPlace(t *testing.T) {
 	for range max(1, rounds) {
 		topologies(t, handOver)
 	}
@@ -30,7 +30,7 @@ func handOver(t *testing.T, top topology) {
 	top.handover()
 	writable := s.promoted(top, old)
 	if top.votes() == votes {
-		t.Error("the vote is not counted, on which TestFailover relies") // for those that nobody asked for
+		t.Error("the vote is not counted, on which TestFailover_KeepsPlaces relies") // for those that nobody asked for
 	}
 	last := s.send(5, 0) // on a slow machine the others may all be in before the switch
 	first := last.admittedAfter(writable)
@@ -83,9 +83,9 @@ var failures = []failure{
 // rounds is how often each failure is played: TOPOLOGY_ROUNDS, for the figures of docs/store.md.
 var rounds, _ = strconv.Atoi(os.Getenv("TOPOLOGY_ROUNDS"))
 
-// TestFailover takes the master of the room away in the middle of a crowd. A replica takes its place, the room goes on,
+// TestFailover_KeepsPlaces takes the master of the room away in the middle of a crowd. A replica takes its place, the room goes on,
 // nobody who polls has lost a place, and the limit holds over the whole.
-func TestFailover(t *testing.T) {
+func TestFailover_KeepsPlaces(t *testing.T) {
 	for _, f := range failures {
 		if f.long && rounds == 0 {
 			continue
@@ -154,10 +154,10 @@ var sudden = func() Policy {
 	return p
 }()
 
-// TestWhatAFailoverMayRepeat spends a burst on a master whose replicas lag, and kills it. Gateways that were there know
+// TestFailover_RepeatsAtMostOneBurst spends a burst on a master whose replicas lag, and kills it. Gateways that were there know
 // more than the promoted replica and start it with an empty limiter. Where none of them is left, nobody can know: it is
 // given a second time, and no more than that.
-func TestWhatAFailoverMayRepeat(t *testing.T) {
+func TestFailover_RepeatsAtMostOneBurst(t *testing.T) {
 	for _, row := range []struct {
 		name  string
 		fresh bool // no gateway is left that was there
@@ -207,9 +207,9 @@ func TestWhatAFailoverMayRepeat(t *testing.T) {
 	}
 }
 
-// TestNothingAcknowledgedIsLost: with min-replicas-to-write a master without replicas refuses what it could lose. The
+// TestMinReplicas_LoseNothingAcknowledged: with min-replicas-to-write a master without replicas refuses what it could lose. The
 // room counts as away meanwhile, and the limit holds whoever remembers.
-func TestNothingAcknowledgedIsLost(t *testing.T) {
+func TestMinReplicas_LoseNothingAcknowledged(t *testing.T) {
 	t.Parallel()
 	top := watched(t, "--min-replicas-to-write", "1", "--min-replicas-max-lag", "2")
 	s := siteAt(t, sudden, top.url, topologyRoom)

@@ -16,9 +16,9 @@ import (
 	"github.com/anteroom/anteroom/internal/short"
 )
 
-// TestTwoMasters: a replica is promoted while the master lives on, and each has gateways that see only it. Each keeps the
+// TestTwoMasters_EachKeepsLimit: a replica is promoted while the master lives on, and each has gateways that see only it. Each keeps the
 // limit by itself: together they exceed it by no more than another burst and what the rate is worth while both serve.
-func TestTwoMasters(t *testing.T) {
+func TestTwoMasters_EachKeepsLimit(t *testing.T) {
 	short.Skip(t, "needs two masters")
 	t.Parallel()
 	old := redistest.Server(t, "--repl-diskless-sync-delay", "0")
@@ -46,9 +46,9 @@ func TestTwoMasters(t *testing.T) {
 	}
 }
 
-// TestATopologyThatDoesNotAnswer: while nobody tells where the room is, each of 300 callers at once has an answer by its
+// TestTopology_SilentBlocksNobody: while nobody tells where the room is, each of 300 callers at once has an answer by its
 // deadline, nothing piles up, and the room serves as with a store that is away. When somebody tells, it goes on.
-func TestATopologyThatDoesNotAnswer(t *testing.T) {
+func TestTopology_SilentBlocksNobody(t *testing.T) {
 	short.Skip(t, "waits for the clock")
 	for name, start := range map[string]func(*testing.T) (url string, silent []*redistest.PrivateServer){
 		"cluster": func(t *testing.T) (string, []*redistest.PrivateServer) {

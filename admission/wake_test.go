@@ -11,9 +11,9 @@ import (
 	"github.com/anteroom/anteroom/internal/short"
 )
 
-// TestLoop_DoesNotFollowTheJoins: a room that people join and have to wait in is looked at once a tick, however many join it. The
+// TestLoop_TicksAtInterval: a room that people join and have to wait in is looked at once a tick, however many join it. The
 // first join of an idle room is seen at once.
-func TestLoop_DoesNotFollowTheJoins(t *testing.T) {
+func TestLoop_TicksAtInterval(t *testing.T) {
 	short.Skip(t, "waits for the clock")
 	for name, keyed := range map[string]bool{"plain": false, "by keys": true} {
 		t.Run(name, func(t *testing.T) {
