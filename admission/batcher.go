@@ -95,7 +95,7 @@ func (b *batcher[Q, A]) lead(cur *batch[Q, A]) {
 	}
 	b.last = len(cur.questions)
 	b.mu.Unlock()
-	// If send panics, the others get an error and no missing reply.
+	// If send panics, the other callers get this error instead of missing replies.
 	cur.err = errUnanswered
 	defer close(cur.done)
 	// The leader's own client may go away; the other requests still need their replies.

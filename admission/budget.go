@@ -14,7 +14,7 @@ type BudgetUse struct {
 	Spare       int64 // visitors that could be admitted now, beyond what rooms hold leases for
 	Granted     int64 // since the store began
 	Short       int64 // how often a room wanted more than it got, since the store began
-	Lines       int64 // rooms with a queue
+	Queues      int64 // rooms with a queue
 
 	number int64 // the greatest number of the leases of this process
 }
@@ -29,10 +29,10 @@ type lease struct {
 	// while nobody waits.
 	number, left, want, keep int64
 	asked                    int64 // mono of the last call
-	due                      int64 // mono at which to ask again before the next tick; 0: with it
-	late                     bool  // that time has come
-	tight                    bool  // report at once what is spent
-	unlent                   bool  // the budget did not answer
+	due                      int64 // mono at which to ask before the next tick; 0: ask with the next tick
+	late                     bool  // due has passed
+	tight                    bool  // repay when the lease is spent, not with the next tick
+	unreached                bool  // the last call to the budget failed
 
 	joined   atomic.Int64 // tickets enrolled here since the last tick
 	expected atomic.Int64 // thousandths per second; 0: unknown
@@ -74,31 +74,31 @@ func (r *lease) Expected() int64 {
 const chunk = 100 * time.Millisecond
 
 // borrow asks for a lease of the origin's budget and returns it in the form of room_advance; "" where the room has no budget or
-// there is nothing to lease. A lease that is lost on its way costs its units. A late one is void: it ends by the clock of the
-// room's own node, counted from before it was asked for.
+// there is nothing to lease. A lost reply costs the units of its lease. A lease that comes too late is void:
+// its end is counted from before the call, on the clock of the room's node.
 func (r *lease) borrow(ctx context.Context, grant bool) (string, error) {
 	p := r.view.schedule.Load().Policy
 	if !p.Budgeted {
 		return "", nil
 	}
-	l, asked := r, r.c.mono()
-	want := l.want
+	asked := r.c.mono()
+	want := r.want
 	if grant {
-		joined := l.joined.Swap(0)
-		came := joined > 0 && want == 0 && l.keep > 0
+		joined := r.joined.Swap(0)
+		came := joined > 0 && want == 0 && r.keep > 0
 		if came {
-			want = min(joined, l.keep)
+			want = min(joined, r.keep)
 		}
-		if asked-l.asked < int64(chunk) && !came && l.asked > 0 && !l.late {
+		if asked-r.asked < int64(chunk) && !came && r.asked > 0 && !r.late {
 			return "", nil
 		}
-		l.asked, l.due = asked, 0
+		r.asked, r.due = asked, 0
 	}
 	before, _ := r.c.BudgetUse(p.Budget.Origin)
 	ctx, cancel := context.WithTimeout(ctx, r.tickTimeout())
 	defer cancel()
 	v, err := r.c.scripts.Run(ctx, "origin_lease", budgetKeys(r.c.o.Prefix, p.Budget.Origin), r.c.now(),
-		r.id, p.Budget.Rate, p.Budget.Burst, p.Budget.Weight, want, l.keep, l.number, l.left, oneIf(grant), before.number)
+		r.id, p.Budget.Rate, p.Budget.Burst, p.Budget.Weight, want, r.keep, r.number, r.left, oneIf(grant), before.number)
 	if err != nil {
 		return "", err
 	}
@@ -106,14 +106,14 @@ func (r *lease) borrow(ctx context.Context, grant bool) (string, error) {
 		return "", fmt.Errorf("origin_lease replied %v", v)
 	}
 	number, units, life := asInt(v[0]), asInt(v[1]), asInt(v[2])
-	l.tight = asInt(v[3]) == 1
-	l.expected.Store(asInt(v[4]))
+	r.tight = asInt(v[3]) == 1
+	r.expected.Store(asInt(v[4]))
 	if due := asInt(v[9]); due > 0 {
-		l.due = r.c.mono() + due*int64(time.Microsecond)
+		r.due = r.c.mono() + due*int64(time.Microsecond)
 	}
 	r.c.uses.mu.Lock()
 	r.c.uses.m[p.Budget.Origin] = BudgetUse{
-		Rate: p.Budget.Rate, Burst: p.Budget.Burst, Spare: asInt(v[5]), Granted: asInt(v[6]), Short: asInt(v[7]), Lines: asInt(v[8]),
+		Rate: p.Budget.Rate, Burst: p.Budget.Burst, Spare: asInt(v[5]), Granted: asInt(v[6]), Short: asInt(v[7]), Queues: asInt(v[8]),
 		number: max(number, r.c.uses.m[p.Budget.Origin].number),
 	}
 	r.c.uses.mu.Unlock()
@@ -123,7 +123,7 @@ func (r *lease) borrow(ctx context.Context, grant bool) (string, error) {
 	}
 	till := a.wall + (asked-a.heard)/int64(time.Microsecond) + life
 	lease := itoa(number) + " " + itoa(units) + " " + itoa(till)
-	if e := l.expected.Load(); e > 0 {
+	if e := r.expected.Load(); e > 0 {
 		lease += " " + itoa(e)
 	}
 	return lease, nil
@@ -131,8 +131,8 @@ func (r *lease) borrow(ctx context.Context, grant bool) (string, error) {
 
 // noteBudget logs when the origin's budget cannot be reached, and when it can again.
 func (r *lease) noteBudget(err error) {
-	was := r.unlent
-	r.unlent = err != nil
+	was := r.unreached
+	r.unreached = err != nil
 	switch {
 	case err != nil && !was:
 		r.c.o.Log.Error("cannot reach the origin's budget; the room admits nobody until it can", "room", r.id, "origin", r.view.schedule.Load().Policy.Budget.Origin, "error", err)
@@ -141,13 +141,12 @@ func (r *lease) noteBudget(err error) {
 	}
 }
 
-// borrowed takes from the reply of room_advance what was spent and what is wanted.
+// borrowed records how much of the lease room_advance has spent and how much the room wants.
 func (r *lease) borrowed(rest []any) {
-	l := r
-	l.number, l.left, l.want, l.keep = asInt(rest[3]), asInt(rest[4]), asInt(rest[5]), asInt(rest[6])
+	r.number, r.left, r.want, r.keep = asInt(rest[3]), asInt(rest[4]), asInt(rest[5]), asInt(rest[6])
 }
 
-// repay reports at once what was spent of a lease that would otherwise keep the budget from filling up.
+// repay reports a spent lease immediately where the budget would otherwise not fill up.
 func (r *lease) repay(ctx context.Context) error {
 	if !r.tight || r.left > 0 {
 		return nil

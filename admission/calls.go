@@ -50,7 +50,7 @@ type reply struct {
 // replies reads the groups of four after a header.
 func replies(h header, rest []any, n int) ([]reply, error) {
 	if len(rest) != 4*n {
-		return nil, errors.New("admission: a script replied for another number of tickets than it was asked")
+		return nil, fmt.Errorf("admission: a script replied %d values for %d tickets, want 4 for each", len(rest), n)
 	}
 	out := make([]reply, n)
 	for i := range out {
@@ -114,7 +114,7 @@ func enterArgs(qs []enterQ) []any {
 	return args
 }
 
-// sendEnter runs room_enter, one batch at a time: each new ticket must know of all that were enrolled before it.
+// sendEnter runs room_enter, one batch at a time, so that the position of a new ticket counts all tickets enrolled before it.
 func (r *ticketCalls) sendEnter(ctx context.Context, qs []enterQ) ([]reply, error) {
 	args := enterArgs(qs)
 	r.entering.Lock()
@@ -134,8 +134,8 @@ func (r *ticketCalls) sendEnter(ctx context.Context, qs []enterQ) ([]reply, erro
 	return answers, err
 }
 
-// askAgain asks for a place, and again where the reply is late: the place may have been given, and asking again finds it.
-// Otherwise its first poll would enrol it behind visitors who joined later.
+// askAgain sends a join, and repeats it when the reply does not come in time. The store may have given a place, which the
+// repeated join finds; otherwise the first poll would enrol the ticket behind visitors who joined later.
 func (r *ticketCalls) askAgain(ctx context.Context, q enterQ) (reply, error) {
 	ans, err := r.enter.ask(ctx, q)
 	for range joinAgain {

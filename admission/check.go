@@ -20,7 +20,7 @@ type tickets struct {
 }
 
 // standing turns a reply about t into its Standing, and remembers it. hold is the presence hold that the store was asked to
-// record for a waiting ticket. front: the ticket is in the front, where every poll is checked whatever its token says.
+// record for a waiting ticket. front: the ticket is in the front, where every poll is a check.
 func (r *tickets) standing(t Ticket, a reply, hold time.Duration, front bool) Standing {
 	s := Standing{Ticket: t, AdmittedAt: a.wall, Reason: a.reason}
 	m := remembered{at: r.c.mono(), client: t.Client, seenAt: a.h.time, hold: hold}
@@ -39,7 +39,7 @@ func (r *tickets) standing(t Ticket, a reply, hold time.Duration, front bool) St
 		s.Renewed = !front || old.Order != a.ord || old.Epoch != a.h.epoch || old.Fence != a.h.fence || old.Heard != 0 ||
 			a.h.time-old.Seen > r.view.quarter().Microseconds()
 		if !s.Renewed {
-			s.Ticket = old // the token in hand is as good
+			s.Ticket = old // the client's token still serves
 		}
 	case replyConfirmed:
 		s.State, s.Renewed, s.Gathering = Waiting, true, true
@@ -82,7 +82,7 @@ const claimedFirst = "first"
 
 // Check answers a poll: from the snapshot or from memory while the ticket is present there and behind the front, otherwise from
 // the store in a batch. A ticket that is not enrolled is enrolled. While the store is away, a waiting ticket stays waiting
-// (Standing.Offline) unless on_store_error admits it; an error means that no true reply is possible.
+// (Standing.Offline) unless on_store_error admits it. After an error the state is unknown.
 func (r *tickets) Check(ctx context.Context, t Ticket) (Standing, error) {
 	snap := r.view.Snapshot()
 	if snap.Known && t.Fence > 0 && t.Fence < snap.Fence {
@@ -94,8 +94,8 @@ func (r *tickets) Check(ctx context.Context, t Ticket) (Standing, error) {
 	return r.checkOrdered(ctx, snap, t, false)
 }
 
-// checkOrdered is Check for a ticket with an order. fresh: the ticket has just got its order, so the store holds no place of it
-// yet; order 0 then stands for the time of its enrolment.
+// checkOrdered is Check for a ticket with an order. fresh: the ticket got its order a moment ago and is not enrolled yet; order 0
+// then stands for the time of its enrolment.
 func (r *tickets) checkOrdered(ctx context.Context, snap *Snapshot, t Ticket, fresh bool) (Standing, error) {
 	front := fresh || snap.InFront(t.Order)
 	if !front && r.view.present(snap, &t) && !r.memory.settled(t.ID) {
@@ -116,7 +116,7 @@ func (r *tickets) checkOrdered(ctx context.Context, snap *Snapshot, t Ticket, fr
 			return s, nil
 		}
 		if m.standing.State == Waiting && !unplaced && m.standing.Ticket.Seen > t.Seen {
-			// A client that lost its renewed token costs no more.
+			// A client that sends an older token causes no more calls.
 			t.renew(&m.standing.Ticket)
 			fresh = false
 		}
@@ -157,10 +157,10 @@ func (r *tickets) checkOrdered(ctx context.Context, snap *Snapshot, t Ticket, fr
 		return s, nil
 	}
 	if t.Epoch == "" && 0 < t.Order && t.Order < ans.ord {
-		r.joinLimiter.block(earlierKey(t), now+int64(refusedMemory)) // a join limit postponed it, or it is late
+		r.joinLimiter.block(earlierKey(t), now+int64(refusedMemory)) // a join limit postponed the ticket, or it is late
 	}
 	if fresh {
-		t.Order = 0 // of the token in hand
+		t.Order = 0 // as in the client's token
 	}
 	s := r.standing(t, ans, hold, front)
 	s.Renewed = s.Renewed || s.Ticket.Seen != presented.Seen
@@ -192,12 +192,12 @@ func (r *tickets) checkUnordered(ctx context.Context, snap *Snapshot, t Ticket) 
 		}
 	}
 	m, ok := r.memory.get(t.ID, now)
-	if drawn, has := r.draws.order(snap, t, snap.Opens, snap.Drawn); has == placed && ok && m.standing.State == Waiting &&
+	if drawn, has := r.draws.order(snap, t, snap.Opens, snap.Drawn); has == newOrder && ok && m.standing.State == Waiting &&
 		0 < drawn.Order && drawn.Order < m.standing.Ticket.Order {
 		return r.checkOrdered(ctx, snap, drawn, true) // its key or account joined again since the opening: the drawn order counts
 	}
 	if k := m.standing.Ticket; ok && m.standing.State == Waiting && k.Seen > t.Seen {
-		// A client that lost its renewed token costs no more.
+		// A client that sends an older token causes no more calls.
 		t.renew(&k)
 	}
 	ordered, has := r.draws.order(snap, t, snap.Opens, snap.Drawn)
@@ -206,7 +206,7 @@ func (r *tickets) checkUnordered(ctx context.Context, snap *Snapshot, t Ticket) 
 		s, err := r.checkOrdered(ctx, snap, t, false)
 		s.Renewed = s.Renewed || s.State == Waiting
 		return s, err
-	case has == placed:
+	case has == newOrder:
 		return r.checkOrdered(ctx, snap, ordered, true)
 	case ok && m.standing.State != Waiting:
 		if s, final := m.answer(t, now); final {
@@ -231,7 +231,7 @@ func (r *tickets) checkUnordered(ctx context.Context, snap *Snapshot, t Ticket) 
 		return s, nil
 	case ans.code == replyOpened:
 		r.store.wake() // the snapshot must show the opening
-		if ordered, has = r.draws.order(snap, t, ans.wall, ans.ord); has == gathers {
+		if ordered, has = r.draws.order(snap, t, ans.wall, ans.ord); has == noOrder {
 			return Standing{State: Waiting, Ticket: t, Gathering: true}, nil
 		}
 		return r.checkOrdered(ctx, snap, ordered, true)

@@ -20,7 +20,7 @@ func (r *tickets) Claim(ctx context.Context, t Ticket) (Standing, error) {
 	}
 	switch ans.code {
 	case replyUnknown:
-		// Not enrolled: Check finds its place, or returns that it is late.
+		// Not enrolled: Check enrols the ticket, or reports that it is late.
 		s, err := r.Check(ctx, t)
 		if err == nil && s.State == Waiting {
 			err = ErrNotYet
@@ -54,7 +54,7 @@ func (r *tickets) claimed(t Ticket) (Standing, bool) {
 	return Standing{State: Waiting, Ticket: t}, far
 }
 
-// farAge is the age of a snapshot up to which nobody behind its front can have been admitted: the front lasts 10 s or more.
+// farAge is the greatest age of a snapshot at which no ticket behind its front can have been admitted: a front lasts at least 10 s.
 const farAge = 5 * time.Second
 
 // waitingAt returns the Standing of a waiting ticket that the store did not renew.

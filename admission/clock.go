@@ -74,8 +74,8 @@ func (r *clock) ascend(to int64) int64 {
 // storeGap is GAP of lua/lib/room.lua: the least jump of Redis's clock, µs, that counts as a silence of the store.
 const storeGap = 5_000_000
 
-// began is the least fall of order time, µs, when an empty room begins it anew.
-const began = 30_000_000
+// restartFall is the least decrease of order time, µs, that shows that an empty room has restarted it.
+const restartFall = 30_000_000
 
 // sync ties this process's clock to the store's by a reply. It returns how far Redis's clock jumped since the reply before, µs;
 // 0 for less than a silence of the store.
@@ -85,8 +85,8 @@ func (r *clock) sync(h header, sent, heard int64) (jump int64) {
 	if old != nil && mono < old.mono && r.core.o.Now == nil { // overtaken by a later reply
 		return 0
 	}
-	if old == nil || h.time < old.time-began {
-		r.lastOrd.Store(0) // earlier orders were on another clock
+	if old == nil || h.time < old.time-restartFall {
+		r.lastOrd.Store(0) // earlier orders came from another clock
 	}
 	next := &anchor{time: h.time, wall: h.wall, mono: mono, heard: heard, own: r.core.ownWall()}
 	if old != nil {
@@ -116,8 +116,8 @@ const (
 	stepLife = int64(24 * time.Hour / time.Microsecond)
 )
 
-// stepTo returns the step in force at the next anchor. A time in which this machine stood still is no step: its own clock shows
-// it too.
+// stepTo returns the step in force at the next anchor. After a suspension of this machine its own clock shows the same
+// difference, so that is no step.
 func (a *anchor) stepTo(next *anchor) step {
 	passed := (next.mono - a.mono) / 1000
 	by, own := next.wall-a.wall-passed, next.own-a.own-passed

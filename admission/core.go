@@ -39,13 +39,13 @@ type Core struct {
 	o       Options
 	scripts *redisstore.Store
 	start   time.Time
-	ownMono func() int64 // of tests that set Redis's clock; nil: none
+	ownMono func() int64 // replaces the monotonic clock in tests that set Redis's clock; nil: not replaced
 	ownWall func() int64 // this machine's clock, µs
 
 	mu      sync.Mutex
 	rooms   map[string]*Room
 	origins map[string]*origin
-	unread  map[string]bool // origins with an unreadable report of some gateway that was logged
+	unread  map[string]bool // origins of which an unreadable report was logged
 	waits   chan struct{}   // a visitor began to wait
 	running context.Context // nil while Run does not run
 	loops   sync.WaitGroup
@@ -171,7 +171,7 @@ func (c *Core) Run(ctx context.Context) error {
 	for _, r := range c.rooms {
 		c.launch(r)
 	}
-	c.loops.Go(func() { c.tell(ctx) })
+	c.loops.Go(func() { c.publishLoop(ctx) })
 	c.mu.Unlock()
 	<-ctx.Done()
 	c.mu.Lock()
@@ -182,7 +182,7 @@ func (c *Core) Run(ctx context.Context) error {
 }
 
 // Settle waits until every room was ticked once since Run began, successfully or not, or until ctx ends. Before its first tick a
-// room knows neither its queue nor the changes by operators, and every visitor has to wait.
+// room has no snapshot, so every visitor has to wait.
 func (c *Core) Settle(ctx context.Context) {
 	for _, r := range c.all() {
 		select {
@@ -193,7 +193,7 @@ func (c *Core) Settle(ctx context.Context) {
 	}
 }
 
-// Up reports whether the store answered every room lately.
+// Up reports whether no room counts the store as away.
 func (c *Core) Up() bool {
 	for _, r := range c.all() {
 		if r.store.away.Load() {
@@ -210,7 +210,7 @@ var ErrLayout = redisstore.ErrLayout
 // is empty and is marked with that layout, and scripts may run and write. An error that wraps ErrLayout is final.
 func (c *Core) CheckLayout(ctx context.Context) error { return c.scripts.Prepare(ctx) }
 
-// prepare is CheckLayout for the loops, which take another layout for an outage: an operator may still mend it.
+// prepare is CheckLayout for the loops. They treat an unknown layout as an outage, since an operator may still correct it.
 func (c *Core) prepare(ctx context.Context) error {
 	err := c.scripts.Prepare(ctx)
 	if errors.Is(err, ErrLayout) {

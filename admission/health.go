@@ -15,8 +15,8 @@ const healthAge = 5 * time.Second
 
 // origin is what this gateway measures of one origin.
 type origin struct {
-	recent adaptive.Recent
-	said   []byte // the last published text
+	recent    adaptive.Recent
+	published []byte // the last published text
 }
 
 // Origin returns the recorder of the requests to an origin. It is safe for concurrent use.
@@ -31,8 +31,8 @@ func (c *Core) Origin(id string) *adaptive.Recorder {
 	return &o.recent.Recorder
 }
 
-// tell publishes the health of the origins every second until ctx ends, and at once when visitors begin to wait.
-func (c *Core) tell(ctx context.Context) {
+// publishLoop publishes the health of the origins every second until ctx ends, and at once when visitors begin to wait.
+func (c *Core) publishLoop(ctx context.Context) {
 	failed := func(err error) { c.o.Log.Error("cannot publish the health of origins", "error", err) }
 	c.loops.Go(func() {
 		for {
@@ -41,12 +41,12 @@ func (c *Core) tell(ctx context.Context) {
 				return
 			case <-c.waits:
 			}
-			if err := c.TellLines(ctx); err != nil && ctx.Err() == nil && !errors.Is(err, ErrStore) {
+			if err := c.PublishWaiting(ctx); err != nil && ctx.Err() == nil && !errors.Is(err, ErrStore) {
 				failed(err)
 			}
 		}
 	})
-	eachSecond(ctx, c.TellHealth, failed)
+	eachSecond(ctx, c.PublishHealth, failed)
 }
 
 // eachSecond calls do every second until ctx ends, and failed with its errors except outages of the store, which the rooms
@@ -66,24 +66,24 @@ func eachSecond(ctx context.Context, do func(context.Context) error, failed func
 	}
 }
 
-// TellHealth ends a second of measuring and publishes it. Origins without requests and without waiting visitors are left out. Run
+// PublishHealth ends a second of measuring and publishes it. Origins without requests and without waiting visitors are left out. Run
 // calls it; tests may.
-func (c *Core) TellHealth(ctx context.Context) error {
+func (c *Core) PublishHealth(ctx context.Context) error {
 	waiting, _ := c.waiting(true)
 	c.mu.Lock()
-	type said struct {
+	type published struct {
 		id   string
 		text []byte
 	}
-	var all []said
+	var all []published
 	for id, o := range c.origins {
 		report := o.recent.Turn()
 		if report.Long.Requests == 0 && waiting[id] == 0 {
 			continue
 		}
 		text, _ := report.MarshalText() // never fails
-		o.said = text
-		all = append(all, said{id, text})
+		o.published = text
+		all = append(all, published{id, text})
 	}
 	c.mu.Unlock()
 	if len(all) == 0 {
@@ -93,7 +93,7 @@ func (c *Core) TellHealth(ctx context.Context) error {
 		return err
 	}
 	for _, s := range all {
-		if err := c.tellOne(ctx, s.id, waiting[s.id], s.text); err != nil {
+		if err := c.publish(ctx, s.id, waiting[s.id], s.text); err != nil {
 			return err
 		}
 	}
@@ -128,36 +128,36 @@ func (r *joins) noteWaiting() {
 	}
 }
 
-// TellLines publishes the origins with new waiting visitors, with their health of the last second. Run calls it; tests may.
-func (c *Core) TellLines(ctx context.Context) error {
+// PublishWaiting publishes the origins with new waiting visitors, with their health of the last second. Run calls it; tests may.
+func (c *Core) PublishWaiting(ctx context.Context) error {
 	waiting, fresh := c.waiting(false)
 	for _, id := range fresh {
 		var text []byte
 		c.mu.Lock()
 		if o := c.origins[id]; o != nil {
-			text = o.said
+			text = o.published
 		}
 		c.mu.Unlock()
 		if text == nil {
 			text, _ = (&adaptive.Report{}).MarshalText()
 		}
-		if err := c.tellOne(ctx, id, waiting[id], text); err != nil {
+		if err := c.publish(ctx, id, waiting[id], text); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// TellJobs reports that bulk work which gives way to the visitors of an origin runs. Adaptive rooms leave its load to it for some
-// seconds before they lower their own rate.
-func (c *Core) TellJobs(ctx context.Context, id string) error {
+// ReportJobs reports that bulk work which gives way to the visitors of an origin runs. Adaptive rooms wait some seconds for
+// this work to slow down before they lower their own rate.
+func (c *Core) ReportJobs(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, c.tickTimeout())
 	defer cancel()
 	_, err := c.scripts.Run(ctx, "origin_jobs", []string{jobsKey(c.o.Prefix, id)}, c.now())
 	return err
 }
 
-func (c *Core) tellOne(ctx context.Context, id string, waiting int64, text []byte) error {
+func (c *Core) publish(ctx context.Context, id string, waiting int64, text []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, c.tickTimeout())
 	defer cancel()
 	_, err := c.scripts.Run(ctx, "origin_health", []string{healthKey(c.o.Prefix, id)}, c.now(), c.o.Gateway, waiting, text)
@@ -177,16 +177,16 @@ type OriginHealth struct {
 func (c *Core) OriginHealth(ctx context.Context, id string) (OriginHealth, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.tickTimeout())
 	defer cancel()
-	said, err := c.scripts.Run(ctx, "origin_read", []string{healthKey(c.o.Prefix, id), jobsKey(c.o.Prefix, id)}, c.now(), healthAge.Microseconds())
+	published, err := c.scripts.Run(ctx, "origin_read", []string{healthKey(c.o.Prefix, id), jobsKey(c.o.Prefix, id)}, c.now(), healthAge.Microseconds())
 	if err != nil {
 		return OriginHealth{}, err
 	}
-	if len(said)%2 != 1 {
-		return OriginHealth{}, fmt.Errorf("origin_read replied %v", said)
+	if len(published)%2 != 1 {
+		return OriginHealth{}, fmt.Errorf("origin_read replied %v", published)
 	}
 	var all adaptive.Report
-	h := OriginHealth{Jobs: asInt(said[0]) == 1}
-	for pair := range slices.Chunk(said[1:], 2) {
+	h := OriginHealth{Jobs: asInt(published[0]) == 1}
+	for pair := range slices.Chunk(published[1:], 2) {
 		h.Waiting = max(h.Waiting, asInt(pair[0])) // each gateway reports all that wait
 		var report adaptive.Report
 		if e := report.UnmarshalText([]byte(asString(pair[1]))); e != nil {

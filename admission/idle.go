@@ -110,14 +110,14 @@ func (r *ticker) needsTick() bool {
 	case r.view.schedule.Load().At(r.view.RedisNow()) != s.Configured || s.Policy.Budgeted || s.Policy.Method == Lottery || s.Gathering():
 		return true
 	case k.epoch != s.Epoch || k.seq > s.Seq || k.revokes != s.Revocations:
-		return true // the snapshot does not show it yet, or this process has not fetched it
+		return true // the snapshot does not show a change yet, or this process has not fetched it
 	case r.c.mono()-r.ticked > int64(ownTick):
 		return true
 	}
 	return r.store.local.owed.Load() > 0 || r.view.arrived.tally() != r.view.sinceSnapshot.Load().taken || r.toSend()
 }
 
-// toSend reports whether heartbeats, revocations or signed places are to be sent.
+// toSend reports whether heartbeats, revocations or signed places wait to be sent.
 func (r *ticker) toSend() bool {
 	r.sessions.mu.Lock()
 	n := len(r.sessions.due) + len(r.sessions.revoking)

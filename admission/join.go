@@ -46,7 +46,7 @@ const joinAgain = 2
 // lastJoins is how long before the opening of a lottery every join is confirmed by the store, µs: a first poll might be too late.
 const lastJoins = 10_000_000
 
-// joins gives places in the queue.
+// joins implements Join.
 type joins struct {
 	identity
 	tickets     *tickets
@@ -65,11 +65,11 @@ type joins struct {
 // joining is a join on its way through the steps of Join.
 type joining struct {
 	Arrival
-	snap *Snapshot
-	now  int64 // mono
-	t    Ticket
-	held Refusal  // why no new place may be given
-	full Standing // the join limit, where held is TooMany
+	snap    *Snapshot
+	now     int64 // mono
+	t       Ticket
+	noPlace Refusal  // why no new place may be given; Granted: it may
+	full    Standing // the join limit, where noPlace is TooMany
 }
 
 // joined is what Join returns.
@@ -79,9 +79,9 @@ type joined struct {
 	err     error
 }
 
-// Join gives an arrival a place in the queue, or admits it at once while nobody waits and there is capacity (Standing.State is then
-// Active: claimed by its Client). While the queue is long, a random id makes no store call. A derived id that has a place gets its
-// Standing; Standing.New marks a new place.
+// Join returns a place in the queue or, while nobody waits and there is capacity, a session (Standing.State is then Active, claimed
+// by a.Client). While the queue is long, a join with a random id makes no store call. For a derived id that already has a place
+// Join returns that place; Standing.New marks a new one.
 //
 // The first step that returns a result ends the join.
 func (r *joins) Join(ctx context.Context, a Arrival) (Standing, Refusal, error) {
@@ -106,7 +106,7 @@ func (r *joins) Join(ctx context.Context, a Arrival) (Standing, Refusal, error) 
 	return out.s, out.refusal, out.err
 }
 
-// joinKnown finds a place in this gateway's memory, so that a repeated join costs the store no more than a poll.
+// joinKnown returns a place from this gateway's memory, so that a repeated join costs the store no more than a poll.
 func (r *joins) joinKnown(ctx context.Context, j *joining) (joined, bool) {
 	if j.Return != nil && !r.keeps(j.snap, j.Return) {
 		if !j.Account {
@@ -124,16 +124,16 @@ func (r *joins) joinKnown(ctx context.Context, j *joining) (joined, bool) {
 	return joined{s: s}, known
 }
 
-// joinRefused applies the room's state and the join limits of this gateway. A derived id may have a place in the store all the
-// same; the store is asked for it once a second.
+// joinRefused applies the room's state and the join limits of this gateway. A derived id may have a place nevertheless, so its
+// address may ask the store once a second.
 func (r *joins) joinRefused(j *joining) (joined, bool) {
-	j.held = r.view.refuses(j.snap)
-	if j.held == Closed || j.held != Granted && !j.Keyed {
-		return joined{refusal: j.held}, true
+	j.noPlace = r.view.refuses(j.snap)
+	if j.noPlace == Closed || j.noPlace != Granted && !j.Keyed {
+		return joined{refusal: j.noPlace}, true
 	}
 	if wait, reason := r.joinLimiter.full(j.Address, &j.snap.Policy, j.now); wait > 0 {
-		j.full, j.held = Standing{Reason: reason, Retry: wait}, TooMany
-		if !j.Keyed || !r.store.unreachable(j.snap) && !r.joinLimiter.asks(addressKey(j.Address), j.now) {
+		j.full, j.noPlace = Standing{Reason: reason, Retry: wait}, TooMany
+		if !j.Keyed || !r.store.unreachable(j.snap) && !r.joinLimiter.mayAsk(addressKey(j.Address), j.now) {
 			return joined{s: j.full, refusal: TooMany}, true
 		}
 	}
@@ -143,8 +143,8 @@ func (r *joins) joinRefused(j *joining) (joined, bool) {
 	return joined{}, false
 }
 
-// joinUncalled joins without a call: while the store is away, where this gateway confirmed the account in the pre-queue, and for a
-// random id while the front is full, whose order is its place until its first poll.
+// joinUncalled joins without a call in three cases: the store is away, this gateway remembers the account in the pre-queue, or a
+// random id joins while the front is full. In the last case the order in the token is the place until the first poll enrols it.
 func (r *joins) joinUncalled(j *joining) (joined, bool) {
 	snap, front := j.snap, snapshot.FrontSize(j.snap.Policy.Rate)
 	switch {
@@ -168,7 +168,7 @@ func (r *joins) joinUncalled(j *joining) (joined, bool) {
 	return joined{}, false
 }
 
-// joinStore asks the store, which finds the place or gives one in one step: devices and gateways may race.
+// joinStore runs room_enter, which finds a place or gives one in a single step, since devices and gateways may race.
 func (r *joins) joinStore(ctx context.Context, j *joining) joined {
 	q := j.request(j.Return != nil && r.sessions.Revoked(j.Return.Session))
 	ans, err := r.calls.askAgain(ctx, q)
@@ -177,8 +177,8 @@ func (r *joins) joinStore(ctx context.Context, j *joining) joined {
 		return r.joinUnreached(j, q.kind, err)
 	case err != nil:
 		return joined{err: err}
-	case ans.code == replyUnknown && j.held != Granted:
-		return joined{refusal: j.held}
+	case ans.code == replyUnknown && j.noPlace != Granted:
+		return joined{refusal: j.noPlace}
 	case ans.code == replyUnknown && j.Account: // it has no place, or From does not wait any more
 		return joined{s: Standing{State: Ended, Ticket: j.t}}
 	case ans.code == replyUnknown && j.Return != nil && j.Held && !r.sessions.Revoked(j.Return.Session):
@@ -195,13 +195,13 @@ func (r *joins) joinStore(ctx context.Context, j *joining) joined {
 	return r.joinPlaced(j, &q, ans)
 }
 
-// joinUnreached joins while the store cannot be called, or after a call of that kind failed with err.
+// joinUnreached joins without the store: it is away, or a call of that kind failed with err.
 func (r *joins) joinUnreached(j *joining, kind string, err error) (out joined) {
 	switch {
 	case j.Account:
-		out.s, out.refusal, out.err = r.offline.joinAccountOffline(j.Arrival, j.t, j.held)
-	case j.held != Granted:
-		out.refusal = j.held
+		out.s, out.refusal, out.err = r.offline.joinAccountOffline(j.Arrival, j.t, j.noPlace)
+	case j.noPlace != Granted:
+		out.refusal = j.noPlace
 	case j.Held || kind == "recall":
 		out.err = err
 	default:
@@ -210,10 +210,10 @@ func (r *joins) joinUnreached(j *joining, kind string, err error) (out joined) {
 	return out
 }
 
-// request returns the request of a join to room_enter. revoked: the session of Return is.
+// request returns the arguments of room_enter for a join. revoked reports that the session of j.Return is revoked.
 func (j *joining) request(revoked bool) enterQ {
 	q := enterQ{id: j.ID, client: j.Client, t: Ticket{Address: j.Address}}
-	find := j.Held || j.held != Granted
+	find := j.Held || j.noPlace != Granted
 	if !j.Account && j.Return == nil {
 		q.hold = policy.FrontHold(j.Interval) // the store enrols it in the front only, and signs it behind
 		switch {
@@ -243,7 +243,7 @@ func (j *joining) request(revoked bool) enterQ {
 	return q
 }
 
-// joinPlaced takes a place that the store found or gave.
+// joinPlaced returns the place that the store found or gave.
 func (r *joins) joinPlaced(j *joining, q *enterQ, ans reply) joined {
 	fresh, id, named := named(ans.reason)
 	switch {
@@ -258,7 +258,7 @@ func (r *joins) joinPlaced(j *joining, q *enterQ, ans reply) joined {
 	default:
 		j.t.ID, ans.reason = id, ""
 		if q.from != (ID{}) {
-			r.memory.asks(j.From) // it has left the queue, unless it was admitted before
+			r.memory.forgetWaiting(j.From) // it has left the queue, unless it was admitted before
 		}
 		if !j.Account {
 			r.sessions.markRevoked(j.Return.Session, 0)
@@ -301,8 +301,8 @@ func (r *joins) place(j *joining, ans reply, hold time.Duration, fresh bool) Sta
 	return s
 }
 
-// remembers returns what this gateway knows of the place of a derived id: a waiting ticket as by a poll, a ticket of the pre-queue
-// as it was confirmed, and an ended one as it ended.
+// remembers returns the place of a derived id from this gateway's memory. A waiting ticket is checked as by a poll; a ticket of the
+// pre-queue and an ended ticket are returned as the store last reported them.
 func (r *joins) remembers(ctx context.Context, snap *Snapshot, a Arrival) (Standing, bool) {
 	now := r.c.mono()
 	m, ok := r.memory.get(a.ID, now)

@@ -8,8 +8,8 @@ import (
 )
 
 // joinLimiter keeps most of a flood of joins from one address away from the store, and counts joins that are signed without it.
-// It belongs to this process and forgets addresses when it is full: room_enter decides. It counts every join, enrolled later or
-// not, in windows like those of lua/lib/joins.lua.
+// It belongs to this process and forgets addresses when it is full; the limits of room_enter are binding. It counts every join,
+// whether it is enrolled later or not, in windows like those of lua/lib/joins.lua.
 type joinLimiter struct {
 	table atomic.Pointer[joinWindows]
 }
@@ -87,8 +87,8 @@ func (s *joinLimiter) join(hash string, p *Policy, now int64) (wait time.Duratio
 	return wait, reason
 }
 
-// asks reports, once a second, that an address whose window is full may ask the store for a place that it has.
-func (s *joinLimiter) asks(key string, now int64) (asks bool) {
+// mayAsk reports whether an address whose window is full may ask the store for a place that it has. It allows one call a second.
+func (s *joinLimiter) mayAsk(key string, now int64) (asks bool) {
 	t := s.get()
 	t.Update(t.hash("asks"+key), now, func(n, till *int64) {
 		if asks = *n == 0; asks {
@@ -98,7 +98,7 @@ func (s *joinLimiter) asks(key string, now int64) (asks bool) {
 	return asks
 }
 
-// refuse fills the window of an address, or of its network by the reason, until a time: the store refused a join by this policy.
+// refuse fills the window of an address or, by the reason, of its network until a time, after the store refused a join by policy p.
 func (s *joinLimiter) refuse(hash, reason string, p *Policy, till int64) {
 	t := s.get()
 	for _, l := range joinLimits(hash, p) {
@@ -108,7 +108,7 @@ func (s *joinLimiter) refuse(hash, reason string, p *Policy, till int64) {
 	}
 }
 
-// block keeps a ticket that the store refused away from it until a time.
+// block keeps a refused ticket away from the store until a time.
 func (s *joinLimiter) block(key string, till int64) {
 	t := s.get()
 	t.block(t.hash(key), till)

@@ -38,7 +38,7 @@ func (l *lots) commits(to Policy, rooms ...*Room) {
 	l.t.Helper()
 	want := to.Plan.Draw(to.OpensAt).Commitment()
 	for i, r := range rooms {
-		if got, _, _ := r.Lot(r.view.schedule.Load().Policy.Plan.Draw(to.OpensAt)); got != want {
+		if got, _, _ := r.Commitment(r.view.schedule.Load().Policy.Plan.Draw(to.OpensAt)); got != want {
 			l.t.Fatalf("gateway %d tells the commitment %x, want %x", i, got[:4], want[:4])
 		}
 	}
@@ -82,7 +82,7 @@ func TestDrawSecret_DifferentSecretsMakeOneDraw(t *testing.T) {
 		g.heard(mustCheck(t, b, g.t))
 	}
 
-	if _, _, known := b.Lot(second.Plan.Draw(second.OpensAt)); known {
+	if _, _, known := b.Commitment(second.Plan.Draw(second.OpensAt)); known {
 		t.Error("the seed is told before the opening")
 	}
 	for a.Snapshot().Drawn == 0 {
@@ -99,7 +99,7 @@ func TestDrawSecret_DifferentSecretsMakeOneDraw(t *testing.T) {
 	}
 	l.pass(30, b) // the seed outlives the gateway that had it
 	l.commits(first, b)
-	if _, seed, known := b.Lot(second.Plan.Draw(second.OpensAt)); !known || seed != draw.Seed {
+	if _, seed, known := b.Commitment(second.Plan.Draw(second.OpensAt)); !known || seed != draw.Seed {
 		t.Error("the seed that will be published is not the one that it was drawn by")
 	}
 }

@@ -38,7 +38,7 @@ func (r *draws) draw(opens int64) *Draw {
 	if d == nil {
 		return nil
 	}
-	switch _, seed, known := r.Lot(d); {
+	switch _, seed, known := r.Commitment(d); {
 	case !known:
 		return nil
 	case seed != d.Seed:
@@ -47,41 +47,41 @@ func (r *draws) draw(opens int64) *Draw {
 	return d
 }
 
-// toOrder is whether a ticket has an order.
-type toOrder uint8
+// orderState is the result of draws.order.
+type orderState uint8
 
 const (
-	hasOrder toOrder = iota
-	gathers          // it has none yet: the pre-queue confirms it
-	placed           // it has got one, and must be enrolled
+	hasOrder orderState = iota
+	noOrder             // the ticket has no order yet: the pre-queue confirms it
+	newOrder            // the ticket has a new order and must be enrolled
 )
 
-// order returns a ticket that was signed without an order with the order that it has since: the drawn one of the opening opens, at
-// order time drawn; in a room that is no lottery any more, the time when it was signed; and 0, the time of its enrolment, where nobody
-// confirmed it in time.
-func (r *draws) order(s *Snapshot, t Ticket, opens, drawn int64) (Ticket, toOrder) {
+// order returns t with its order. A ticket that was signed without one has, after the opening opens at order time drawn, the drawn
+// order; in a room that is no longer a lottery, the time of its signing; and if the store did not confirm the ticket in time, 0,
+// which stands for the time of its enrolment.
+func (r *draws) order(s *Snapshot, t Ticket, opens, drawn int64) (Ticket, orderState) {
 	if t.Order != 0 {
 		return t, hasOrder
 	}
 	heard := t.Epoch != ""
 	if t.Fence == 0 {
-		t.Fence = s.Fence // it has no order on its gateway's clock
+		t.Fence = s.Fence // without an order, it depends on no gateway's clock
 	}
 	d := r.draw(opens)
 	switch {
 	case !s.Known:
-		return t, gathers
+		return t, noOrder
 	case d != nil && drawn > 0 && heard && t.Seen < drawn:
 		t.Order = d.Order(t.ID, drawn)
 	case d == nil && drawn > 0 && heard && t.Seen < drawn && s.Policy.Method == Lottery &&
 		(opens > s.Policy.OpensAt && s.Policy.Plan.Lotteries() > 0 || s.Policy.Plan.Draw(opens) != nil):
-		return t, gathers // drawn by another configuration or secret: a gateway that has it knows the order
+		return t, noOrder // drawn by another configuration or secret: only a gateway that has it can compute the order
 	case s.Policy.Method == Reject, s.Policy.Method == Passthrough, s.Gathering() && (drawn == 0 || opens < s.Policy.OpensAt):
-		return t, gathers
+		return t, noOrder
 	case heard && s.Policy.Method != Lottery && t.Joined > 0:
 		t.Order = max(1, t.Joined*1e6+r.view.orderLead())
 	}
-	return t, placed
+	return t, newOrder
 }
 
 // drawCommitment is the commitment of an opening as the store keeps it, and the seed once the lottery has opened. It is
@@ -99,10 +99,10 @@ type drawCommitment struct {
 // lua/lib/lottery.lua and a tick.
 const apartFor = 12 * time.Second
 
-// Lot returns the commitment by which an opening of the configuration is drawn, and the seed where this gateway knows it. While
+// Commitment returns the commitment by which an opening of the configuration is drawn, and the seed if this gateway knows it. While
 // gateways have different secrets, the commitment that was published first counts; its gateway publishes the seed after the
 // opening.
-func (r *draws) Lot(d *Draw) (commitment, seed [32]byte, known bool) {
+func (r *draws) Commitment(d *Draw) (commitment, seed [32]byte, known bool) {
 	own := d.Commitment()
 	if l := r.commitment.Load(); l != nil && l.opens == d.Opens && l.commitment != own {
 		return l.commitment, l.seed, l.shown
@@ -146,7 +146,7 @@ func (r *draws) reportDraw(s *Snapshot) string {
 	return itoa(d.Opens) + ":" + string(known[:]) + string(own[:]) + seed
 }
 
-// adoptDraw takes in the commitment that the store reports. The caller holds ticking.
+// adoptDraw stores the commitment that the store reports. The caller holds ticking.
 func (r *draws) adoptDraw(text string) {
 	opens, rest, _ := strings.Cut(text, ":")
 	if len(rest) < 32 {

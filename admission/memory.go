@@ -14,7 +14,7 @@ type remembered struct {
 	at       int64         // mono, ns
 	client   Client        // that claimed it and may repeat the claim; zero: none
 	seenAt   int64         // order time of the reply
-	hold     time.Duration // from at on, of a waiting ticket; the token in hand may have an older one
+	hold     time.Duration // from at on, of a waiting ticket; the client's token may have an older one
 	asked    bool          // the store was asked to claim a waiting ticket less than a second ago
 	bare     bool          // the ticket left, and the store did not hold it
 	unsure   bool          // claimed by an unknown client; client is the one that asked
@@ -25,7 +25,7 @@ type remembered struct {
 type memory struct {
 	shards [64]struct {
 		mu      sync.Mutex
-		line    map[ID]place   // waiting tickets: most of the memory
+		waiting map[ID]place   // waiting tickets: most of the memory
 		m       map[ID]outcome // all other tickets
 		revoked map[ID]uint32  // sessions, until their passes have ended: mono, s
 	}
@@ -78,8 +78,8 @@ func (o *outcome) remembered(id ID, now int64) remembered {
 	}
 }
 
-// Limits of a shard. Above memoryMost new tickets are not remembered; above bareMost none that left and that the store did not
-// hold, since anybody can make any number of them.
+// Limits of a shard. Above memoryMost no new tickets are remembered. Above bareMost no new tickets are remembered that left and
+// that the store did not hold, since a client can create any number of them.
 const (
 	memoryMost = 1 << 15
 	bareMost   = 1 << 11
@@ -87,7 +87,7 @@ const (
 
 func (m *memory) init() {
 	for i := range m.shards {
-		m.shards[i].line, m.shards[i].m, m.shards[i].revoked = map[ID]place{}, map[ID]outcome{}, map[ID]uint32{}
+		m.shards[i].waiting, m.shards[i].m, m.shards[i].revoked = map[ID]place{}, map[ID]outcome{}, map[ID]uint32{}
 	}
 	m.terms.Store(&[]term{})
 }
@@ -119,7 +119,7 @@ func (m *memory) termOf(epoch string, fence int64) int32 {
 func (m *memory) get(id ID, now int64) (remembered, bool) {
 	s := &m.shards[id[0]&63]
 	s.mu.Lock()
-	p, waits := s.line[id]
+	p, waits := s.waiting[id]
 	if !waits {
 		v, ok := s.m[id]
 		_, revoked := s.revoked[id]
@@ -152,7 +152,7 @@ func (m *memory) put(id ID, v remembered) {
 		p := place{order: t.Order, seen: t.Seen, at: millis(v.at), term: m.termOf(t.Epoch, t.Fence), hold: uint16(v.hold / time.Second)} // at most mostHold
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		old, known := s.line[id]
+		old, known := s.waiting[id]
 		switch {
 		case !v.asked:
 			p.asked = old.asked
@@ -162,8 +162,8 @@ func (m *memory) put(id ID, v remembered) {
 		default:
 			p.asked, p.at = p.at, millis(v.at-int64(time.Second))
 		}
-		if known || len(s.line) < memoryMost {
-			s.line[id] = p
+		if known || len(s.waiting) < memoryMost {
+			s.waiting[id] = p
 		}
 		delete(s.m, id)
 		return
@@ -181,7 +181,7 @@ func (m *memory) put(id ID, v remembered) {
 		most = bareMost
 	}
 	s.mu.Lock()
-	delete(s.line, id)
+	delete(s.waiting, id)
 	old, known := s.m[id]
 	// A reply to another client does not change the session, which its own client may claim again.
 	stolen := known && old.state == Active && v.standing.Reason == ReasonClaimed && (v.client != Client{} || old.offline)
@@ -196,7 +196,7 @@ func (m *memory) put(id ID, v remembered) {
 func (m *memory) revoke(id ID, until int64) {
 	s := &m.shards[id[0]&63]
 	s.mu.Lock()
-	delete(s.line, id)
+	delete(s.waiting, id)
 	delete(s.m, id)
 	s.revoked[id] = max(s.revoked[id], seconds(until))
 	s.mu.Unlock()
@@ -218,23 +218,23 @@ func (m *memory) isRevoked(id ID) bool {
 // seconds returns mono in the unit of revocations, rounded up.
 func seconds(mono int64) uint32 { return uint32(min((mono+999_999_999)/1_000_000_000, math.MaxUint32)) }
 
-// asks forgets that a ticket waits, so that its next poll goes to the store.
-func (m *memory) asks(id ID) {
+// forgetWaiting forgets a waiting ticket, so that its next poll goes to the store.
+func (m *memory) forgetWaiting(id ID) {
 	s := &m.shards[id[0]&63]
 	s.mu.Lock()
-	delete(s.line, id)
+	delete(s.waiting, id)
 	s.mu.Unlock()
 }
 
-// forget drops what is of no more use from one shard, in turn.
+// forget drops outdated tickets from one shard, in turn.
 func (m *memory) forget(now int64, absence, claimWindow time.Duration) {
 	s := &m.shards[m.sweep&63]
 	m.sweep++
 	s.mu.Lock()
 	keep := absence / 4
-	for id, p := range s.line {
+	for id, p := range s.waiting {
 		if since(now, p.at) > keep {
-			delete(s.line, id)
+			delete(s.waiting, id)
 		}
 	}
 	for id, v := range s.m {
@@ -298,8 +298,8 @@ func (v remembered) over() bool {
 	return false
 }
 
-// answer returns the remembered standing where it still holds for t: any for a second, the end of a ticket for good. After that
-// second the client that claimed the ticket may repeat its claim; nobody else may.
+// answer returns the remembered standing if it still holds for t. Every standing holds for a second, the end of a ticket for good.
+// After that second the client that claimed the ticket may repeat its claim; nobody else may.
 func (v remembered) answer(t Ticket, now int64) (Standing, bool) {
 	s := v.standing
 	fresh := now-v.at < int64(time.Second)
@@ -344,8 +344,8 @@ func (v remembered) answer(t Ticket, now int64) (Standing, bool) {
 	return Standing{}, false
 }
 
-// marks show without a lock that an id is not among the remembered tickets that do not wait, as is true for nearly every poll. A
-// set bit may be due to another id. Each round of forget makes the bits anew.
+// marks show without a lock that memory holds no ended or admitted ticket of an id, as is true for nearly every poll. A set bit may
+// belong to another id. Each round of forget computes the bits anew.
 type marks struct{ now, next *bits }
 
 type bits [1 << 13]atomic.Uint64

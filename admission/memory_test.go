@@ -247,11 +247,11 @@ func TestJoin_AsksOnceAboutEndedPlace(t *testing.T) {
 				}
 			}
 		}
-		r.store.goAway(nil) // whoever asks the store fails
+		r.store.markAway(nil) // whoever asks the store fails
 		if got, _, err := r.Join(ctx5(t), left); got.State != Ended || got.Offline || err != nil {
 			t.Errorf("once more: %+v %v", got, err)
 		}
-		r.store.comeUp()
+		r.store.markBack()
 	}
 	if _, _, err := a.Join(ctx5(t), Arrival{ID: testID(), Keyed: true, Held: true}); !errors.Is(err, ErrUnknown) {
 		t.Errorf("an id of nobody: %v", err)

@@ -29,8 +29,8 @@ func (l *local) begin(mono int64) {
 	l.since, l.meter, l.given = mono, nil, 0
 }
 
-// share takes one visitor from this gateway's share of the room's rate, and of what max_active left free in the last snapshot.
-// Other gateways do the same. Sessions that go silent free nothing before the store is back.
+// share takes one admission from this gateway's share: of the room's rate, and of the slots that were free in the last snapshot.
+// The other gateways have equal shares. A session that goes silent frees no slot before the store is back.
 func (l *local) share(s *Snapshot, mono int64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -103,7 +103,7 @@ func (r *offline) joinOffline(t Ticket, back *Return, counted bool) (Standing, R
 	if back != nil && (r.view.anchor.Load() == nil || r.sessions.Revoked(back.Session) || r.sessions.goesOn(back)) {
 		back = nil
 	}
-	lined := snap.Waiting > 0 || len(snap.Pending) > 0
+	queued := snap.Waiting > 0 || len(snap.Pending) > 0
 	if m, ok := r.memory.get(t.ID, r.c.mono()); ok { // an account or a key that this gateway knows
 		if s, spent := r.spentOffline(t, m); spent {
 			return s, Granted, nil
@@ -112,7 +112,7 @@ func (r *offline) joinOffline(t Ticket, back *Return, counted bool) (Standing, R
 	switch {
 	case p.OnStoreError == OnErrorClosed:
 		return Standing{}, Unavailable, nil
-	case lined || !snap.Admits() || p.MinWait > 0:
+	case queued || !snap.Admits() || p.MinWait > 0:
 		// A new visitor never passes those who wait.
 	case p.OnStoreError == OnErrorOpen,
 		p.OnStoreError == OnErrorLocal && r.store.local.share(snap, r.c.mono()):
@@ -128,7 +128,7 @@ func (r *offline) joinOffline(t Ticket, back *Return, counted bool) (Standing, R
 		}
 		return s, Granted, nil
 	}
-	// A gateway may have reached the store without having a snapshot yet.
+	// This gateway may have reached the store and have no snapshot yet.
 	t.Fence = max(snap.Fence, r.store.knowledge().fence)
 	if snap.Gathering() {
 		return Standing{State: Waiting, Ticket: t, Renewed: true, Offline: true, Gathering: true, New: true}, Granted, nil
@@ -167,9 +167,9 @@ func (r *offline) checkOffline(t Ticket) Standing {
 	return Standing{State: Waiting, Ticket: t, Renewed: renewed, Offline: true, Gathering: t.Order == 0}
 }
 
-// vouch records in the ticket that its visitor polled, which the store cannot, so that a gateway that alone lost the store makes
-// nobody late. It does so for at most endedMemory: the store remembers ended tickets for that long beyond absence, and a ticket
-// that ended elsewhere must not outlive its end.
+// vouch records the poll in the ticket, since the store cannot: visitors of a gateway that alone is cut off are not late
+// afterwards. It does so for at most endedMemory. The store remembers ended tickets for that long beyond absence, and a ticket
+// that ended elsewhere must not become valid again.
 func (r *offline) vouch(t Ticket) (_ Ticket, renewed bool) {
 	confirmed := t.confirmed()
 	if confirmed == 0 {
@@ -196,8 +196,8 @@ func (r *offline) spentOffline(t Ticket, m remembered) (s Standing, spent bool) 
 	case Active:
 		window := r.view.schedule.Load().Policy.ClaimWindow.Microseconds()
 		ttl := int64(r.view.Snapshot().Policy.SessionTTL)
-		over := r.c.mono()-max(m.at, r.sessions.heard(t.ID)) > ttl+ttl/2
-		if m.client != t.Client || t.Client == (Client{}) || r.store.stood()-m.seenAt > window || over {
+		over := r.c.mono()-max(m.at, r.sessions.lastBeat(t.ID)) > ttl+ttl/2
+		if m.client != t.Client || t.Client == (Client{}) || r.store.presenceNow()-m.seenAt > window || over {
 			s.State, s.Reason = Ended, ReasonClaimed
 		}
 		return s, true
@@ -207,16 +207,16 @@ func (r *offline) spentOffline(t Ticket, m remembered) (s Standing, spent bool) 
 	return Standing{}, false
 }
 
-// aheadOffline returns how many tickets are ahead of a ticket, by its token alone. All are ahead of a ticket that the store would
-// find late or whose order is on another clock, so that hoarded tokens gain nothing.
+// aheadOffline returns how many tickets are ahead of a ticket, by its token alone. A ticket that the store would find late, or whose
+// order is on another clock, has all others ahead, so that hoarded tokens gain nothing.
 func (r *offline) aheadOffline(t Ticket, snap *Snapshot) int64 {
-	if t.Fence == 0 || snap.Elapsed(t.lastHeard(), r.store.stood()) > snap.Policy.Absence {
+	if t.Fence == 0 || snap.Elapsed(t.lastHeard(), r.store.presenceNow()) > snap.Policy.Absence {
 		return r.view.Ahead(math.MaxInt64)
 	}
 	return r.view.Ahead(t.Order)
 }
 
-// activeOffline makes a session. A heartbeat registers it when the store is back.
+// activeOffline makes a session. Its heartbeat registers the session when the store is back.
 func (r *offline) activeOffline(t Ticket) Standing {
 	s := Standing{State: Active, Ticket: t, AdmittedAt: r.view.RedisNow(), Offline: true}
 	r.memory.put(t.ID, remembered{standing: s, at: r.c.mono(), client: t.Client, seenAt: r.view.Now()})
@@ -224,8 +224,8 @@ func (r *offline) activeOffline(t Ticket) Standing {
 	return s
 }
 
-// joinAccountOffline finds the account's place among what this gateway remembers. The store corrects what the gateway cannot
-// know: the same id twice is one place.
+// joinAccountOffline finds the account's place in this gateway's memory, or gives one. If two gateways give the same id, the store
+// makes one place of both.
 func (r *offline) joinAccountOffline(a Arrival, t Ticket, held Refusal) (Standing, Refusal, error) {
 	now := r.c.mono()
 	free, spent := -1, -1
@@ -300,7 +300,7 @@ func (s *signed) add(t Ticket) {
 	}
 }
 
-// enrolSigned enrols the signed places. The store finds a place that its own poll has enrolled, and an ended one stays ended.
+// enrolSigned enrols the signed places. A place that a poll has enrolled meanwhile stays as it is, and an ended one stays ended.
 func (r *offline) enrolSigned(ctx context.Context) error {
 	for {
 		r.signed.mu.Lock()
@@ -310,7 +310,7 @@ func (r *offline) enrolSigned(ctx context.Context) error {
 			return nil
 		}
 		if _, _, err := r.store.do(ctx, r.c.tickTimeout(), "room_enter", enterArgs(qs)...); redis.IsOOMError(err) {
-			return nil // later: a full store takes no new tickets
+			return nil // tried again later: a full store takes no new tickets
 		} else if err != nil {
 			return err
 		}

@@ -130,7 +130,7 @@ func TestLocal_FlappingStoreIsNotOverTheLimit(t *testing.T) {
 	}
 	for range 5 {
 		for _, r := range rooms {
-			r.store.goAway(errAway)
+			r.store.markAway(errAway)
 		}
 		for step := range 12 {
 			c.pass(250 * time.Millisecond)
@@ -295,7 +295,7 @@ func TestOrderTime_KeepsOrderThroughFaults(t *testing.T) {
 					rt.Skip()
 				}
 				h.away[i] = true
-				h.rooms[i].store.goAway(errAway)
+				h.rooms[i].store.markAway(errAway)
 				h.polls(2, 10*time.Second)
 				h.arrive(i)
 				h.arrive((i + 1) % 3)
@@ -305,7 +305,7 @@ func TestOrderTime_KeepsOrderThroughFaults(t *testing.T) {
 			"all are": func(rt *rapid.T) {
 				for i := range h.rooms {
 					h.away[i] = true
-					h.rooms[i].store.goAway(errAway)
+					h.rooms[i].store.markAway(errAway)
 				}
 				h.arrive(one())
 				h.polls(rapid.SampledFrom([]int{1, 6, 50}).Draw(rt, "30 s"), 30*time.Second)

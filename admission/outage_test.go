@@ -49,7 +49,7 @@ func TestOutage_IdleRoomExpiresNobody(t *testing.T) {
 	c := newTestClock()
 	r := testRoom(t, redistest.Client(t), redistest.Prefix(t), c, basePolicy)
 	c.pass(time.Second)
-	r.store.goAway(errAway)
+	r.store.markAway(errAway)
 	var line []Ticket
 	for range 3 {
 		c.pass(2 * time.Minute)
@@ -105,7 +105,7 @@ func TestOffline_HoardedTokensAreNotFirst(t *testing.T) {
 		{ID: testID(), Order: snap.RedisTime - 30*60e6},
 	}
 	c.pass(time.Second)
-	r.store.goAway(errAway)
+	r.store.markAway(errAway)
 	c.pass(3 * time.Second)
 	for _, tk := range hoarded {
 		if s := mustCheck(t, r, tk); s.State != Waiting {
@@ -120,7 +120,7 @@ func TestOffline_HoardedTokensAreNotFirst(t *testing.T) {
 func TestOutage_KeepsOneHeartbeatPerSession(t *testing.T) {
 	c := newTestClock()
 	r, calls := counted(t, redistest.Client(t), redistest.Prefix(t), c, basePolicy)
-	r.store.goAway(errAway)
+	r.store.markAway(errAway)
 	const sessions = 600
 	ids := make([]ID, sessions)
 	for i := range ids {
@@ -157,7 +157,7 @@ func TestOfflinePass_SpendsItsTicket(t *testing.T) {
 	if n := other.Snapshot().Admitted; n != 1 {
 		t.Fatalf("%d admitted", n)
 	}
-	r.store.goAway(errAway)
+	r.store.markAway(errAway)
 	if s := mustCheck(t, r, tk); s.State != Active || !s.Offline {
 		t.Fatalf("open: %+v", s)
 	}
@@ -305,7 +305,7 @@ func TestOutage_PlacesPrecedeLaterJoins(t *testing.T) {
 	}
 	c.pass(250 * time.Millisecond)
 	mustTick(t, r)
-	r.store.goAway(ErrStore)
+	r.store.markAway(ErrStore)
 	c.pass(100 * time.Millisecond)
 	var meanwhile []Ticket
 	for range 6 {

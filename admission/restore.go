@@ -9,17 +9,16 @@ import (
 // restoreMost limits the records of one room_restore call.
 const restoreMost = 500
 
-// offer is what this gateway restores to a store that lost the room. It outlives a call: where it does not fit into one deadline,
-// the next attempt continues.
+// offer holds the records that this gateway restores to a store that lost the room. If one deadline does not suffice for all of
+// them, the next attempt continues with the rest.
 type offer struct {
 	known   string // the epoch that this gateway knew when it made the records
 	given   string // the store's epoch that took a part of them; empty: none yet
 	records [][5]any
 }
 
-// restore introduces this gateway to the store, and offers what it knows where the store has lost it. The first call agrees on
-// the epoch, so that nobody is admitted before the records are offered. refused is the epoch that the caller's script call was
-// refused with.
+// restore agrees on an epoch with the store and, if the store has lost the room, sends it this gateway's records, before the refused
+// call is repeated and can admit anybody. refused is the epoch with which that call was refused.
 func (r *store) restore(ctx context.Context, refused string) error {
 	select {
 	case r.restores <- struct{}{}:
@@ -65,7 +64,7 @@ func (r *store) restore(ctx context.Context, refused string) error {
 			return fmt.Errorf("room_restore replied %v", reply)
 		}
 		h = header{epoch: asString(reply[1]), seq: asInt(reply[2]), fence: asInt(reply[3]), time: asInt(reply[4]), wall: asInt(reply[5])}
-		r.moor(h, sent, r.c.mono())
+		r.syncClock(h, sent, r.c.mono())
 		if o.given != "" && o.given != h.epoch {
 			r.offer = nil // lost again, with what was offered before
 			return fmt.Errorf("%w: the store lost its data again while the room was restored", ErrStore)

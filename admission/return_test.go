@@ -46,7 +46,7 @@ func TestReturn_KeepsOrderOffline(t *testing.T) {
 	}
 	a := backWith(testID(), &in, c.us/1e6-6)
 	for _, r := range rooms {
-		r.store.goAway(errAway)
+		r.store.markAway(errAway)
 	}
 	c.pass(time.Second)
 	var places []Standing
@@ -101,7 +101,7 @@ func TestReturn_AccountOfflineIsNewPlace(t *testing.T) {
 		mustTick(t, a)
 		mustTick(t, b)
 	}
-	b.store.goAway(errAway)
+	b.store.markAway(errAway)
 	c.pass(time.Second)
 	account.Return = backWith(ID{}, &in, c.us/1e6-6).Return
 	s := mustComeBack(t, b, account)

@@ -41,7 +41,7 @@ func TestOffline_EndedSessionStaysEnded(t *testing.T) {
 		}
 		pass(2)
 		if away {
-			r.store.goAway(errAway)
+			r.store.markAway(errAway)
 		}
 		c.pass(time.Second)
 		if s, err = r.Check(ctx5(t), tk); err != nil || s.State != Ended {
@@ -65,7 +65,7 @@ func TestOffline_OldPassEndsNoSession(t *testing.T) {
 			mustTick(t, r)
 		}
 		if away {
-			r.store.goAway(errAway)
+			r.store.markAway(errAway)
 		}
 		a := backWith(testID(), &in, ends)
 		_, _, _ = r.Join(ctx5(t), a) // where the store is there it knows of no place

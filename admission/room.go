@@ -14,7 +14,7 @@ type Room struct {
 	identity
 
 	// Parts with methods for callers.
-	joins     // gives places in the queue
+	joins     // runs Join
 	tickets   // answers polls and claims, gives up places
 	view      // reads the snapshot and the clocks: positions
 	draws     // reads lotteries
@@ -31,7 +31,7 @@ type Room struct {
 	offline     offline     // decides while the store is away
 }
 
-// identity is what all parts of a room have.
+// identity has the fields that every part of a room uses.
 type identity struct {
 	c    *Core
 	id   string

@@ -77,8 +77,8 @@ func oneOfEverything(t *testing.T, client redis.UniversalClient, rooms ...string
 		_, err = r.History(ctx, 5)
 		ok(err)
 		core.Origin(name).Add(time.Millisecond, false)
-		ok(core.TellHealth(ctx))
-		ok(core.TellJobs(ctx, name))
+		ok(core.PublishHealth(ctx))
+		ok(core.ReportJobs(ctx, name))
 		adaptive := p
 		adaptive.Strategy, adaptive.Origin, adaptive.MinRate, adaptive.MaxRate = StrategyAdaptive, name, 1, 2
 		ok(core.Room(name, adaptive).Steer(ctx))

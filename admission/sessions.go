@@ -20,12 +20,12 @@ type sessions struct {
 		m  map[ID]beat // the last one sent or due
 	}
 	mu       sync.Mutex
-	due      map[ID]struct{} // to be sent; a set, since an outage may last for many heartbeats
-	revoking []ID            // ended by origins, the store not told yet
+	due      map[ID]struct{} // to be sent; a set, since a session may beat many times during an outage
+	revoking []ID            // ended by origins, not sent to the store yet
 	sweep    int
 }
 
-// beat is a heartbeat.
+// beat is the last heartbeat of a session.
 type beat struct {
 	at  int64         // mono, ns
 	ttl time.Duration // by which the store counts the session: of the policy then, or a longer earlier one
@@ -69,9 +69,9 @@ func (r *sessions) Touch(sid ID, off bool) {
 	}
 }
 
-// heard returns when this gateway sent the last heartbeat of a session (mono, ns): at most a quarter of a pass's life after the
-// session was last seen; 0 for an unknown session.
-func (r *sessions) heard(sid ID) int64 {
+// lastBeat returns when this gateway last recorded a heartbeat of a session (mono, ns). The last request of the session is at most
+// a quarter of a pass's life later. It returns 0 for an unknown session.
+func (r *sessions) lastBeat(sid ID) int64 {
 	sh := &r.shards[sid[0]&63]
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -84,7 +84,7 @@ const stillHeard = 10 * time.Second
 // goesOn reports whether the session of an ended pass was seen here since, and so goes on with a newer pass.
 func (r *sessions) goesOn(b *Return) bool {
 	ended := r.c.mono() - (r.view.RedisNow()-b.Ended*1e6)*1000
-	return r.heard(b.Session) > ended+int64(stillHeard)
+	return r.lastBeat(b.Session) > ended+int64(stillHeard)
 }
 
 // Revoked reports whether an operator or an origin ended a session, from memory that is at most about a second old.
@@ -104,8 +104,8 @@ func (r *sessions) markRevoked(sid ID, end int64) {
 	sh.mu.Unlock()
 }
 
-// Revoke ends a session: here at once, elsewhere within a second. The store is told with the next tick, which it wakes, or when
-// the store is back.
+// Revoke ends a session: here at once, elsewhere within a second. The next tick, which Revoke wakes, sends it to the store; during
+// an outage the first tick after it does.
 func (r *sessions) Revoke(sid ID) {
 	if r.store.away.Load() && !r.Revoked(sid) {
 		r.store.local.ended()
@@ -116,21 +116,21 @@ func (r *sessions) Revoke(sid ID) {
 	r.revoking = append(r.revoking, sid)
 	r.mu.Unlock()
 	if first {
-		r.store.activity.Add(1) // the snapshot tells other gateways
+		r.store.activity.Add(1) // a new snapshot shows it to other gateways
 		r.store.wake()
 	}
 }
 
-// RevokeSession is Revoke by an operator, whose name goes into the audit log. It returns when the store knows.
+// RevokeSession ends a session for an operator, whose name goes into the audit log. It returns when the store has recorded the end.
 func (r *sessions) RevokeSession(ctx context.Context, who string, sid ID) error {
 	r.markRevoked(sid, 0)
 	_, _, err := r.store.do(ctx, r.tickTimeout(), "room_revoke", who, r.id, sid.String(), string(sid[:]))
-	r.store.wakeIdle() // the snapshot tells other gateways
+	r.store.wakeIdle() // a new snapshot shows it to other gateways
 	return err
 }
 
-// tellRevoked tells the store of the sessions that origins have ended.
-func (r *sessions) tellRevoked(ctx context.Context) error {
+// sendRevoked sends the sessions that origins have ended to the store.
+func (r *sessions) sendRevoked(ctx context.Context) error {
 	r.mu.Lock()
 	ids := r.revoking
 	r.revoking = nil
@@ -152,8 +152,8 @@ func (r *sessions) tellRevoked(ctx context.Context) error {
 	return nil
 }
 
-// beat sends the heartbeats that are due.
-func (r *sessions) beat(ctx context.Context) error {
+// sendHeartbeats sends the heartbeats that are due.
+func (r *sessions) sendHeartbeats(ctx context.Context) error {
 	r.mu.Lock()
 	due := r.due
 	if len(due) == 0 { // still the map that Touch writes

@@ -5,13 +5,13 @@ import (
 	"sync/atomic"
 )
 
-// sinceSnapshot is what this process knows of the queue and the snapshot does not show. It is immutable, so that polls read it
-// without a lock.
+// sinceSnapshot holds the changes of the queue that this process knows and the snapshot does not show. It is immutable, so that
+// polls read it without a lock.
 type sinceSnapshot struct {
 	snap   *Snapshot
 	recent newcomers
-	taken  tally     // places signed here that the store was told of
-	told   []arrived // those that snap does not show yet
+	taken  tally     // what arrivals counted when it was last sent to the store
+	sent   []arrived // counts that the store got and snap does not include yet
 	before *former
 }
 
@@ -54,13 +54,13 @@ func (n newcomers) ahead(order int64) int64 {
 }
 
 // arrivals counts the places that this process signed, by second of their order: one word a second, with the second in its upper
-// half. A word is used for a later second once the store has been told all that it counts.
+// half. A word is used for a later second once all that it counts was sent to the store.
 type arrivals [8]atomic.Uint64
 
 // tally is a copy of arrivals.
 type tally [len(arrivals{})]uint64
 
-// arrived is the count of a second, and the seq under which the store was told of it.
+// arrived is the count of a second, and the seq of the call that sent it.
 type arrived struct{ seq, second, count int64 }
 
 func (a *arrivals) add(second int64, taken *tally) {
@@ -80,7 +80,7 @@ func (a *arrivals) add(second int64, taken *tally) {
 			}
 		}
 	}
-	// The store was told of none for eight seconds; their exact second does not matter.
+	// Nothing was sent to the store for eight seconds; the exact second of a place does not matter then.
 	a[uint64(second)%uint64(len(a))].Add(1)
 }
 

@@ -54,12 +54,12 @@ type Steering struct {
 	Origin OriginHealth
 	Level  adaptive.Level // Unknown where there were too few requests; the rate then stays
 	Leader bool           // this gateway sets the rate
-	// AtMin is for how long the rate has been min_rate without improving the origin. From Unmoved on the rate is not what makes
-	// the origin slow or fail.
+	// AtMin is for how long the rate has been min_rate while the origin did not improve. Once it reaches Unmoved, the rate is not
+	// the cause of the origin's latency or errors.
 	AtMin time.Duration
 }
 
-// Unmoved is a time in which an origin serves its backlog and admitted visitors finish their visits.
+// Unmoved is long enough for an origin to serve its backlog and for admitted visitors to finish their visits.
 const Unmoved = time.Minute
 
 // Steering returns the newest state; nil unless the room is adaptive.
@@ -72,49 +72,49 @@ func (r *steering) steer(ctx context.Context) {
 
 // Steer reads the origin's health once and, where this gateway leads, sets the rate. Run calls it every second; tests may.
 func (r *steering) Steer(ctx context.Context) error {
-	st, p := r, r.view.schedule.Load().At(r.view.RedisNow()).Policy
+	p := r.view.schedule.Load().At(r.view.RedisNow()).Policy
 	snap := r.view.Snapshot()
 	if p.Strategy != StrategyAdaptive {
-		st.fence, st.floored = 0, 0
-		st.seen.Store(nil)
+		r.fence, r.floored = 0, 0
+		r.seen.Store(nil)
 		return nil
 	}
 	if !snap.Known || r.store.away.Load() {
 		return nil
 	}
 	if snap.Target > 0 {
-		st.last = snap.Target
+		r.last = snap.Target
 	}
 	origin, err := r.c.OriginHealth(ctx, p.Origin)
 	if err != nil {
 		return err
 	}
-	if st.fence == 0 {
+	if r.fence == 0 {
 		if err := r.lead(ctx, &p); err != nil {
 			return err
 		}
 	} else {
 		r.consult(ctx, p.Adaptive.Scorer)
 	}
-	if s := st.score.Load(); s != nil && p.Adaptive.Scorer != nil && r.c.mono()-s.at < int64(scoreFor) {
+	if s := r.score.Load(); s != nil && p.Adaptive.Scorer != nil && r.c.mono()-s.at < int64(scoreFor) {
 		origin.Score, origin.Scored = s.value, true
 	}
 	bounds := controllerPolicy(&p)
-	seen := &Steering{Origin: origin, Level: bounds.Level(origin.Health), Leader: st.fence != 0}
-	if st.fence != 0 {
+	seen := &Steering{Origin: origin, Level: bounds.Level(origin.Health), Leader: r.fence != 0}
+	if r.fence != 0 {
 		rate := int64(0) // renew the lead, keep the rate
-		if !st.patience.Waits(seen.Level, origin.Jobs, r.view.RedisNow()) && !r.holds(snap) {
-			st.state = adaptive.Next(bounds, st.state, r.view.RedisNow(), origin.Health, r.usage(snap))
-			rate = st.state.Rate
-		} else if st.found != st.state.Rate {
-			rate = st.state.Rate // the store has lost the rate
+		if !r.patience.Waits(seen.Level, origin.Jobs, r.view.RedisNow()) && !r.holds(snap) {
+			r.state = adaptive.Next(bounds, r.state, r.view.RedisNow(), origin.Health, r.usage(snap))
+			rate = r.state.Rate
+		} else if r.found != r.state.Rate {
+			rate = r.state.Rate // the store has lost the rate
 		}
 		if err := r.setRate(ctx, rate); err != nil {
 			return err
 		}
 	}
 	seen.AtMin = r.atMin(snap, seen)
-	st.seen.Store(seen)
+	r.seen.Store(seen)
 	return nil
 }
 
@@ -126,25 +126,25 @@ func controllerPolicy(p *Policy) adaptive.Policy {
 
 // atMin returns the newest Steering.AtMin.
 func (r *steering) atMin(s *Snapshot, seen *Steering) time.Duration {
-	st, p := r, &s.Policy
+	p := &s.Policy
 	if !p.Adapts() || r.holds(s) || p.Rate > p.MinRate || seen.Level < adaptive.Strained {
-		st.floored, st.warned = 0, false
+		r.floored, r.warned = 0, false
 		return 0
 	}
 	now := r.c.mono()
-	if st.floored == 0 {
-		st.floored = max(1, now)
+	if r.floored == 0 {
+		r.floored = max(1, now)
 	}
-	d := time.Duration(now - st.floored)
-	if d >= Unmoved && !st.warned {
-		st.warned = true
+	d := time.Duration(now - r.floored)
+	if d >= Unmoved && !r.warned {
+		r.warned = true
 		r.c.o.Log.Warn("the rate is at min_rate and the origin has not improved. Set target_p95 above its latency without a queue, or find what else slows it",
 			"room", r.id, "p95", seen.Origin.P95.String(), "target_p95", p.Adaptive.TargetP95.String(), "error_rate", seen.Origin.ErrorRate(), "max_error_rate", p.Adaptive.MaxErrorRate)
 	}
 	return d
 }
 
-// holds reports whether the rate must not be changed now: nobody is admitted, or not by it.
+// holds reports whether the rate must stay as it is: the room admits nobody, or admits by another rule.
 func (r *steering) holds(s *Snapshot) bool {
 	p := &s.Policy
 	return p.Paused || p.Method == Reject || p.Method == Passthrough || !p.Enabled || s.RoomTime < s.Hold || slices.Contains(s.Live, "rate")
@@ -167,9 +167,8 @@ func (r *steering) usage(s *Snapshot) adaptive.Usage {
 	return adaptive.Usage{Rate: float64(admitted) / float64(span), Wanted: s.Waiting > 0}
 }
 
-// lead tries to make this gateway the one that sets the rate.
+// lead tries to take the lead: the right to set the rate.
 func (r *steering) lead(ctx context.Context, p *Policy) error {
-	st := r
 	fence, found, text, err := r.callRate(ctx, 0, 0, "")
 	if err != nil || fence == 0 {
 		return err
@@ -182,31 +181,30 @@ func (r *steering) lead(ctx context.Context, p *Policy) error {
 	}
 	if state.Rate == 0 {
 		// The store lost the rate, or the room is new: use the last known rate, or the configured one.
-		for _, rate := range []int64{found, st.last, p.Rate} {
+		for _, rate := range []int64{found, r.last, p.Rate} {
 			if state.Rate == 0 {
 				state.Rate = rate
 			}
 		}
 	}
-	st.fence, st.state, st.found = fence, state, found
+	r.fence, r.state, r.found = fence, state, found
 	return nil
 }
 
 // setRate renews the lead and, unless rate is 0, sets the rate.
 func (r *steering) setRate(ctx context.Context, rate int64) error {
-	st := r
-	text, err := st.state.MarshalText()
+	text, err := r.state.MarshalText()
 	if err != nil {
 		return err
 	}
-	fence, found, _, err := r.callRate(ctx, st.fence, rate, string(text))
+	fence, found, _, err := r.callRate(ctx, r.fence, rate, string(text))
 	if err != nil {
 		return err
 	}
-	if st.fence != fence {
-		st.fence = 0 // another gateway leads, or the store lost the lead
+	if r.fence != fence {
+		r.fence = 0 // another gateway leads, or the store lost the lead
 	}
-	st.found = found
+	r.found = found
 	return nil
 }
 
@@ -224,13 +222,13 @@ func (r *steering) callRate(ctx context.Context, fence, rate int64, text string)
 
 // consult calls the scorer in a goroutine of its own, since it may be slow.
 func (r *steering) consult(ctx context.Context, scorer policy.Scorer) {
-	st, now := r, r.c.mono()
-	if scorer == nil || st.asked != 0 && now-st.asked < int64(scoreEvery) || !st.scoring.TryLock() {
+	now := r.c.mono()
+	if scorer == nil || r.asked != 0 && now-r.asked < int64(scoreEvery) || !r.scoring.TryLock() {
 		return
 	}
-	st.asked = max(1, now)
+	r.asked = max(1, now)
 	r.c.loops.Go(func() {
-		defer st.scoring.Unlock()
+		defer r.scoring.Unlock()
 		asking, cancel := context.WithTimeout(ctx, scoreLimit)
 		defer cancel()
 		v, err := scorer.Score(asking)
@@ -238,13 +236,13 @@ func (r *steering) consult(ctx context.Context, scorer policy.Scorer) {
 			err = fmt.Errorf("a score of %v is not within 0 and 1", v)
 		}
 		if err != nil {
-			if mono := r.c.mono(); ctx.Err() == nil && (st.failed == 0 || mono-st.failed > int64(time.Minute)) {
-				st.failed = max(1, mono)
+			if mono := r.c.mono(); ctx.Err() == nil && (r.failed == 0 || mono-r.failed > int64(time.Minute)) {
+				r.failed = max(1, mono)
 				r.c.o.Log.Error("cannot get a score of the origin from admission.prometheus; its last score counts for counts_for", "room", r.id, "error", err, "counts_for", scoreFor.String())
 			}
 			return
 		}
-		st.failed = 0
-		st.score.Store(&scored{v, r.c.mono()})
+		r.failed = 0
+		r.score.Store(&scored{v, r.c.mono()})
 	})
 }

@@ -87,7 +87,7 @@ func (s *pilots) seconds(n int, latency time.Duration, failed bool, gateways ...
 			for range 30 {
 				s.cores[i].Origin("shop").Add(latency, failed)
 			}
-			s.ok(s.cores[i].TellHealth(ctx))
+			s.ok(s.cores[i].PublishHealth(ctx))
 		}
 		for _, i := range gateways {
 			s.ok(s.room(i).Steer(ctx))
@@ -260,7 +260,7 @@ func TestAdaptive_LeavesLoadToJobs(t *testing.T) {
 	s.seconds(5, well, false, 0)
 	found := func() int64 { return s.room(0).Snapshot().Target }
 	before := found()
-	s.ok(s.cores[0].TellJobs(t.Context(), "shop"))
+	s.ok(s.cores[0].ReportJobs(t.Context(), "shop"))
 	s.seconds(3, ill, false, 0)
 	if found() != before || s.room(0).Steering().Level != adaptive.Unhealthy {
 		t.Fatalf("beside jobs: %d, before %d, %s", found(), before, s.room(0).Steering().Level)
@@ -272,7 +272,7 @@ func TestAdaptive_LeavesLoadToJobs(t *testing.T) {
 	s.seconds(10, well, false, 0)
 	before = found()
 	for range 8 {
-		s.ok(s.cores[0].TellJobs(t.Context(), "shop"))
+		s.ok(s.cores[0].ReportJobs(t.Context(), "shop"))
 		s.seconds(1, ill, false, 0)
 	}
 	if found() >= before {
@@ -412,7 +412,7 @@ func TestOriginHealth_MergesReports(t *testing.T) {
 			for n := range 50 {
 				s.cores[i].Origin("shop").Add(latency, n == 0)
 			}
-			s.ok(s.cores[i].TellHealth(ctx))
+			s.ok(s.cores[i].PublishHealth(ctx))
 		}
 		s.now.Add(1_000_000)
 	}
@@ -422,14 +422,14 @@ func TestOriginHealth_MergesReports(t *testing.T) {
 	}
 	for range 5 { // one goes on, without requests
 		s.now.Add(1_000_000)
-		s.ok(s.cores[0].TellHealth(ctx))
+		s.ok(s.cores[0].PublishHealth(ctx))
 	}
 	if h := read(); h.Gateways != 1 || h.Requests != 100 || h.Span != 30*time.Second || h.P95 > 2*well {
 		t.Fatalf("a silent gateway counts, or the longer span is not looked at: %+v", h)
 	}
 	for range 30 {
 		s.now.Add(1_000_000)
-		s.ok(s.cores[0].TellHealth(ctx))
+		s.ok(s.cores[0].PublishHealth(ctx))
 	}
 	if h := read(); h.Gateways != 0 {
 		t.Fatalf("of what was long ago: %+v", h)
@@ -437,7 +437,7 @@ func TestOriginHealth_MergesReports(t *testing.T) {
 	if read().Jobs {
 		t.Error("nobody spoke of jobs")
 	}
-	s.ok(s.cores[0].TellJobs(ctx, "shop"))
+	s.ok(s.cores[0].ReportJobs(ctx, "shop"))
 	s.now.Add(4_000_000)
 	if !read().Jobs {
 		t.Error("jobs are in what was measured of the last seconds")
@@ -462,7 +462,7 @@ func TestOriginHealth_MergesReports(t *testing.T) {
 	for n := range 50 {
 		s.cores[0].Origin("shop").Add(well, n == 0)
 	}
-	s.ok(s.cores[0].TellHealth(ctx))
+	s.ok(s.cores[0].PublishHealth(ctx))
 	s.ok(s.client.HSet(ctx, keys[0], "x", fmt.Sprintf("%d|7|nonsense", s.now.Load())).Err())
 	for range 3 {
 		h, err := reader.OriginHealth(ctx, "shop")

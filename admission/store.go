@@ -11,8 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// store runs the scripts of a room. It keeps what this process last heard of the store, restores the room in a store that
-// lost it, and decides when the store counts as away.
+// store runs the scripts of a room. It keeps the last known state of the store, restores the room in a store that lost it, and
+// decides when the store counts as away.
 type store struct {
 	identity
 	wakeup
@@ -44,8 +44,8 @@ type wakeup struct {
 	activity atomic.Uint64 // calls of wakeIdle
 }
 
-// lowered is the former value of a duration that a reload lowered, while that value still matters: a store that loses its data
-// must be told it.
+// lowered keeps the former value of a duration that a reload has lowered, for as long as sessions or claims may still depend on
+// it. A restore sends the former value to a store that lost its data.
 type lowered struct {
 	mu      sync.Mutex
 	longest time.Duration
@@ -67,7 +67,7 @@ func (w *lowered) left(now int64) (longest, left time.Duration) {
 	return w.longest, max(0, time.Duration(w.till-now))
 }
 
-// knowledge is what this process last heard of the store.
+// knowledge is the last known state of the room in the store.
 type knowledge struct {
 	epoch   string
 	seq     int64
@@ -76,9 +76,9 @@ type knowledge struct {
 	jumps   string // silences that replies have shown since
 	jumped  int64  // order time of the last of these
 	reset   int64  // order time of the last reset
-	revokes int64  // Revocations of the snapshot whose revoked sessions are all known
+	revokes int64  // Snapshot.Revocations up to which all revoked sessions are known
 	cursor  int64  // revoked sessions are known up to this room time
-	since   int64  // admissions likewise
+	since   int64  // admissions are known up to this room time
 }
 
 // wake ends the pause of the loop.
@@ -110,7 +110,7 @@ type header struct {
 	time, wall int64 // order time and Redis's clock
 }
 
-// epochError is returned when the store has another epoch than this process knew: the room must be restored first.
+// epochError is returned when the store's epoch differs from the known one: the room must be restored first.
 type epochError struct{ known string }
 
 func (epochError) Error() string { return "the store has another epoch" }
@@ -157,7 +157,7 @@ func (r *store) do(ctx context.Context, timeout time.Duration, name string, args
 // ask runs a script about n tickets on the request path.
 func (r *store) ask(ctx context.Context, script string, args []any, n int) ([]reply, error) {
 	if r.away.Load() {
-		return nil, ErrStore // the loop notices when it is back
+		return nil, ErrStore // the next successful tick ends this
 	}
 	h, rest, err := r.do(ctx, r.c.o.Timeout, script, args...)
 	if err != nil {
@@ -178,11 +178,12 @@ func (r *store) learn(h header, sent, heard int64) {
 	}
 	r.mu.Unlock()
 	r.failing.Store(0)
-	r.moor(h, sent, heard)
+	r.syncClock(h, sent, heard)
 }
 
-// moor is clock.sync. It also remembers a silence of the store, whose record the store may lose before a snapshot shows it.
-func (r *store) moor(h header, sent, heard int64) {
+// syncClock runs clock.sync. If the store was silent, it records the silence, since the store may lose its own record before a
+// snapshot shows it.
+func (r *store) syncClock(h header, sent, heard int64) {
 	if jump := r.view.sync(h, sent, heard); jump > 0 {
 		r.mu.Lock()
 		r.known.jumps += " " + itoa(h.time) + ":" + itoa(jump)
@@ -199,12 +200,12 @@ func (r *store) failed(err error) {
 		return
 	}
 	if r.view.anchor.Load() == nil || now-r.failing.Load() >= int64(r.c.o.Timeout) {
-		r.goAway(err)
+		r.markAway(err)
 	}
 }
 
-// goAway marks the store as away.
-func (r *store) goAway(err error) {
+// markAway marks the store as away.
+func (r *store) markAway(err error) {
 	if r.away.Load() {
 		return
 	}
@@ -215,22 +216,22 @@ func (r *store) goAway(err error) {
 	}
 }
 
-// comeUp marks the store as back.
-func (r *store) comeUp() {
+// markBack marks the store as back.
+func (r *store) markBack() {
 	if r.away.CompareAndSwap(true, false) {
 		r.c.o.Log.Info("store is back", "room", r.id)
 	}
 }
 
-// stood returns Now, which stands still while the store is away: presence does not run out meanwhile.
-func (r *store) stood() int64 {
+// presenceNow returns order time, stopped while the store is away so that no presence ends meanwhile.
+func (r *store) presenceNow() int64 {
 	if a := r.view.anchor.Load(); a != nil && r.away.Load() {
 		return a.time
 	}
 	return r.view.Now()
 }
 
-// reached returns the order time up to which this gateway has given orders.
+// reached returns the order time that the orders of this gateway have reached.
 func (r *store) reached() int64 { return max(r.view.Now(), r.view.lastOrd.Load()) }
 
 // unreachable reports whether the store must not be called on the request path: it is away, or was never reached.

@@ -32,7 +32,7 @@ type ticker struct {
 	lease    *lease
 
 	first    chan struct{} // closed when the first tick has ended or failed
-	looked   sync.Once     // closes first
+	ended    sync.Once     // closes first
 	stopLoop context.CancelFunc
 
 	ticking  sync.Mutex    // held during a tick, so that snapshots are adopted in order; guards what follows
@@ -48,15 +48,15 @@ func (r *ticker) loop(ctx context.Context) {
 	var last time.Time
 	resting := false // the timer ends the pause of an idle room
 	var shown uint64 // the activity that the newest snapshot shows
-	looked := func() { r.looked.Do(func() { close(r.first) }) }
-	defer looked()
+	tried := func() { r.ended.Do(func() { close(r.first) }) }
+	defer tried()
 	for {
 		select {
 		case <-ctx.Done():
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.tickTimeout())
 			if !r.store.away.Load() {
 				if err := r.Tick(last); err != nil {
-					r.c.o.Log.Warn("the last heartbeats were not sent", "room", r.id, "error", err)
+					r.c.o.Log.Warn("cannot send the last heartbeats; other gateways send those of sessions that go on", "room", r.id, "error", err)
 				}
 			}
 			cancel()
@@ -82,12 +82,12 @@ func (r *ticker) loop(ctx context.Context) {
 		if err != nil && ctx.Err() == nil {
 			r.store.failed(err)
 		}
-		looked()
+		tried()
 		if r.view.Snapshot().Seq != seq {
 			shown = activity
 		}
 		pause := r.pause()
-		if shown != activity { // too soon after another tick: the snapshot does not show the joins
+		if shown != activity { // another tick was a moment ago, so the snapshot does not show the joins
 			pause = min(pause, r.c.o.Tick)
 		}
 		resting = pause > r.c.o.Tick
@@ -105,19 +105,19 @@ func (r *ticker) loop(ctx context.Context) {
 // pause returns the time to the next tick.
 func (r *ticker) pause() time.Duration {
 	s := r.view.Snapshot()
-	p, look := &s.Policy, r.c.o.Tick
+	p, interval := &s.Policy, r.c.o.Tick
 	if s.Known && !r.store.away.Load() && !p.Paused && p.Method != Reject && !s.Gathering() && r.view.length(s) > 0 && (p.MaxActive == 0 || s.Admitted+s.Active < p.MaxActive) {
-		look = s.TickInterval(r.c.o.Tick)
+		interval = s.TickInterval(r.c.o.Tick)
 	}
 	r.ticking.Lock() // a change by an operator ticks too
-	r.interval = look
-	broke, due := r.lease.left == 0 && r.lease.keep > 0, r.lease.due
+	r.interval = interval
+	leaseSpent, due := r.lease.left == 0 && r.lease.keep > 0, r.lease.due
 	r.ticking.Unlock()
 	if due > 0 {
-		return min(look, max(0, time.Duration(due-r.c.mono())))
+		return min(interval, max(0, time.Duration(due-r.c.mono())))
 	}
-	if broke {
-		return look // it has no lease for the next visitor
+	if leaseSpent {
+		return interval // without a lease the next visitor would wait for an idle room's tick
 	}
 	if s.Known && !r.store.away.Load() && r.view.idle(s) {
 		if s.Gathering() { // the store must record the opening soon
@@ -125,10 +125,10 @@ func (r *ticker) pause() time.Duration {
 		}
 		return idlePause
 	}
-	return look
+	return interval
 }
 
-// Tick sends heartbeats, runs room_advance and takes in the new snapshot. Run calls it; tests may.
+// Tick sends heartbeats, runs room_advance and adopts the new snapshot. Run calls it; tests may.
 func (r *ticker) Tick(ctx context.Context) error {
 	r.ticking.Lock()
 	defer r.ticking.Unlock()
@@ -139,15 +139,15 @@ func (r *ticker) Tick(ctx context.Context) error {
 	return err
 }
 
-// show makes a snapshot the room's.
+// show makes s the current snapshot.
 func (r *ticker) show(s *Snapshot) {
 	if was := r.view.snap.Swap(s); was != nil {
 		r.store.passLife.changed(was.Policy.SessionTTL*3/2, s.Policy.SessionTTL*3/2, r.c.mono()) // the life of a session
 	}
 }
 
-// replan applies the configuration of now where the store gives no newer snapshot: reloads count, and events begin and end, while
-// it is away.
+// replan applies the current configuration when the store provides no newer snapshot, so that reloads and events take effect
+// during an outage.
 func (r *ticker) replan() {
 	s, now := r.view.Snapshot(), r.view.RedisNow()
 	file := r.view.schedule.Load().At(now)
@@ -167,28 +167,28 @@ func (r *ticker) tick(ctx context.Context) error {
 	if err := r.c.prepare(ctx); err != nil {
 		return err
 	}
-	if err := r.sessions.tellRevoked(ctx); err != nil {
+	if err := r.sessions.sendRevoked(ctx); err != nil {
 		return err
 	}
-	if err := r.sessions.beat(ctx); err != nil {
+	if err := r.sessions.sendHeartbeats(ctx); err != nil {
 		return err
 	}
 	if err := r.offline.enrolSigned(ctx); err != nil {
 		return err
 	}
-	// The budget may be on another master than the room. Without it nobody is admitted; everything else goes on.
-	granted, unlent := r.lease.borrow(ctx, true)
+	// The budget may be on another master than the room. Without a lease nobody is admitted; everything else goes on.
+	granted, budgetErr := r.lease.borrow(ctx, true)
 	var err error
 	for more := true; more; granted = "" {
 		if more, err = r.advance(ctx, granted); err != nil {
 			return err
 		}
 	}
-	if unlent == nil {
-		unlent = r.lease.repay(ctx)
+	if budgetErr == nil {
+		budgetErr = r.lease.repay(ctx)
 	}
-	r.lease.noteBudget(unlent)
-	r.store.comeUp()
+	r.lease.noteBudget(budgetErr)
+	r.store.markBack()
 	r.ticked = r.c.mono()
 	r.forget()
 	return nil
@@ -201,8 +201,8 @@ func (r *ticker) forget() {
 	r.sessions.forgetSessions(now)
 }
 
-// advance runs room_advance with a lease of the origin's budget, or "", and takes in its reply. more reports that revoked
-// sessions are left to fetch.
+// advance runs room_advance with a lease of the origin's budget, or "", and applies the reply. more reports that revoked sessions
+// are left to fetch.
 func (r *ticker) advance(ctx context.Context, lease string) (more bool, err error) {
 	r.store.mu.Lock()
 	cursor, since := r.store.known.cursor, r.store.known.since
@@ -245,7 +245,7 @@ func (r *ticker) advance(ctx context.Context, lease string) (more bool, err erro
 			sent[i].seq = h.seq
 		}
 		// Where another gateway has ticked, only the snapshot after the next tick shows them.
-		r.view.change(func(b *sinceSnapshot) { b.taken, b.told = taken, slices.Concat(b.told, sent) })
+		r.view.change(func(b *sinceSnapshot) { b.taken, b.sent = taken, slices.Concat(b.sent, sent) })
 	}
 	if len(rest) < 8 {
 		return false, errors.New("admission: room_advance replied too few values")
@@ -294,7 +294,7 @@ func (r *ticker) timed(list any, size int, cursor *int64, f func(id ID, last int
 	return len(v) / size
 }
 
-// adopt parses a snapshot and makes it the room's.
+// adopt parses a snapshot and makes it the current one.
 func (r *ticker) adopt(ctx context.Context, text string) error {
 	s, err := snapshot.Parse(text, r.view.schedule.Load())
 	if err != nil {
@@ -337,7 +337,7 @@ func (r *ticker) adopt(ctx context.Context, text string) error {
 	r.store.mu.Unlock()
 	r.view.change(func(b *sinceSnapshot) {
 		b.snap, b.recent = s, b.recent.after(s.Time)
-		b.told = slices.DeleteFunc(slices.Clone(b.told), func(t arrived) bool {
+		b.sent = slices.DeleteFunc(slices.Clone(b.sent), func(t arrived) bool {
 			return t.seq <= s.Seq || s.Epoch != old.Epoch
 		})
 		if old.Known && old.Epoch != s.Epoch {

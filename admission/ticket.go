@@ -44,9 +44,9 @@ const (
 	ReasonRevoked = "revoked"
 	ReasonAddress = "address" // of Refused
 	ReasonNetwork = "network"
-	// ReasonReturned is of a session whose visitor has returned and has another place for it.
+	// ReasonReturned marks a session whose visitor has returned and has a new place in its stead.
 	ReasonReturned = "returned"
-	// ReasonKept is of a Return that is Held: Join returns ErrUnknown and would give a place.
+	// ReasonKept comes with ErrUnknown for a Return that is Held: without Held, Join would give a place.
 	ReasonKept = "kept"
 )
 
@@ -69,8 +69,8 @@ type Ticket struct {
 	Wait time.Duration
 	// Client distinguishes a repeated claim from a copied token.
 	Client Client
-	// Joined is when it was signed, in seconds of Redis's clock: the place of a ticket without an Order in a room that is no
-	// lottery any more.
+	// Joined is the time of signing, in seconds of Redis's clock. It ranks a ticket without an Order in a room that is no
+	// longer a lottery.
 	Joined int64
 	// Address holds hashes of the client's address and of its network, 9 bytes each, for the join limits; "" in a ticket that was
 	// enrolled before and is not counted again.
@@ -122,7 +122,7 @@ type Standing struct {
 	Offline bool
 }
 
-// Refusal is why no ticket is given. The zero value refuses nothing.
+// Refusal is the reason why Join gives no place. The zero value, Granted, is no refusal.
 type Refusal string
 
 // Refusals of Join.
@@ -132,7 +132,7 @@ const (
 	Draining    Refusal = "room_draining"
 	Full        Refusal = "room_full"
 	Unavailable Refusal = "store_unavailable" // on_store_error: closed
-	Spent       Refusal = "account_spent"     // too many places of an account have ended lately
+	Spent       Refusal = "account_spent"     // too many places of the account ended recently
 	TooMany     Refusal = "too_many_joins"    // of the address or its network, as the Standing's Reason says
 )
 

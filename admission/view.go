@@ -10,7 +10,7 @@ import (
 	"github.com/anteroom/anteroom/admission/snapshot"
 )
 
-// view answers from memory: what the newest snapshot means, and what happened since. It makes no calls.
+// view computes positions and lengths from the newest snapshot and the changes since then. It makes no calls.
 type view struct {
 	identity
 	clock
@@ -21,7 +21,7 @@ type view struct {
 	sinceSnapshot atomic.Pointer[sinceSnapshot]
 	arrived       arrivals
 
-	signedFrom, signedLast atomic.Int64 // orders: since when places are signed without a pause, and the last
+	signedFrom, signedLast atomic.Int64 // first and last order of the current series of signed places
 }
 
 // Snapshot returns the newest snapshot; never nil.
@@ -74,7 +74,7 @@ func (r *view) idle(s *Snapshot) bool {
 // Arriving returns how many tickets are signed and not enrolled yet: most of their visitors will soon poll for the first time.
 func (r *view) Arriving() int64 {
 	b := r.sinceSnapshot.Load()
-	n := r.untold(b, math.MaxInt64)
+	n := r.signedSince(b, math.MaxInt64)
 	for _, p := range b.snap.Pending {
 		n += p.Count
 	}
@@ -88,7 +88,7 @@ func (r *view) Ahead(order int64) int64 {
 	for {
 		b := r.sinceSnapshot.Load()
 		s, from := b.snap, r.signedFrom.Load()
-		n := s.Ahead(order) + s.Unenrolled(order, from) + b.recent.ahead(order) + max(s.Extrapolated(order), r.untold(b, order))
+		n := s.Ahead(order) + s.Unenrolled(order, from) + b.recent.ahead(order) + max(s.Extrapolated(order), r.signedSince(b, order))
 		if f := b.before; f != nil && r.c.mono() < f.until {
 			n = max(n, f.snap.Ahead(order)+f.snap.Unenrolled(order, from)-(s.Admissions-f.base))
 		}
@@ -98,8 +98,8 @@ func (r *view) Ahead(order int64) int64 {
 	}
 }
 
-// untold returns how many tickets before an order this gateway signed that the snapshot does not hold.
-func (r *view) untold(b *sinceSnapshot, order int64) (n int64) {
+// signedSince returns how many tickets before an order this gateway has signed that the snapshot does not include.
+func (r *view) signedSince(b *sinceSnapshot, order int64) (n int64) {
 	at := order / 1e6
 	same := int64(-1) // in the order's own second, without itself
 	count := func(second, count int64) {
@@ -110,7 +110,7 @@ func (r *view) untold(b *sinceSnapshot, order int64) (n int64) {
 			same += count
 		}
 	}
-	for _, t := range b.told {
+	for _, t := range b.sent {
 		count(t.second, t.count)
 	}
 	now := r.arrived.tally()

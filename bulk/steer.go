@@ -35,8 +35,8 @@ type steerStore interface {
 type People interface {
 	// OriginHealth returns the health of visitors' requests.
 	OriginHealth(ctx context.Context, origin string) (admission.OriginHealth, error)
-	// TellJobs reports to gateways that jobs run which yield to visitors.
-	TellJobs(ctx context.Context, origin string) error
+	// ReportJobs reports to gateways that jobs run which yield to visitors.
+	ReportJobs(ctx context.Context, origin string) error
 }
 
 var _ People = (*admission.Core)(nil)
@@ -135,7 +135,7 @@ func (s *steerer) steer(ctx context.Context) error {
 		return nil
 	}
 	if n := len(s.lately); s.state.yields(p) && n > 1 && s.lately[n-1].jobs > s.lately[n-2].jobs {
-		if err := s.people.TellJobs(ctx, p.People); err != nil {
+		if err := s.people.ReportJobs(ctx, p.People); err != nil {
 			return err
 		}
 	}

@@ -43,7 +43,7 @@ func TestSteerer_YieldsBetweenSteps(t *testing.T) {
 		ok(err)
 		return h
 	}
-	ok(gateway.TellHealth(ctx))
+	ok(gateway.PublishHealth(ctx))
 	ok(worker.steer(ctx))
 	ok(worker.glance(ctx))
 	if worker.fence == 0 || worker.found < p.Begin || health().Jobs {
@@ -63,7 +63,7 @@ func TestSteerer_YieldsBetweenSteps(t *testing.T) {
 	if worker.found <= p.Policy.MinRate {
 		t.Fatal("jobs give way to nobody")
 	}
-	ok(gateway.TellLines(ctx))
+	ok(gateway.PublishWaiting(ctx))
 	if h := health(); h.Waiting != 1 || h.Requests != 1 {
 		t.Fatalf("gateways say %+v", h)
 	}

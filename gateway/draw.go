@@ -29,7 +29,7 @@ func serveDraw(v *visit) (decision, *answer.Problem) {
 	}
 	b := answer.AppendString(append(v.out.Body[:0], `{"room":`...), r.id)
 	b = append(b, `,"method":"lottery"`...)
-	commitment, seed, known := r.queue.Lot(d)
+	commitment, seed, known := r.queue.Commitment(d)
 	b = appendLottery(b, d, commitment)
 	if s.Opens == d.Opens {
 		b = strconv.AppendInt(append(b, `,"gathered":`...), s.Prequeued, 10)

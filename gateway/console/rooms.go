@@ -243,7 +243,7 @@ func (c *Console) viewOf(room Room, s *admission.Snapshot, now int64, age time.D
 	}
 	if b := room.File.Budget; room.File.Budgeted {
 		use, _ := c.o.Core.BudgetUse(b.Origin)
-		v.Budget = &budgetView{Rate: thousandth(b.Rate), Expected: thousandth(room.Queue.Expected()), Rooms: use.Lines}
+		v.Budget = &budgetView{Rate: thousandth(b.Rate), Expected: thousandth(room.Queue.Expected()), Rooms: use.Queues}
 	}
 	v.Adaptive = adaptive(room.Queue, s)
 	if s.Known {

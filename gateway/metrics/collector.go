@@ -148,7 +148,7 @@ func (c *collector) collectBudget(out chan<- prometheus.Metric, origin string, u
 	put(c.budgetSpare, prometheus.GaugeValue, float64(u.Spare))
 	put(c.budgetGranted, prometheus.CounterValue, float64(u.Granted))
 	put(c.budgetShort, prometheus.CounterValue, float64(u.Short))
-	put(c.budgetLines, prometheus.GaugeValue, float64(u.Lines))
+	put(c.budgetLines, prometheus.GaugeValue, float64(u.Queues))
 }
 
 func (c *collector) collectAdaptive(gauge func(*prometheus.Desc, float64), r *RoomFigures, s *admission.Snapshot) {
