@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"time"
 
@@ -88,30 +87,16 @@ func startFront(b *bench, jobs int) *front {
 
 // send posts a body and compares how many jobs were accepted.
 func (f *front) send(ctx context.Context, path, key, contentType string, body []byte, want int) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, f.url+path, bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	req.Header.Set("Content-Type", contentType)
+	headers := []string{"Content-Type", contentType}
 	if key != "" {
-		req.Header.Set("Idempotency-Key", key)
+		headers = append(headers, "Idempotency-Key", key)
 	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	raw, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return err
-	}
+	_, raw, err := rig.Request(ctx, time.Minute, http.MethodPost, f.url+path, body, headers...)
 	var result struct{ Accepted int }
-	if resp.StatusCode > 299 || json.Unmarshal(raw, &result) != nil || result.Accepted != want {
-		return fmt.Errorf("POST %s: %s, want %d accepted\n%s", path, resp.Status, want, raw)
+	if err == nil && (json.Unmarshal(raw, &result) != nil || result.Accepted != want) {
+		err = fmt.Errorf("POST %s: want %d accepted\n%s", path, want, raw)
 	}
-	return nil
+	return err
 }
 
 // upload sends jobs.

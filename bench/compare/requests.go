@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"time"
@@ -77,14 +76,11 @@ func (b *bench) credentials(name string, from []visitor.Credentials, credential 
 
 // fetch returns the body of a response, which must be 200 on a connection that stays open.
 func (b *bench) fetch(url, header, credential string) []byte {
-	req := rig.Must(http.NewRequestWithContext(b, http.MethodGet, url, nil))
-	req.Header.Set("Accept", "application/json")
-	req.Header.Set(header, credential)
-	resp := rig.Must(http.DefaultClient.Do(req))
-	defer resp.Body.Close()
-	body := rig.Must(io.ReadAll(resp.Body))
-	rig.Require(resp.StatusCode == http.StatusOK && !resp.Close, "GET %s: %s, connection closed: %v: want 200 on an open connection\n%s\n%s",
-		url, resp.Status, resp.Close, body, b.gateway.Log)
+	resp, body, err := rig.Request(b, 10*time.Second, http.MethodGet, url, nil, "Accept", "application/json", header, credential)
+	if err == nil && (resp.StatusCode != http.StatusOK || resp.Close) {
+		err = fmt.Errorf("GET %s: %s, connection closed: %v: want 200 on an open connection\n%s", url, resp.Status, resp.Close, body)
+	}
+	rig.Require(err == nil, "%v\n%s", err, b.gateway.Log)
 	return body
 }
 

@@ -2,12 +2,14 @@ package rig
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/rand"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -43,18 +45,32 @@ func (g *Gateway) Write(settings string) error {
 
 // Metric returns the sum of the samples of a metric that have all the given labels.
 func (g *Gateway) Metric(ctx context.Context, name string, labels ...string) (float64, error) {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+g.Admin+"/metrics", nil)
+	_, page, err := Request(ctx, 10*time.Second, http.MethodGet, "http://"+g.Admin+"/metrics", nil)
 	if err != nil {
 		return 0, err
 	}
-	resp, err := http.DefaultClient.Do(req)
+	return sumOf(bytes.NewReader(page), name, labels...)
+}
+
+// Request sends a request with the headers, given as names and values, and reads the response. A status other than 2xx is an error.
+func Request(ctx context.Context, timeout time.Duration, method, url string, body []byte, headers ...string) (resp *http.Response, read []byte, err error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
 	if err != nil {
-		return 0, err
+		return nil, nil, err
+	}
+	for pair := range slices.Chunk(headers, 2) {
+		req.Header.Set(pair[0], pair[1])
+	}
+	if resp, err = http.DefaultClient.Do(req); err != nil {
+		return nil, nil, err
 	}
 	defer resp.Body.Close()
-	return sumOf(resp.Body, name, labels...)
+	if read, err = io.ReadAll(resp.Body); err == nil && resp.StatusCode/100 != 2 {
+		err = fmt.Errorf("%s %s: %s\n%.1000s", method, url, resp.Status, read)
+	}
+	return resp, read, err
 }
 
 // sumOf adds up the samples of a metric that have all the given labels.
