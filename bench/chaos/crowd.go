@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/anteroom/anteroom/bench/rig"
+	"github.com/anteroom/anteroom/bench/table"
 	"github.com/anteroom/anteroom/bench/visitor"
 )
 
@@ -20,14 +21,14 @@ type crowd struct {
 	clients []*visitor.Client // one for each gateway
 	guests  []*guest
 
-	mu     sync.Mutex
+	table.Counts
 	counts report // so far; report completes the rest
 	times  []time.Duration
 }
 
 func newCrowd(o options, gateways []*rig.Gateway) *crowd {
 	c := &crowd{o: o, counts: report{Seed: o.seed, Gateways: o.gateways, Visitors: o.visitors,
-		Wrong: map[string]int{}, Lost: map[string]int{}, Doubles: map[string]int{}, Odd: map[string]int{}}}
+		Wrong: table.Causes{}, Lost: table.Causes{}, Doubles: table.Causes{}, Odd: table.Causes{}}}
 	for _, g := range gateways {
 		c.clients = append(c.clients, rig.Must(visitor.New(visitor.Options{URLs: []string{g.URL()}, Room: "sale", Connections: 512, Timeout: 3 * time.Second})))
 	}
@@ -103,7 +104,7 @@ func (c *crowd) pollRemaining(ctx context.Context) {
 				}
 				// The store does not remember a ticket that left before the store held it.
 				if g.confirmed == 0 {
-					c.note("a ticket that the store never confirmed left the queue and is " + a.Status.State)
+					c.odd("a ticket that the store never confirmed left the queue and is " + a.Status.State)
 				} else {
 					c.double("a ticket that left the queue is %s", a.Status.State)
 					c.explain(g)
@@ -120,36 +121,27 @@ func (c *crowd) close() {
 	}
 }
 
-func (c *crowd) count(in map[string]int, format string, args ...any) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if key := fmt.Sprintf(format, args...); in[key] > 0 || len(in) < 100 {
-		in[key]++
-	}
+func (c *crowd) fault(format string, args ...any) {
+	c.Note(c.counts.Wrong, fmt.Sprintf(format, args...), 1)
 }
-
-func (c *crowd) fault(format string, args ...any)  { c.count(c.counts.Wrong, format, args...) }
-func (c *crowd) lose(format string, args ...any)   { c.count(c.counts.Lost, format, args...) }
-func (c *crowd) double(format string, args ...any) { c.count(c.counts.Doubles, format, args...) }
-func (c *crowd) note(what string)                  { c.count(c.counts.Odd, "%s", what) }
-
-// tally counts one more in a count of the report.
-func (c *crowd) tally(count *int64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	*count++
+func (c *crowd) lose(format string, args ...any) {
+	c.Note(c.counts.Lost, fmt.Sprintf(format, args...), 1)
 }
+func (c *crowd) double(format string, args ...any) {
+	c.Note(c.counts.Doubles, fmt.Sprintf(format, args...), 1)
+}
+func (c *crowd) odd(what string) { c.Note(c.counts.Odd, what, 1) }
 
 func (c *crowd) took(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.Lock()
+	defer c.Unlock()
 	c.times = append(c.times, d)
 }
 
 // explain stores the trace of a guest with a wrong response; three are enough.
 func (c *crowd) explain(g *guest) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.Lock()
+	defer c.Unlock()
 	if len(c.counts.Traces) < 3 {
 		c.counts.Traces = append(c.counts.Traces, fmt.Sprintf("ticket %s, cookies %t, key %t\n\t%s", g.ticket, g.cred.Cookies, g.cred.Key != "", strings.Join(g.trace, "\n\t")))
 	}

@@ -104,9 +104,9 @@ func (g *guest) ask(ctx context.Context, request func(*visitor.Client) (visitor.
 			return a, true
 		}
 		if err != nil {
-			g.crowd.tally(&g.crowd.counts.Unanswered)
+			g.crowd.Add(&g.crowd.counts.Unanswered, 1)
 		} else {
-			g.crowd.note(fmt.Sprintf("%d %s", a.HTTP, a.Status.Code))
+			g.crowd.odd(fmt.Sprintf("%d %s", a.HTTP, a.Status.Code))
 		}
 		if !rig.Sleep(ctx, 50*time.Millisecond+time.Duration(g.rng.IntN(200))*time.Millisecond) {
 			return a, false
@@ -141,7 +141,7 @@ func (g *guest) poll(ctx context.Context) bool {
 		g.waiting = true
 		return false
 	}
-	g.crowd.tally(&g.crowd.counts.Polls)
+	g.crowd.Add(&g.crowd.counts.Polls, 1)
 	return g.receive(ctx, a, time.Now())
 }
 
@@ -208,7 +208,7 @@ func (g *guest) admitted(a *visitor.Response) bool {
 		return false
 	}
 	g.at, g.sid = at, sid
-	g.crowd.tally(&g.crowd.counts.Admitted)
+	g.crowd.Add(&g.crowd.counts.Admitted, 1)
 	g.thief.run.Wait()
 	if g.thief.at != 0 {
 		g.crowd.double("ticket %s made sessions for two clients", g.ticket)
@@ -231,7 +231,7 @@ func (g *guest) robbed() bool {
 	switch {
 	case g.thief.at != 0:
 	case g.thief.unanswered:
-		g.crowd.note("the claim of a copy had no response or 503, and its ticket is spent")
+		g.crowd.odd("the claim of a copy had no response or 503, and its ticket is spent")
 		return false
 	default:
 		g.crowd.lose("a ticket is spent and neither of two clients has its session")
@@ -239,7 +239,7 @@ func (g *guest) robbed() bool {
 		return false
 	}
 	g.at, g.sid, g.cred = g.thief.at, g.thief.sid, g.thief.cred
-	g.crowd.tally(&g.crowd.counts.Robbed)
+	g.crowd.Add(&g.crowd.counts.Robbed, 1)
 	return true
 }
 
@@ -307,7 +307,7 @@ func (g *guest) visits(ctx context.Context, path string) bool {
 		}
 		return false
 	}
-	g.crowd.tally(&g.crowd.counts.Passes)
+	g.crowd.Add(&g.crowd.counts.Passes, 1)
 	return ok
 }
 
@@ -323,5 +323,5 @@ func (g *guest) repeat(ctx context.Context) {
 	if err != nil || at != g.at || sid != g.sid {
 		g.crowd.fault("a repeated claim was answered %d %s: session %s of %d, before %s of %d", a.HTTP, a.Status.Code, sid, at, g.sid, g.at)
 	}
-	g.crowd.tally(&g.crowd.counts.Repeated)
+	g.crowd.Add(&g.crowd.counts.Repeated, 1)
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/anteroom/anteroom/bench/table"
 	"github.com/anteroom/anteroom/bench/verdict"
 )
 
@@ -143,22 +144,11 @@ func mostActive(guests []*record) int {
 }
 
 // broken returns the promises that were not kept.
-func (j judgement) broken(o options) []string {
-	var out []string
-	if !j.Rate.Kept() {
-		out = append(out, "over the limit")
-	}
-	if !j.Order.Kept() || j.LateOver > 0 {
-		out = append(out, "out of order")
-	}
-	if o.maxActive > 0 && j.MostActive > o.maxActive {
-		out = append(out, "over max_active")
-	}
-	if j.Early > 0 {
-		out = append(out, "admitted while Redis was stopped, or in the presence hold after")
-	}
-	if j.Undelivered > j.Excused {
-		out = append(out, "admitted without a response")
-	}
+func (j judgement) broken(o options) (out table.Broken) {
+	out.If(!j.Rate.Kept(), "over the limit")
+	out.If(!j.Order.Kept() || j.LateOver > 0, "out of order")
+	out.If(o.maxActive > 0 && j.MostActive > o.maxActive, "over max_active")
+	out.If(j.Early > 0, "admitted while Redis was stopped, or in the presence hold after")
+	out.If(j.Undelivered > j.Excused, "admitted without a response")
 	return out
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
 	"math/rand/v2"
 	"net/http"
 	"slices"
@@ -15,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/anteroom/anteroom/bench/rig"
+	"github.com/anteroom/anteroom/bench/table"
 )
 
 func main() { rig.Main(command()) }
@@ -61,31 +61,31 @@ func command() *cobra.Command {
 
 // report is the result of a run; --json prints it.
 type report struct {
-	Seed       uint64         `json:"seed"`
-	Gateways   int            `json:"gateways"`
-	Kills      int            `json:"gateways_killed"`
-	Pauses     int            `json:"gateways_stopped"`
-	Short      int            `json:"redis_stopped_up_to_2s"`
-	Long       int            `json:"redis_stopped_over_5s"`
-	Frozen     float64        `json:"redis_stopped_seconds"`
-	Visitors   int            `json:"visitors"`
-	Admitted   int64          `json:"let_in"`
-	Left       int            `json:"gave_up"`
-	Waiting    int            `json:"still_waiting"`
-	Polls      int64          `json:"polls"`
-	Passes     int64          `json:"requests_with_a_pass"`
-	Repeated   int64          `json:"claims_repeated"`
-	Robbed     int64          `json:"sessions_taken_with_a_copied_token"`
-	Unanswered int64          `json:"requests_not_answered"`
-	P50        float64        `json:"answer_p50_ms"`
-	P99        float64        `json:"answer_p99_ms"`
-	Judgement  judgement      `json:"judgement"`
-	Lost       map[string]int `json:"lost_places"`
-	Doubles    map[string]int `json:"tickets_spent_twice"`
-	Wrong      map[string]int `json:"wrong_answers"`
-	Odd        map[string]int `json:"refusals_tried_again"`
-	Traces     []string       `json:"traces,omitempty"` // of a few visitors with a wrong response
-	Broken     []string       `json:"broken"`           // promises
+	Seed       uint64       `json:"seed"`
+	Gateways   int          `json:"gateways"`
+	Kills      int          `json:"gateways_killed"`
+	Pauses     int          `json:"gateways_stopped"`
+	Short      int          `json:"redis_stopped_up_to_2s"`
+	Long       int          `json:"redis_stopped_over_5s"`
+	Frozen     float64      `json:"redis_stopped_seconds"`
+	Visitors   int          `json:"visitors"`
+	Admitted   int64        `json:"let_in"`
+	Left       int          `json:"gave_up"`
+	Waiting    int          `json:"still_waiting"`
+	Polls      int64        `json:"polls"`
+	Passes     int64        `json:"requests_with_a_pass"`
+	Repeated   int64        `json:"claims_repeated"`
+	Robbed     int64        `json:"sessions_taken_with_a_copied_token"`
+	Unanswered int64        `json:"requests_not_answered"`
+	P50        float64      `json:"answer_p50_ms"`
+	P99        float64      `json:"answer_p99_ms"`
+	Judgement  judgement    `json:"judgement"`
+	Lost       table.Causes `json:"lost_places"`
+	Doubles    table.Causes `json:"tickets_spent_twice"`
+	Wrong      table.Causes `json:"wrong_answers"`
+	Odd        table.Causes `json:"refusals_tried_again"`
+	Traces     []string     `json:"traces,omitempty"` // of a few visitors with a wrong response
+	Broken     table.Broken `json:"broken"`           // promises
 }
 
 func run(r *rig.Run, o options) report {
@@ -146,11 +146,9 @@ func (c *crowd) report(f *fleet, counted int) report {
 	}
 	r.Judgement = judge(c.o, records, f.frozen, counted)
 	r.Broken = r.Judgement.broken(c.o)
-	for what, m := range map[string]map[string]int{"places were lost": r.Lost, "tickets were spent twice": r.Doubles, "wrong answers": r.Wrong} {
-		if len(m) > 0 {
-			r.Broken = append(r.Broken, what)
-		}
-	}
+	r.Broken.If(len(r.Lost) > 0, "places were lost")
+	r.Broken.If(len(r.Doubles) > 0, "tickets were spent twice")
+	r.Broken.If(len(r.Wrong) > 0, "wrong answers")
 	slices.Sort(r.Broken)
 	return r
 }
@@ -179,22 +177,13 @@ func (r report) print(out io.Writer, asJSON bool) error {
 	}
 	row("while Redis was stopped, or in the presence hold after", "%d admissions", j.Early)
 	row("admissions that no visitor received", "%d (%d are possible: left the queue, or a join without a key lost its response)", j.Undelivered, j.Excused)
-	row("copied tokens", "%d sessions went to the copy, %v twice", r.Robbed, sum(r.Doubles))
-	row("lost places", "%d", sum(r.Lost))
-	for _, m := range []map[string]int{r.Lost, r.Doubles, r.Wrong, r.Odd} {
-		for _, what := range slices.Sorted(maps.Keys(m)) {
-			row("  "+what, "%d times", m[what])
-		}
+	row("copied tokens", "%d sessions went to the copy, %d twice", r.Robbed, r.Doubles.Sum())
+	row("lost places", "%d", r.Lost.Sum())
+	for _, causes := range []table.Causes{r.Lost, r.Doubles, r.Wrong, r.Odd} {
+		causes.Print(w, "  %[2]s\t%[1]d times\n")
 	}
 	for _, t := range r.Traces {
 		fmt.Fprintln(w, t)
 	}
 	return w.Flush()
-}
-
-func sum(m map[string]int) (n int) {
-	for _, k := range m {
-		n += k
-	}
-	return n
 }

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	mrand "math/rand/v2"
 	"net/http"
-	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/anteroom/anteroom/bench/table"
 	"github.com/anteroom/anteroom/bench/visitor"
 )
 
@@ -72,15 +72,15 @@ type crowd struct {
 	remaining            atomic.Int64
 	joins, polls, visits *latency
 
-	counting sync.Mutex
-	counts   CrowdReport // counts so far; report completes the rest
+	table.Counts
+	counts CrowdReport // counts so far; report completes the rest
 }
 
 func newCrowd(opt crowdOptions, client *visitor.Client, workers int) *crowd {
 	c := &crowd{
 		opt: opt, client: client, workers: workers, people: make([]person, opt.Visitors),
 		joins: newLatency(), polls: newLatency(), visits: newLatency(),
-		counts: CrowdReport{Visitors: opt.Visitors, Lost: map[string]int{}, Unexpected: map[string]int{}},
+		counts: CrowdReport{Visitors: opt.Visitors, Lost: table.Causes{}, Unexpected: table.Causes{}},
 	}
 	c.remaining.Store(int64(opt.Visitors))
 	return c
@@ -145,13 +145,13 @@ func (c *crowd) join(p *person) (time.Duration, bool) {
 	now := time.Now()
 	c.joins.record(now.Sub(start))
 	if p.cred.Token == "" && p.cred.Pass == "" {
-		c.tally(&c.counts.RefusedJoins, 1) // a closed, draining or full room may open again
-		c.note("join", a)
+		c.Add(&c.counts.RefusedJoins, 1) // a closed, draining or full room may open again
+		c.unexpected("join", a)
 		return c.backoff(p, a.RetryAfter), true
 	}
 	if p.answered.IsZero() {
 		p.answered = now
-		c.tally(&c.counts.Joined, 1)
+		c.Add(&c.counts.Joined, 1)
 	}
 	p.failures = 0
 	c.follow(p, now)
@@ -159,7 +159,7 @@ func (c *crowd) join(p *person) (time.Duration, bool) {
 		return c.admitted(p, a)
 	}
 	p.phase = waiting
-	c.tally(&c.counts.StillWaiting, 1)
+	c.Add(&c.counts.StillWaiting, 1)
 	p.noteEstimate(&a, now)
 	return p.Advise(&a), true
 }
@@ -202,7 +202,7 @@ func (c *crowd) poll(p *person) (time.Duration, bool) {
 	case a.HTTP == http.StatusUnauthorized:
 		return c.rejoin(p, "token refused (401)")
 	case a.HTTP != http.StatusOK:
-		c.note("status", a)
+		c.unexpected("status", a)
 		return c.backoff(p, a.RetryAfter), true
 	case a.Status.State == "lapsed" || a.Status.State == "ended":
 		return c.rejoin(p, a.Status.State)
@@ -219,7 +219,7 @@ func (c *crowd) poll(p *person) (time.Duration, bool) {
 		}
 	}
 	if p.cred.Pass != "" {
-		c.tally(&c.counts.StillWaiting, -1)
+		c.Add(&c.counts.StillWaiting, -1)
 		return c.admitted(p, a)
 	}
 	p.noteEstimate(&a, now)
@@ -228,8 +228,8 @@ func (c *crowd) poll(p *person) (time.Duration, bool) {
 
 func (c *crowd) leave(p *person, to phase, count *int64) (time.Duration, bool) {
 	p.phase = to
-	c.tally(&c.counts.StillWaiting, -1)
-	c.tally(count, 1)
+	c.Add(&c.counts.StillWaiting, -1)
+	c.Add(count, 1)
 	return 0, false
 }
 
@@ -257,7 +257,7 @@ func (c *crowd) admitted(p *person, a visitor.Response) (time.Duration, bool) {
 		p.admittedAt = at
 	}
 	p.phase = shopping
-	c.tally(&c.counts.Admitted, 1)
+	c.Add(&c.counts.Admitted, 1)
 	if c.opt.Requests == 0 && !c.opt.Buy {
 		return c.finish(p)
 	}
@@ -282,11 +282,11 @@ func (c *crowd) shop(p *person) (time.Duration, bool) {
 	p.visits++
 	switch {
 	case a.Room == "waiting" || a.HTTP == http.StatusUnauthorized || a.HTTP == http.StatusAccepted && a.Room != "":
-		c.tally(&c.counts.BadPasses, 1)
-		c.note("request with a pass", a)
+		c.Add(&c.counts.BadPasses, 1)
+		c.unexpected("request with a pass", a)
 	case a.HTTP >= 500:
-		c.tally(&c.counts.ServerErrors, 1)
-		c.note("request with a pass", a)
+		c.Add(&c.counts.ServerErrors, 1)
+		c.unexpected("request with a pass", a)
 	}
 	if last || p.visits >= c.opt.Requests && !c.opt.Buy {
 		return c.finish(p)
@@ -303,16 +303,14 @@ func (c *crowd) finish(p *person) (time.Duration, bool) {
 func (c *crowd) lose(p *person, why string) {
 	if p.lost == "" {
 		p.lost = why
-		c.counting.Lock()
-		defer c.counting.Unlock()
-		c.counts.Lost[why]++
+		c.Note(c.counts.Lost, why, 1)
 	}
 }
 
 // rejoin is for a ticket that is refused: the visitor joins again.
 func (c *crowd) rejoin(p *person, why string) (time.Duration, bool) {
 	c.lose(p, why)
-	c.tally(&c.counts.StillWaiting, -1)
+	c.Add(&c.counts.StillWaiting, -1)
 	p.cred.Token, p.cred.Pass = "", ""
 	p.Place, p.phase = visitor.Place{}, joining
 	return c.backoff(p, 0), true
@@ -321,10 +319,10 @@ func (c *crowd) rejoin(p *person, why string) (time.Duration, bool) {
 // again repeats a request that failed, after a pause.
 func (c *crowd) again(p *person, a visitor.Response, err error) (time.Duration, bool) {
 	if err != nil {
-		c.tally(&c.counts.ConnErrors, 1)
+		c.Add(&c.counts.ConnErrors, 1)
 	} else {
-		c.tally(&c.counts.ServerErrors, 1)
-		c.note("answer", a)
+		c.Add(&c.counts.ServerErrors, 1)
+		c.unexpected("answer", a)
 	}
 	return c.backoff(p, a.RetryAfter), true
 }
@@ -339,24 +337,13 @@ func (c *crowd) backoff(p *person, retryAfter time.Duration) time.Duration {
 	return d - d/5 + mrand.N(d*2/5) //nolint:gosec // jitter is no secret
 }
 
-// note counts an unexpected response.
-func (c *crowd) note(what string, a visitor.Response) {
+// unexpected counts an unexpected response.
+func (c *crowd) unexpected(what string, a visitor.Response) {
 	key := fmt.Sprintf("%s: %d", what, a.HTTP)
 	if a.Status.Code != "" {
 		key += " " + a.Status.Code
 	}
-	c.counting.Lock()
-	defer c.counting.Unlock()
-	if _, ok := c.counts.Unexpected[key]; ok || len(c.counts.Unexpected) < 50 {
-		c.counts.Unexpected[key]++
-	}
-}
-
-// tally adds n to a count of the report.
-func (c *crowd) tally(count *int64, n int64) {
-	c.counting.Lock()
-	defer c.counting.Unlock()
-	*count += n
+	c.Note(c.counts.Unexpected, key, 1)
 }
 
 // line returns a function that returns the line of progress; admissions a second are the mean since the last call.
@@ -364,15 +351,12 @@ func (c *crowd) line() func() string {
 	last, lastAdmitted := time.Now(), int64(0)
 	return func() string {
 		joins, polls := c.joins.quantiles(), c.polls.quantiles()
-		c.counting.Lock()
-		defer c.counting.Unlock()
-		r, now, lost := &c.counts, time.Now(), 0
+		c.Lock()
+		defer c.Unlock()
+		r, now := &c.counts, time.Now()
 		speed := float64(r.Admitted-lastAdmitted) / max(now.Sub(last).Seconds(), 0.001)
 		last, lastAdmitted = now, r.Admitted
-		for _, n := range r.Lost {
-			lost += n
-		}
 		return fmt.Sprintf("joined %d · waiting %d · admitted %d (%.1f/s) · lost %d · polls p50 %.1f p99 %.1f ms · joins p50 %.1f p99 %.1f ms · errors %d",
-			r.Joined, r.StillWaiting, r.Admitted, speed, lost, polls.P50, polls.P99, joins.P50, joins.P99, r.ConnErrors+r.ServerErrors)
+			r.Joined, r.StillWaiting, r.Admitted, speed, r.Lost.Sum(), polls.P50, polls.P99, joins.P50, joins.P99, r.ConnErrors+r.ServerErrors)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"unsafe"
 
 	"github.com/anteroom/anteroom/bench/child"
+	"github.com/anteroom/anteroom/bench/table"
 	"github.com/anteroom/anteroom/bench/verdict"
 	"github.com/anteroom/anteroom/bench/visitor"
 )
@@ -85,7 +86,7 @@ type fillProgress struct {
 func runFill(ctx context.Context, to visitor.Options, o fillOptions) (report FillReport, err error) {
 	to.NoRetry = true
 	f := &fill{o: o, schedule: newSchedule(), tickets: make([]ticket, o.Tickets),
-		report: FillReport{Tickets: o.Tickets, Lost: map[string]int{}, Errors: map[string]int64{}}}
+		report: FillReport{Tickets: o.Tickets, Lost: table.Causes{}, Errors: table.Causes{}}}
 	f.latency.joins, f.latency.polls, f.latency.sent = newLatency(), newLatency(), newLatency()
 	if f.client, err = visitor.New(to); err != nil {
 		return report, err

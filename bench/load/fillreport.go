@@ -8,36 +8,37 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/anteroom/anteroom/bench/table"
 	"github.com/anteroom/anteroom/bench/verdict"
 )
 
 // FillReport is the result of a fill; --json prints it.
 type FillReport struct {
-	Tickets       int              `json:"tickets"`
-	Joined        int64            `json:"joined"`
-	Stored        int64            `json:"settled"` // in the store, admitted or lost
-	Waiting       int64            `json:"waiting"` // neither admitted nor lost
-	Admitted      int64            `json:"let_in"`
-	JoinSeconds   float64          `json:"join_seconds"` // until the last had joined; 0: not all joined
-	FillSeconds   float64          `json:"fill_seconds"` // until the store held all
-	Seconds       float64          `json:"seconds"`
-	Lost          map[string]int   `json:"lost_places"`
-	GrewEarly     Growth           `json:"positions_grew_in_the_rush"`    // compared with a position that was shown before all were in: not judged
-	Grew          Growth           `json:"positions_grew"`                // compared with a position that was shown after that
-	Unconfirmed   int64            `json:"first_polls_without_the_store"` // and repeated
-	Returned      int64            `json:"came_back"`                     // tickets that were absent for a time
-	Swapped       int64            `json:"joined_out_of_order"`
-	SwappedMicros int64            `json:"joined_out_of_order_us_at_most"`
-	Ranks         []Ranking        `json:"ranks"`
-	Order         verdict.Order    `json:"order"`
-	Joins         Quantiles        `json:"joins"`
-	Polls         Quantiles        `json:"polls"`
-	Sent          Quantiles        `json:"sent"`
-	OwnCPU        float64          `json:"cpu_us"`       // of the generator, a request
-	Memory        int64            `json:"peak_bytes"`   // resident, of the generator
-	PerTicket     float64          `json:"ticket_bytes"` // of a ticket
-	Errors        map[string]int64 `json:"errors"`
-	Kept          bool             `json:"kept"`
+	Tickets       int           `json:"tickets"`
+	Joined        int64         `json:"joined"`
+	Stored        int64         `json:"settled"` // in the store, admitted or lost
+	Waiting       int64         `json:"waiting"` // neither admitted nor lost
+	Admitted      int64         `json:"let_in"`
+	JoinSeconds   float64       `json:"join_seconds"` // until the last had joined; 0: not all joined
+	FillSeconds   float64       `json:"fill_seconds"` // until the store held all
+	Seconds       float64       `json:"seconds"`
+	Lost          table.Causes  `json:"lost_places"`
+	GrewEarly     Growth        `json:"positions_grew_in_the_rush"`    // compared with a position that was shown before all were in: not judged
+	Grew          Growth        `json:"positions_grew"`                // compared with a position that was shown after that
+	Unconfirmed   int64         `json:"first_polls_without_the_store"` // and repeated
+	Returned      int64         `json:"came_back"`                     // tickets that were absent for a time
+	Swapped       int64         `json:"joined_out_of_order"`
+	SwappedMicros int64         `json:"joined_out_of_order_us_at_most"`
+	Ranks         []Ranking     `json:"ranks"`
+	Order         verdict.Order `json:"order"`
+	Joins         Quantiles     `json:"joins"`
+	Polls         Quantiles     `json:"polls"`
+	Sent          Quantiles     `json:"sent"`
+	OwnCPU        float64       `json:"cpu_us"`       // of the generator, a request
+	Memory        int64         `json:"peak_bytes"`   // resident, of the generator
+	PerTicket     float64       `json:"ticket_bytes"` // of a ticket
+	Errors        table.Causes  `json:"errors"`
+	Kept          bool          `json:"kept"`
 }
 
 // Growth counts the polls with a larger position than before though not as many visitors had come back.

@@ -6,16 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"math"
 	"net/http"
 	"os"
 	"runtime"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/anteroom/anteroom/bench/child"
+	"github.com/anteroom/anteroom/bench/table"
 	"github.com/anteroom/anteroom/bench/visitor"
 )
 
@@ -82,19 +81,19 @@ type mixOptions struct {
 
 // MixReport is the result of a run at a steady rate.
 type MixReport struct {
-	Asked    float64          `json:"asked_per_second"` // 0: as fast as answered
-	Achieved float64          `json:"achieved_per_second"`
-	Seconds  float64          `json:"seconds"`
-	All      Quantiles        `json:"all"`
-	Polls    Quantiles        `json:"polls"`
-	Proxied  Quantiles        `json:"proxied"`
-	Joins    Quantiles        `json:"joins"`
-	Sent     Quantiles        `json:"sent"`   // the delay from due to sent, which the generator or a lack of connections adds
-	OwnCPU   float64          `json:"cpu_us"` // of the generator, a request
-	Errors   int64            `json:"errors"`
-	Kinds    map[string]int64 `json:"errors_by_kind,omitempty"`
-	Tokens   int              `json:"tokens"`
-	Passes   int              `json:"passes"`
+	Asked    float64      `json:"asked_per_second"` // 0: as fast as answered
+	Achieved float64      `json:"achieved_per_second"`
+	Seconds  float64      `json:"seconds"`
+	All      Quantiles    `json:"all"`
+	Polls    Quantiles    `json:"polls"`
+	Proxied  Quantiles    `json:"proxied"`
+	Joins    Quantiles    `json:"joins"`
+	Sent     Quantiles    `json:"sent"`   // the delay from due to sent, which the generator or a lack of connections adds
+	OwnCPU   float64      `json:"cpu_us"` // of the generator, a request
+	Errors   int64        `json:"errors"`
+	Kinds    table.Causes `json:"errors_by_kind,omitempty"`
+	Tokens   int          `json:"tokens"`
+	Passes   int          `json:"passes"`
 }
 
 // mixer sends a blend.
@@ -111,8 +110,8 @@ type mixer struct {
 	latency [kinds]*latency
 	sent    *latency
 	all     *latency
-	faults  sync.Mutex
-	errors  map[string]int64
+	table.Counts
+	errors table.Causes
 }
 
 // runMix sends the blend with the credentials of a pool.
@@ -127,7 +126,7 @@ func runMix(ctx context.Context, to visitor.Options, o mixOptions, b blend, p *v
 		return MixReport{}, err
 	}
 	defer client.Close()
-	m := &mixer{o: o, timeout: to.Timeout, total: o.total(), client: client, cycle: cycle, sent: newLatency(), all: newLatency(), errors: map[string]int64{}}
+	m := &mixer{o: o, timeout: to.Timeout, total: o.total(), client: client, cycle: cycle, sent: newLatency(), all: newLatency(), errors: table.Causes{}}
 	m.pool = [kinds][]visitor.Credentials{poll: p.Waiting, proxied: p.Admitted, join: make([]visitor.Credentials, to.Connections)}
 	for i := range m.latency {
 		m.latency[i] = newLatency()
@@ -144,9 +143,7 @@ func runMix(ctx context.Context, to visitor.Options, o mixOptions, b blend, p *v
 		Proxied: m.latency[proxied].quantiles(), Joins: m.latency[join].quantiles(), Sent: m.sent.quantiles(),
 		OwnCPU: float64((child.OwnCPU() - used).Microseconds()) / float64(max(1, m.k)), Kinds: m.errors, Tokens: len(p.Waiting), Passes: len(p.Admitted),
 	}
-	for _, n := range m.errors {
-		r.Errors += n
-	}
+	r.Errors = m.errors.Sum()
 	r.Achieved = float64(r.All.Count) / r.Seconds
 	return r, nil
 }
@@ -160,7 +157,7 @@ func (m *mixer) paced(now time.Duration) (job int, wait time.Duration, err error
 		}
 	} else {
 		if unsent := m.total - m.k; unsent > 0 && now > end+m.timeout {
-			m.fail("never sent: no connection was free", int64(unsent))
+			m.Note(m.errors, "never sent: no connection was free", int64(unsent))
 			m.total = m.k
 		}
 		if m.k >= m.total {
@@ -172,12 +169,6 @@ func (m *mixer) paced(now time.Duration) (job int, wait time.Duration, err error
 	}
 	m.k++
 	return m.k - 1, 0, nil
-}
-
-func (m *mixer) fail(why string, n int64) {
-	m.faults.Lock()
-	defer m.faults.Unlock()
-	m.errors[why] += n
 }
 
 // request sends the k-th request, and stores the newest credentials as a visitor would.
@@ -216,7 +207,7 @@ func (m *mixer) request(k int) {
 		why = cause(err)
 	}
 	if why != "" {
-		m.fail(why, 1)
+		m.Note(m.errors, why, 1)
 	}
 	if cr != had {
 		m.mu.Lock()
@@ -254,15 +245,9 @@ func (r MixReport) text(w io.Writer) {
 }
 
 // errorLines prints the number of errors and how many there are of each kind.
-func errorLines(w io.Writer, errors map[string]int64) {
-	sum := int64(0)
-	for _, n := range errors {
-		sum += n
-	}
-	fmt.Fprintf(w, "errors     %d\n", sum)
-	for _, k := range slices.Sorted(maps.Keys(errors)) {
-		fmt.Fprintf(w, "           %6d × %s\n", errors[k], k)
-	}
+func errorLines(w io.Writer, errors table.Causes) {
+	fmt.Fprintf(w, "errors     %d\n", errors.Sum())
+	errors.Print(w, "           %6d × %s\n")
 }
 
 // saveTokens writes tokens to a file that only its owner may read: each token is a place in the queue.

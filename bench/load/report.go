@@ -6,36 +6,38 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/anteroom/anteroom/bench/table"
 	"github.com/anteroom/anteroom/bench/verdict"
 )
 
 // CrowdReport is the result of a crowd; --json prints it.
 type CrowdReport struct {
-	Visitors     int            `json:"visitors"`
-	Joined       int64          `json:"joined"`
-	Admitted     int64          `json:"admitted"`
-	Abandoned    int64          `json:"abandoned"`
-	Gone         int64          `json:"gone_silently"`
-	StillWaiting int64          `json:"still_waiting"`
-	Seconds      float64        `json:"seconds"`
-	Lost         map[string]int `json:"lost_places"`
-	MovedForward int            `json:"moved_forward"`
-	Undated      int            `json:"admitted_without_time"` // admitted on a page, which does not carry the time
-	Order        verdict.Order  `json:"order"`
-	Rate         verdict.Rate   `json:"rate"`
-	Estimates    Estimates      `json:"estimates"`
-	Joins        Quantiles      `json:"joins"`
-	Polls        Quantiles      `json:"polls"`
-	Requests     Quantiles      `json:"requests"`
-	ConnErrors   int64          `json:"connection_errors"`
-	ServerErrors int64          `json:"server_errors"`
-	RefusedJoins int64          `json:"refused_joins"`
-	BadPasses    int64          `json:"passes_refused"`
-	Unexpected   map[string]int `json:"unexpected_answers,omitempty"`
-	Kept         bool           `json:"kept"`
-	Admissions   []int64        `json:"admission_times,omitempty"` // µs since 1970, ascending
+	Visitors     int           `json:"visitors"`
+	Joined       int64         `json:"joined"`
+	Admitted     int64         `json:"admitted"`
+	Abandoned    int64         `json:"abandoned"`
+	Gone         int64         `json:"gone_silently"`
+	StillWaiting int64         `json:"still_waiting"`
+	Seconds      float64       `json:"seconds"`
+	Lost         table.Causes  `json:"lost_places"`
+	MovedForward int           `json:"moved_forward"`
+	Undated      int           `json:"admitted_without_time"` // admitted on a page, which does not carry the time
+	Order        verdict.Order `json:"order"`
+	Rate         verdict.Rate  `json:"rate"`
+	Estimates    Estimates     `json:"estimates"`
+	Joins        Quantiles     `json:"joins"`
+	Polls        Quantiles     `json:"polls"`
+	Requests     Quantiles     `json:"requests"`
+	ConnErrors   int64         `json:"connection_errors"`
+	ServerErrors int64         `json:"server_errors"`
+	RefusedJoins int64         `json:"refused_joins"`
+	BadPasses    int64         `json:"passes_refused"`
+	Unexpected   table.Causes  `json:"unexpected_answers,omitempty"`
+	Kept         bool          `json:"kept"`
+	Admissions   []int64       `json:"admission_times,omitempty"` // µs since 1970, ascending
 }
 
 // report judges the run.
@@ -124,15 +126,13 @@ func keptText(kept bool) string {
 	return "BROKEN"
 }
 
-func placesText(lost map[string]int) string {
+func placesText(lost table.Causes) string {
 	if len(lost) == 0 {
 		return "places     none lost"
 	}
-	text := "places     LOST"
-	for _, why := range slices.Sorted(maps.Keys(lost)) {
-		text += fmt.Sprintf(" · %d %s", lost[why], why)
-	}
-	return text
+	var text strings.Builder
+	lost.Print(&text, " · %d %s")
+	return "places     LOST" + text.String()
 }
 
 func orderText(o verdict.Order) string {

@@ -6,6 +6,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/anteroom/anteroom/bench/table"
 )
 
 // slowKinds are the kinds of slow clients. A client that the server disconnects connects again.
@@ -27,10 +29,10 @@ type slowOptions struct {
 
 // SlowReport is the result of slow clients.
 type SlowReport struct {
-	Held     int            `json:"held"`      // at the end
-	Least    int            `json:"least"`     // at any time since all were connected
-	SentAway map[string]int `json:"sent_away"` // disconnected by the server, by kind
-	Failed   map[string]int `json:"failed"`    // connections that could not be made
+	Held     int          `json:"held"`      // at the end
+	Least    int          `json:"least"`     // at any time since all were connected
+	SentAway table.Causes `json:"sent_away"` // disconnected by the server, by kind
+	Failed   table.Causes `json:"failed"`    // connections that could not be made
 }
 
 // unreadTime is the time after which a client abandons its unread response. The client cannot notice that the server has
@@ -39,14 +41,14 @@ const unreadTime = 40 * time.Second
 
 // slowClients keeps its clients connected while run runs.
 type slowClients struct {
-	o      slowOptions
-	ready  chan struct{} // closed when all are connected for the first time
-	mu     sync.Mutex
+	o     slowOptions
+	ready chan struct{} // closed when all are connected for the first time
+	table.Counts
 	report SlowReport
 }
 
 func newSlowClients(o slowOptions) *slowClients {
-	return &slowClients{o: o, ready: make(chan struct{}), report: SlowReport{SentAway: map[string]int{}, Failed: map[string]int{}}}
+	return &slowClients{o: o, ready: make(chan struct{}), report: SlowReport{SentAway: table.Causes{}, Failed: table.Causes{}}}
 }
 
 // run holds the connections until ctx ends. Each needs a file descriptor here and one or two in the server.
@@ -58,9 +60,7 @@ func (c *slowClients) run(ctx context.Context) SlowReport {
 			for ctx.Err() == nil {
 				again := time.After(time.Second)
 				if err := c.hold(ctx, kind); err != nil && ctx.Err() == nil {
-					c.mu.Lock()
-					c.report.Failed[kind+": "+cause(err)]++
-					c.mu.Unlock()
+					c.Note(c.report.Failed, kind+": "+cause(err), 1)
 				}
 				select {
 				case <-again:
@@ -75,8 +75,8 @@ func (c *slowClients) run(ctx context.Context) SlowReport {
 
 // count adds n connected clients.
 func (c *slowClients) count(n int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.Lock()
+	defer c.Unlock()
 	r := &c.report
 	r.Held += n
 	select {
@@ -124,9 +124,7 @@ func (c *slowClients) hold(ctx context.Context, kind string) error {
 	}
 	if ctx.Err() == nil { // else the client was held until the end
 		c.count(-1)
-		c.mu.Lock()
-		c.report.SentAway[kind]++
-		c.mu.Unlock()
+		c.Note(c.report.SentAway, kind, 1)
 	}
 	return nil
 }

@@ -18,26 +18,27 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/anteroom/anteroom/bench/table"
 	"github.com/anteroom/anteroom/bench/visitor"
 )
 
 // StreamsReport is the result of visitors who only listen.
 type StreamsReport struct {
-	Streams     int            `json:"streams"`
-	Open        int64          `json:"open"` // at the same time
-	Silent      int            `json:"told_nothing"`
-	First       Quantiles      `json:"first_event"`
-	Turns       Quantiles      `json:"turn_told_after"` // from the admission to the event
-	Events      int64          `json:"events"`
-	Bytes       int64          `json:"bytes"`
-	Admitted    int64          `json:"admitted"`
-	Missed      int            `json:"admitted_and_not_told"`
-	NotClaimed  int64          `json:"claims_failed"`
-	Ended       int64          `json:"ended_by_gateway"` // before the admission
-	NotOpened   map[string]int `json:"not_opened"`
-	MovedBehind int64          `json:"position_grew"`
-	Lost        map[string]int `json:"lost_places"`
-	Kept        bool           `json:"kept"`
+	Streams     int          `json:"streams"`
+	Open        int64        `json:"open"` // at the same time
+	Silent      int          `json:"told_nothing"`
+	First       Quantiles    `json:"first_event"`
+	Turns       Quantiles    `json:"turn_told_after"` // from the admission to the event
+	Events      int64        `json:"events"`
+	Bytes       int64        `json:"bytes"`
+	Admitted    int64        `json:"admitted"`
+	Missed      int          `json:"admitted_and_not_told"`
+	NotClaimed  int64        `json:"claims_failed"`
+	Ended       int64        `json:"ended_by_gateway"` // before the admission
+	NotOpened   table.Causes `json:"not_opened"`
+	MovedBehind int64        `json:"position_grew"`
+	Lost        table.Causes `json:"lost_places"`
+	Kept        bool         `json:"kept"`
 }
 
 // listeners are visitors who only listen to event streams.
@@ -50,9 +51,8 @@ type listeners struct {
 
 	first, turns *latency
 
-	mu     sync.Mutex
+	table.Counts
 	report StreamsReport // counts so far; Open is the streams that are open now
-	failed int64         // attempts to open a stream
 }
 
 // listener is one visitor.
@@ -69,7 +69,7 @@ const perAddress = 20_000
 
 func newListeners(client *visitor.Client, room string, addrs []*net.TCPAddr, workers, n int) *listeners {
 	return &listeners{client: client, room: room, addrs: addrs, workers: workers, all: make([]listener, n), first: newLatency(), turns: newLatency(),
-		report: StreamsReport{Streams: n, Lost: map[string]int{}, NotOpened: map[string]int{}}}
+		report: StreamsReport{Streams: n, Lost: table.Causes{}, NotOpened: table.Causes{}}}
 }
 
 // run opens the streams at a rate and holds them, unless all visitors are admitted sooner.
@@ -98,9 +98,9 @@ func (l *listeners) run(ctx context.Context, rate float64, hold, opening time.Du
 	case <-allOpen:
 	case <-time.After(opening):
 	}
-	l.mu.Lock()
+	l.Lock()
 	open := l.report.Open
-	l.mu.Unlock()
+	l.Unlock()
 	fmt.Fprintf(os.Stderr, "%d streams are open after %s\n", open, time.Since(began).Round(time.Millisecond))
 	select {
 	case <-time.After(hold):
@@ -136,7 +136,7 @@ func (l *listeners) join(ctx context.Context) error {
 				err = fmt.Errorf("join: %d %s", r.HTTP, r.Status.Code)
 			}
 			if me.cr.Pass != "" {
-				l.add(&l.report.Admitted, 1)
+				l.Add(&l.report.Admitted, 1)
 				me.over.Store(true)
 			}
 			return err
@@ -152,7 +152,7 @@ func (l *listeners) listen(ctx context.Context, i int, opened func()) {
 	for ctx.Err() == nil && !me.over.Load() {
 		me.retry = 3 * time.Second
 		if err := l.stream(ctx, i, opened); err != nil && ctx.Err() == nil {
-			l.lose(err.Error())
+			l.Note(l.report.Lost, err.Error(), 1)
 			return
 		}
 		if me.over.Load() {
@@ -165,25 +165,9 @@ func (l *listeners) listen(ctx context.Context, i int, opened func()) {
 	}
 }
 
-// add adds n to a count of the report.
-func (l *listeners) add(count *int64, n int64) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	*count += n
-}
-
-func (l *listeners) lose(why string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.report.Lost[why]++
-}
-
 // fail counts a stream that could not be opened. It is opened again.
 func (l *listeners) fail(why string) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.failed++
-	l.report.NotOpened[why]++
+	l.Note(l.report.NotOpened, why, 1)
 	return nil
 }
 
@@ -219,13 +203,13 @@ func (l *listeners) stream(ctx context.Context, i int, opened func()) error {
 	if resp.StatusCode != http.StatusOK {
 		return l.fail(strconv.Itoa(resp.StatusCode))
 	}
-	l.add(&l.report.Open, 1)
-	defer l.add(&l.report.Open, -1)
+	l.Add(&l.report.Open, 1)
+	defer l.Add(&l.report.Open, -1)
 	event := ""
 	lines := bufio.NewScanner(resp.Body)
 	lines.Buffer(make([]byte, 0, 1024), 1<<16)
 	for lines.Scan() {
-		l.add(&l.report.Bytes, int64(len(lines.Bytes())+1))
+		l.Add(&l.report.Bytes, int64(len(lines.Bytes())+1))
 		name, v, _ := strings.Cut(lines.Text(), ": ")
 		switch name {
 		case "retry":
@@ -235,7 +219,7 @@ func (l *listeners) stream(ctx context.Context, i int, opened func()) error {
 		case "event":
 			event = v
 		case "data":
-			l.add(&l.report.Events, 1)
+			l.Add(&l.report.Events, 1)
 			if !me.received.Swap(true) {
 				l.first.record(time.Since(began))
 			}
@@ -250,7 +234,7 @@ func (l *listeners) stream(ctx context.Context, i int, opened func()) error {
 		}
 	}
 	if !errors.Is(lines.Err(), net.ErrClosed) {
-		l.add(&l.report.Ended, 1)
+		l.Add(&l.report.Ended, 1)
 	}
 	return nil
 }
@@ -266,9 +250,9 @@ func (l *listeners) event(me *listener, event string, r *visitor.Response) (last
 		if at := r.AdmittedAt(); at > 0 && me.position > 0 { // else the visitor was admitted before the stream was opened
 			l.turns.record(max(0, time.Since(time.UnixMicro(at))))
 		}
-		l.add(&l.report.Admitted, 1)
+		l.Add(&l.report.Admitted, 1)
 		if a, err := l.client.Claim(&me.cr); err != nil || a.Status.Pass == "" {
-			l.add(&l.report.NotClaimed, 1)
+			l.Add(&l.report.NotClaimed, 1)
 		}
 		return true, nil
 	}
@@ -277,7 +261,7 @@ func (l *listeners) event(me *listener, event string, r *visitor.Response) (last
 		return true, fmt.Errorf("%s %s", s.State, s.Reason)
 	}
 	if me.position > 0 && s.Position > me.position {
-		l.add(&l.report.MovedBehind, 1)
+		l.Add(&l.report.MovedBehind, 1)
 	}
 	me.position = s.Position
 	return false, nil
@@ -298,7 +282,7 @@ func (l *listeners) ask() {
 		case err != nil || a.Status.State == "waiting":
 			continue
 		case a.Status.State != "admitted" && a.Status.State != "active":
-			l.lose(a.Status.State + " " + a.Status.Reason)
+			l.Note(l.report.Lost, a.Status.State+" "+a.Status.Reason, 1)
 			continue
 		}
 		for until := time.Now().Add(5 * time.Second); !me.over.Load(); time.Sleep(20 * time.Millisecond) {
@@ -312,9 +296,9 @@ func (l *listeners) ask() {
 
 func (l *listeners) line() string {
 	q := l.turns.quantiles()
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	l.Lock()
+	defer l.Unlock()
 	r := &l.report
 	return fmt.Sprintf("open %d · events %d · admitted %d (event after p50 %.0f p99 %.0f ms) · ended %d · not opened %d · position grew %d",
-		r.Open, r.Events, r.Admitted, q.P50, q.P99, r.Ended, l.failed, r.MovedBehind)
+		r.Open, r.Events, r.Admitted, q.P50, q.P99, r.Ended, r.NotOpened.Sum(), r.MovedBehind)
 }

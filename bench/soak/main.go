@@ -13,6 +13,7 @@ import (
 
 	"github.com/anteroom/anteroom/bench/load"
 	"github.com/anteroom/anteroom/bench/rig"
+	"github.com/anteroom/anteroom/bench/table"
 	"github.com/anteroom/anteroom/bench/visitor"
 )
 
@@ -59,9 +60,9 @@ rooms:
 	pool := rig.Must(visitor.Gather(r, visitor.Options{URLs: []string{g.URL()}, Room: "open", Connections: 1, Timeout: 10 * time.Second}, 0, 1))
 	ctx, cancel := context.WithTimeout(r, o.duration)
 	defer cancel()
-	faults := &faults{n: map[string]int64{}}
+	work := &work{addr: g.Addr, pass: pool.Admitted[0].Pass, faults: table.Causes{}}
 	group, gctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return o.mix(gctx, g.URL(), faults) })
+	group.Go(func() error { return o.mix(gctx, g.URL(), work) })
 	if o.slow > 0 {
 		group.Go(func() error { return o.slowClients(gctx, g.URL()) })
 	}
@@ -73,7 +74,6 @@ rooms:
 		}
 		return nil
 	})
-	work := &work{addr: g.Addr, pass: pool.Admitted[0].Pass, faults: faults}
 	for _, w := range work.all(o.sockets) {
 		group.Go(func() error { w(gctx); return nil })
 	}
@@ -84,9 +84,8 @@ rooms:
 	}
 	work.print(r.Out)
 	grown := judge(r.Out, samples)
-	if n := faults.print(r.Out); n > 0 {
-		grown = append(grown, fmt.Sprintf("%d wrong responses", n))
-	}
+	work.faults.Print(r.Out, "%6d × %s\n")
+	grown.If(len(work.faults) > 0, "%d wrong responses", work.faults.Sum())
 	if log := g.Log.String(); log != "" {
 		fmt.Fprintf(r.Out, "\nthe end of the gateway's log:\n%s", log)
 	}
@@ -94,7 +93,7 @@ rooms:
 }
 
 // mix runs the load generator. It ends earlier than the rest, so that the end of the run causes no errors.
-func (o options) mix(ctx context.Context, url string, f *faults) error {
+func (o options) mix(ctx context.Context, url string, w *work) error {
 	end, _ := ctx.Deadline()
 	var r load.MixReport
 	if err := rig.Report(ctx, &r, o.loadgen, "mix", "--json", "--url", url, "--room", "mix", "--path", "/mix", "--rate", fmt.Sprint(o.rate), "--tokens", "5000",
@@ -103,7 +102,7 @@ func (o options) mix(ctx context.Context, url string, f *faults) error {
 	}
 	rig.Say("mix: %.0f/s, p99 %.2f ms, %d errors", r.Achieved, r.All.P99, r.Errors)
 	for why, n := range r.Kinds {
-		f.add(n, "mix: "+why)
+		w.Note(w.faults, "mix: "+why, n)
 	}
 	return nil
 }

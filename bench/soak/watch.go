@@ -68,7 +68,7 @@ func watch(ctx context.Context, g *rig.Gateway, every time.Duration) (all []samp
 
 // judge prints the medians of the first and the last quarter and returns what has grown. It leaves out the first tenth of
 // the run, in which caches fill.
-func judge(out io.Writer, all []sample) (grown []string) {
+func judge(out io.Writer, all []sample) (grown table.Broken) {
 	all = all[len(all)/10:]
 	quarter := len(all) / 4
 	if quarter == 0 {
@@ -85,8 +85,8 @@ func judge(out io.Writer, all []sample) (grown []string) {
 			bound, verdict = fmt.Sprintf("≤ %.0f", limit), "holds"
 			if last > limit {
 				verdict = "MISSED"
-				grown = append(grown, fmt.Sprintf("%s: from %.0f to %.0f", b.name, first, last))
 			}
+			grown.If(last > limit, "%s: from %.0f to %.0f", b.name, first, last)
 		}
 		fmt.Fprintf(t, "%s\t%.1f\t%.1f\t%+.1f\t%s\t%s\n", b.name, first, last, last-first, bound, verdict)
 	}

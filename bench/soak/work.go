@@ -8,43 +8,20 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
-	"maps"
 	"math/rand/v2"
 	"net/http"
-	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/anteroom/anteroom/bench/rig"
+	"github.com/anteroom/anteroom/bench/table"
 )
-
-// faults counts errors by kind.
-type faults struct {
-	mu sync.Mutex
-	n  map[string]int64
-}
-
-func (f *faults) add(n int64, why string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.n[why] += n
-}
-
-func (f *faults) print(w io.Writer) (sum int64) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, why := range slices.Sorted(maps.Keys(f.n)) {
-		fmt.Fprintf(w, "%6d × %s\n", f.n[why], why)
-		sum += f.n[why]
-	}
-	return sum
-}
 
 // work is the requests of visitors beside the mix.
 type work struct {
 	addr, pass string
-	faults     *faults
+	table.Counts
+	faults table.Causes // wrong responses, those of the mix too
 
 	uploads, downloads, left, echoes atomic.Int64
 }
@@ -75,7 +52,7 @@ func (w *work) repeat(pause time.Duration, what string, do func(context.Context)
 	return func(ctx context.Context) {
 		for first := true; first || rig.Sleep(ctx, pause); first = false {
 			if err := do(ctx); err != nil && ctx.Err() == nil {
-				w.faults.add(1, fmt.Sprintf("%s: %s", what, err))
+				w.Note(w.faults, fmt.Sprintf("%s: %s", what, err), 1)
 			}
 		}
 	}

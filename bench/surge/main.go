@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/anteroom/anteroom/bench/load"
 	"github.com/anteroom/anteroom/bench/rig"
+	"github.com/anteroom/anteroom/bench/table"
 )
 
 func main() { rig.Main(command()) }
@@ -59,9 +59,13 @@ rooms:
 	first, second := r.Gateway(o.gateway, settings), r.Gateway(o.gateway, settings)
 	room := "http://" + first.Admin + "/admin/v1/rooms/sale"
 	raise := fmt.Sprintf(`{"rate":%g,"burst":%g}`, o.raised, max(1, o.raised/4)) // a burst below rate/40 prevents the full rate
+	operate := func(method, path, body string) {
+		_, _, err := rig.Request(r, 10*time.Second, method, room+path, []byte(body), "Content-Type", "application/json")
+		rig.Check(err)
+	}
 	if o.paused {
-		rig.Check(operate(r, http.MethodPost, room+"/pause", ""))
-		rig.Check(operate(r, http.MethodPatch, room, raise))
+		operate(http.MethodPost, "/pause", "")
+		operate(http.MethodPatch, "", raise)
 	}
 	var report load.CrowdReport
 	done := make(chan error, 1)
@@ -72,9 +76,9 @@ rooms:
 	if rig.Sleep(r, o.after) {
 		changed := time.Now()
 		if o.paused {
-			rig.Check(operate(r, http.MethodPost, room+"/resume", ""))
+			operate(http.MethodPost, "/resume", "")
 		} else {
-			rig.Check(operate(r, http.MethodPatch, room, raise))
+			operate(http.MethodPatch, "", raise)
 		}
 		rig.Check(<-done)
 		rig.Check(judge(report, r.Out, o, changed))
@@ -83,33 +87,9 @@ rooms:
 	<-done
 }
 
-// operate sends a request of an operator.
-func operate(ctx context.Context, method, url, body string) error {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
-	if err != nil {
-		return err
-	}
-	req.Header.Set("Content-Type", "application/json")
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		text, _ := io.ReadAll(io.LimitReader(resp.Body, 1000))
-		return fmt.Errorf("%s %s: %s: %s", method, url, resp.Status, text)
-	}
-	return nil
-}
-
 // judge prints the report and returns an error for each bar that was missed.
 func judge(r load.CrowdReport, out io.Writer, o options, changed time.Time) error {
-	lost, before := 0, 0
-	for _, n := range r.Lost {
-		lost += n
-	}
+	lost, before := r.Lost.Sum(), 0
 	for _, at := range r.Admissions {
 		if at < changed.UnixMicro() {
 			before++
@@ -123,15 +103,12 @@ func judge(r load.CrowdReport, out io.Writer, o options, changed time.Time) erro
 	fmt.Fprintf(out, "visitors   %d: %d admitted, %d of them before the change; %d places lost %v\n", r.Visitors, r.Admitted, before, lost, r.Lost)
 	fmt.Fprintf(out, "overtaken  %d by more than half a second (at most %d), at worst by %.2f s\n", r.Order.OvertakenLong, o.overtaken, r.Order.OvertakenMost)
 	fmt.Fprintf(out, "time       %.1f s from the change to the last admission, %.2f times the ideal %.1f s (at most %.2f)\n", took, took/ideal, ideal, o.longest)
-	var errs []error
-	if lost > 0 || r.Admitted < int64(r.Visitors) {
-		errs = append(errs, fmt.Errorf("%d places were lost and %d visitors were not admitted", lost, int64(r.Visitors)-r.Admitted))
+	var broken table.Broken
+	broken.If(lost > 0 || r.Admitted < int64(r.Visitors), "%d places were lost and %d visitors were not admitted", lost, int64(r.Visitors)-r.Admitted)
+	broken.If(r.Order.OvertakenLong > o.overtaken, "%d visitors were overtaken by more than half a second, want at most %d", r.Order.OvertakenLong, o.overtaken)
+	broken.If(took > o.longest*ideal, "the last admission came %.2f times the ideal time after the change, want at most %.2f", took/ideal, o.longest)
+	if len(broken) > 0 {
+		return errors.New(strings.Join(broken, "\n"))
 	}
-	if r.Order.OvertakenLong > o.overtaken {
-		errs = append(errs, fmt.Errorf("%d visitors were overtaken by more than half a second, want at most %d", r.Order.OvertakenLong, o.overtaken))
-	}
-	if took > o.longest*ideal {
-		errs = append(errs, fmt.Errorf("the last admission came %.2f times the ideal time after the change, want at most %.2f", took/ideal, o.longest))
-	}
-	return errors.Join(errs...)
+	return nil
 }

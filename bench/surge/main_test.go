@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/anteroom/anteroom/bench/load"
+	"github.com/anteroom/anteroom/bench/table"
 )
 
 func TestJudge_FindsBrokenPromises(t *testing.T) {
@@ -29,7 +30,7 @@ func TestJudge_FindsBrokenPromises(t *testing.T) {
 		{"kept", report(nil), ""},
 		{"one overtaken", report(func(r *load.CrowdReport) { r.Order.OvertakenLong = 1 }), ""},
 		{"two overtaken", report(func(r *load.CrowdReport) { r.Order.OvertakenLong = 2 }), "2 visitors were overtaken"},
-		{"a lost place", report(func(r *load.CrowdReport) { r.Lost = map[string]int{"lapsed": 1} }), "1 places were lost"},
+		{"a lost place", report(func(r *load.CrowdReport) { r.Lost = table.Causes{"lapsed": 1} }), "1 places were lost"},
 		{"not admitted", report(func(r *load.CrowdReport) { r.Admitted = 29 }), "1 visitors were not admitted"},
 		{"too slow", report(func(r *load.CrowdReport) { r.Admissions[29] = 1_003_800_000 }), "1.31 times"},
 	} {

@@ -44,7 +44,6 @@ type Response struct {
 	Room       string // X-Waiting-Room; empty if the response is the origin's
 	RetryAfter time.Duration
 	Status     Status // zero unless the body was JSON
-	Size       int    // bytes of body
 }
 
 // Credentials are the newest that one visitor received.
@@ -218,7 +217,6 @@ func (c *Client) read(resp *fasthttp.Response, cr *Credentials, ours bool) (Resp
 	a := Response{
 		HTTP: resp.StatusCode(),
 		Room: string(resp.Header.Peek("X-Waiting-Room")),
-		Size: len(body),
 	}
 	if s, err := strconv.Atoi(string(resp.Header.Peek("Retry-After"))); err == nil && s > 0 {
 		a.RetryAfter = time.Duration(s) * time.Second
