@@ -13,7 +13,7 @@ import (
 )
 
 // check-config refuses what serve refuses, with the same words, and nothing else.
-func TestCheckConfigRefusesWhatServeRefuses(t *testing.T) {
+func TestCheckConfig_RefusesWhatServeRefuses(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{"page.html": "<meta http-equiv=refresh content={{.Reload}}><h1>{{.Heading}}</h1>", "still.html": "<h1>{{.Heading}}</h1>", "broken.pem": "no certificate", "empty": ""} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestBalancersAreWaitedFor(t *testing.T) {
+func TestBalancers_AreWaitedFor(t *testing.T) {
 	for _, row := range []struct {
 		name   string
 		before time.Duration // from the last question to the signal; negative: nobody ever asked

@@ -12,7 +12,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"gateway": main})
 }
 
-func TestScripts(t *testing.T) {
+func TestCommands_FollowTheScripts(t *testing.T) {
 	good := redistest.Server(t)
 	evicting := redistest.Server(t, "--maxmemory-policy", "allkeys-lru")
 	gone := redistest.Server(t)

@@ -13,7 +13,7 @@ import (
 
 // Where every room names its hosts and there is no default_origin, other hosts are refused: the gateway has to know that
 // none was given.
-func TestNoDefaultOriginStaysNone(t *testing.T) {
+func TestOptions_KeepAMissingDefaultOrigin(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "gateway.yaml")
 	text := `
 tokens: {keys: [{id: k1, alg: HS256, secret: "0pX2vRk7Q9-mZt4LwYb8NcUe1HsJdAfG"}]}
@@ -55,7 +55,7 @@ func TestKeys_OfTheEmbeddedStore(t *testing.T) {
 
 // Accounts' places are given by the active key, wherever it stands, and found by the others; what does not outlive a change of keys
 // goes by the first.
-func TestKeysOfAccountsBeginWithTheActiveOne(t *testing.T) {
+func TestKeys_OfAccountsBeginWithTheActiveOne(t *testing.T) {
 	keys := func(list ...config.Key) (first string, accounts []string) {
 		t.Helper()
 		_, id, all, err := (&store{}).keys(&config.Config{Tokens: config.Tokens{Issuer: "anteroom", Keys: list}})
@@ -80,7 +80,7 @@ func TestKeysOfAccountsBeginWithTheActiveOne(t *testing.T) {
 	}
 }
 
-func TestKeepFixed(t *testing.T) {
+func TestKeepFixed_KeepsWhatNeedsARestart(t *testing.T) {
 	old, next := &config.Config{Listen: ":8080"}, &config.Config{Listen: ":8081"}
 	next.Store.Prefix = "other"
 	next.Log.Access = true // changes at once

@@ -15,7 +15,7 @@ import (
 )
 
 // The settings that serve itself uses: sockets, log, shutdown and where the store is.
-func TestServeTakesTheSettingsOfItsProcess(t *testing.T) {
+func TestServe_UsesTheSettingsOfItsProcess(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "own")
 	visitors, operators := configtest.FreeAddress(t), configtest.FreeAddress(t)
 	stderr, stop := configtest.Serve(t, newRoot(nil), `

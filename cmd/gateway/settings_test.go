@@ -41,7 +41,7 @@ const (
 
 // The rows of a setting that is built into several parts name them all. New settings get a row here.
 var settingRows = []configtest.Row{
-	{Setting: "listen", Value: "127.0.0.1:9999", Elsewhere: "TestServeTakesTheSettingsOfItsProcess"},
+	{Setting: "listen", Value: "127.0.0.1:9999", Elsewhere: "TestServe_UsesTheSettingsOfItsProcess"},
 	{Setting: "tls.cert_file", Value: "$DIR/cert2.pem", Shows: `Gateway.TLS.CertFile = "$DIR/cert2.pem"`, With: tls},
 	{Setting: "tls.key_file", Value: "$DIR/key2.pem", Shows: `Gateway.TLS.KeyFile = "$DIR/key2.pem"`, With: tls},
 	{Setting: "tls.client_ca_file", Value: "$DIR/cert.pem", Shows: `Gateway.TLS.ClientCAFile = "$DIR/cert.pem"`, With: tls},
@@ -66,8 +66,8 @@ var settingRows = []configtest.Row{
 Gateway.Rooms[0].Origin = "other"
 Gateway.Rooms[0].Policy.Origin = "other"`, With: twoOrigins},
 	{Setting: "on_store_error", Value: "local", Shows: `Gateway.Rooms[0].Policy.OnStoreError = "local"`},
-	{Setting: "log.level", Value: "warn", Elsewhere: "TestServeTakesTheSettingsOfItsProcess"},
-	{Setting: "log.format", Value: "text", Elsewhere: "TestServeTakesTheSettingsOfItsProcess"},
+	{Setting: "log.level", Value: "warn", Elsewhere: "TestServe_UsesTheSettingsOfItsProcess"},
+	{Setting: "log.format", Value: "text", Elsewhere: "TestServe_UsesTheSettingsOfItsProcess"},
 	{Setting: "log.access", Value: "false", Shows: "Gateway.Access.Output = none"},
 	{Setting: "log.access_format", Value: "combined", Shows: "Gateway.Access.Combined = true"},
 	{Setting: "log.access_sample", Value: "0.25", Shows: "Gateway.Access.Sample = 0.25"},
@@ -79,8 +79,8 @@ Console.Tokens[0].Token = "Zk3vQ9xW2mLr8TbN5cYh7JdF"`},
 	{Setting: "admin.tokens[0].name", Value: "ann", Shows: `Console.Tokens[0].Name = "ann"`, With: operator},
 	{Setting: "admin.tokens[0].token_file", Value: "$DIR/token2", Shows: `Console.Tokens[0].Token = "b8JdF4sGp1AeUZk3vQ9xW2mLr8TbN5cY7"`, With: operator},
 	{Setting: "admin.tokens[0].role", Value: "read", Shows: `Console.Tokens[0].Role = "read"`, With: operator},
-	{Setting: "store.url", Value: "redis://127.0.0.1:1", Elsewhere: "TestServeTakesTheSettingsOfItsProcess"},
-	{Setting: "store.dir", Value: "./other", Elsewhere: "TestServeTakesTheSettingsOfItsProcess"},
+	{Setting: "store.url", Value: "redis://127.0.0.1:1", Elsewhere: "TestServe_UsesTheSettingsOfItsProcess"},
+	{Setting: "store.dir", Value: "./other", Elsewhere: "TestServe_UsesTheSettingsOfItsProcess"},
 	{Setting: "store.prefix", Value: "other", Shows: `Core.Prefix = "other"`},
 	{Setting: "store.timeout", Value: "100ms", Shows: "Core.Timeout = 100ms"},
 	{Setting: "tokens.issuer", Value: "shop", Shows: `Gateway.Ring...
@@ -231,7 +231,7 @@ type built struct {
 	Console console.Options
 }
 
-func TestEverySettingReachesWhatIsBuilt(t *testing.T) {
+func TestSettings_EachReachesWhatIsBuilt(t *testing.T) {
 	model, err := os.ReadFile("../../eta/example.json")
 	if err != nil {
 		t.Fatal(err)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestCannotListen(t *testing.T) {
+func TestCannotListen_NamesTheWayOut(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

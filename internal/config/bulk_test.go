@@ -49,7 +49,7 @@ func bulkFiles(t *testing.T) string {
 	return dir
 }
 
-func TestBulkDefaults(t *testing.T) {
+func TestLoadBulk_SetsDefaults(t *testing.T) {
 	for name, o := range map[string]BulkOptions{"nothing": {}, "empty file": {File: write(t, "empty.yaml", "")}} {
 		cfg, problems := loadBulk(t, o)
 		wantProblems(t, problems)
@@ -63,7 +63,7 @@ func TestBulkDefaults(t *testing.T) {
 	}
 }
 
-func TestBulkPrecedence(t *testing.T) {
+func TestLoadBulk_FlagsOverrideEnvironmentAndFile(t *testing.T) {
 	file := write(t, "bulkworker.yaml", "listen: '127.0.0.1:1001'\nrate: {global: 1.5}\nprocessors: {webhook: {url: 'http://file/', timeout: 2s}}\n")
 	environ := []string{
 		"ANTEROOM_LISTEN=127.0.0.1:2001", "ANTEROOM_RATE__GLOBAL=0.125", "ANTEROOM_CALLBACKS__ALLOW=a.example, 10.0.0.7",
@@ -93,7 +93,7 @@ func TestBulkPrecedence(t *testing.T) {
 	}
 }
 
-func TestBulkEnvironmentIsStrict(t *testing.T) {
+func TestLoadBulk_RefusesUnknownVariables(t *testing.T) {
 	for _, row := range []struct {
 		variable string
 		want     []string
@@ -122,7 +122,7 @@ func TestBulkEnvironmentIsStrict(t *testing.T) {
 	wantProblems(t, problems, "ANTEROOM_RATE__GLOBAL: is a setting of bulkworker, not of gateway")
 }
 
-func TestValidateBulk(t *testing.T) {
+func TestLoadBulk_ReportsEachProblem(t *testing.T) {
 	dir := bulkFiles(t)
 	hook := func(settings string) string { return "processors: {webhook: {url: 'http://h/', " + settings + "}}" }
 	for _, row := range []struct {
@@ -220,7 +220,7 @@ func TestValidateBulk(t *testing.T) {
 	}
 }
 
-func TestBulkIsActive(t *testing.T) {
+func TestBulk_IsActive(t *testing.T) {
 	dir := bulkFiles(t)
 	cfg, problems := bulkText(t, strings.ReplaceAll(`
 processors:
@@ -261,7 +261,7 @@ callbacks: {secret_file: DIR/other}
 	}
 }
 
-func TestBulkWarnings(t *testing.T) {
+func TestBulk_Warnings(t *testing.T) {
 	for _, row := range []struct {
 		name, text string
 		want       []string
@@ -285,7 +285,7 @@ func TestBulkWarnings(t *testing.T) {
 	}
 }
 
-func TestPrintedBulkConfigurationLoadsAgain(t *testing.T) {
+func TestBulkYAML_LoadsAgain(t *testing.T) {
 	dir := bulkFiles(t)
 	first, problems := bulkText(t, strings.ReplaceAll(`
 listen: "127.0.0.1:0"
@@ -316,7 +316,7 @@ processors:
 	}
 }
 
-func TestBulkPrintMasksSecrets(t *testing.T) {
+func TestBulkYAML_MasksSecrets(t *testing.T) {
 	cfg, problems := bulkText(t, `
 admin: {token: hunter2-and-longer}
 store: {url: "redis://ann:hunter2@h"}
@@ -337,7 +337,7 @@ processors:
 		"processors.webhook.headers: Authorization is the mask", "processors.email.smtp: holds the mask")
 }
 
-// FuzzBulkFile holds what FuzzFile does.
+// FuzzBulkFile checks the same as FuzzFile.
 func FuzzBulkFile(f *testing.F) {
 	for _, seed := range []string{
 		"", "listen: ':8080'", "rate: {global: 2.5, burst: 3}", "processors: {webhook: {url: 'http://u:p@h', headers: {A: b}}}", "processors: {a.b: {kind: push}}",

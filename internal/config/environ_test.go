@@ -8,7 +8,7 @@ import (
 	"github.com/anteroom/anteroom/internal/settings"
 )
 
-func TestEnvironmentSets(t *testing.T) {
+func TestLoad_ReadsTheEnvironment(t *testing.T) {
 	cfg, problems := load(t, Options{File: write(t, "gateway.yaml", shop), Environ: []string{
 		"HOME=/root", "ANTEROOM=x", "OTHER_ANTEROOM_LISTEN=x", "broken",
 		"ANTEROOM_LISTEN=127.0.0.1:0",
@@ -45,7 +45,7 @@ func TestEnvironmentSets(t *testing.T) {
 	}
 }
 
-func TestEnvironmentIsStrict(t *testing.T) {
+func TestLoad_RefusesUnknownVariables(t *testing.T) {
 	for _, row := range []struct {
 		variable string
 		want     []string
@@ -94,7 +94,7 @@ func TestEnvironmentIsStrict(t *testing.T) {
 	}
 }
 
-func TestEverySettingHasOneVariable(t *testing.T) {
+func TestSettings_EachHasOneVariable(t *testing.T) {
 	for _, all := range [][]Setting{Settings(), BulkSettings()} {
 		names := make(map[string]string)
 		for _, s := range all {

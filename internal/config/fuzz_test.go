@@ -12,8 +12,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// FuzzFile holds that the loader never panics, that an unknown key at the top
-// never passes, and that what loads can be printed and loaded again.
+// FuzzFile checks that the loader never panics, that it always reports an unknown key at the top, and that a configuration that
+// loads can be printed and loaded again.
 func FuzzFile(f *testing.F) {
 	for _, seed := range []string{
 		"", "listen: ':8080'", shop, shop + "rooms: [{id: sale, admission: {rate: 2.5, burst: 3}}]",
@@ -68,8 +68,8 @@ func FuzzFile(f *testing.F) {
 	})
 }
 
-// FuzzEnvironment holds that no variable panics, and that one which is neither
-// a setting's nor Kubernetes' is always reported.
+// FuzzEnvironment checks that no variable makes the loader panic, and that a variable of neither a setting nor Kubernetes is
+// always reported.
 func FuzzEnvironment(f *testing.F) {
 	f.Add("LISTEN", ":8080")
 	f.Add("STORE__URL", "redis://h")

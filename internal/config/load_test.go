@@ -66,7 +66,7 @@ next:
 	}
 }
 
-func TestLoadDefaults(t *testing.T) {
+func TestLoad_SetsDefaults(t *testing.T) {
 	cfg, problems := loadText(t, shop+"rooms: [{id: sale}]\n")
 	wantProblems(t, problems)
 	if cfg.Listen != ":8080" || cfg.Limits.Header != 16<<10 || cfg.ShutdownTimeout != 30*time.Second || len(cfg.TrustedProxies) != 2 {
@@ -84,7 +84,7 @@ func TestLoadDefaults(t *testing.T) {
 	}
 }
 
-func TestBurst(t *testing.T) {
+func TestLoad_BurstDefaultsToTheRate(t *testing.T) {
 	for _, row := range []struct {
 		admission string
 		want      Rate
@@ -105,7 +105,7 @@ func TestBurst(t *testing.T) {
 	}
 }
 
-func TestPrecedence(t *testing.T) {
+func TestLoad_FlagsOverrideEnvironmentAndFile(t *testing.T) {
 	file := write(t, "gateway.yaml", shop+"listen: \":1001\"\nadmin: {listen: \"127.0.0.1:1002\"}\nlog: {level: warn, format: text}\n")
 	for _, row := range []struct {
 		name    string
@@ -129,7 +129,7 @@ func TestPrecedence(t *testing.T) {
 	}
 }
 
-func TestFileIsStrict(t *testing.T) {
+func TestLoad_RefusesWrongFiles(t *testing.T) {
 	for _, row := range []struct {
 		name, text string
 		want       []string
@@ -185,7 +185,7 @@ func TestFileIsStrict(t *testing.T) {
 	}
 }
 
-func TestBrokenFile(t *testing.T) {
+func TestLoad_NamesABrokenFile(t *testing.T) {
 	for _, row := range []struct {
 		name, text, want string
 	}{
@@ -211,14 +211,14 @@ func TestBrokenFile(t *testing.T) {
 	}
 }
 
-func TestEmptyFileIsTheDefaults(t *testing.T) {
+func TestLoad_AnEmptyFileIsTheDefaults(t *testing.T) {
 	for _, text := range []string{"", "# nothing\n", "---\n", "store:\n  # url: x\n"} {
 		_, problems := loadText(t, text)
 		wantProblems(t, problems, "origins: there is no site to protect; give one in the file, or try: gateway --origin http://127.0.0.1:9000 --rate 10")
 	}
 }
 
-func TestAnchorsAndMerges(t *testing.T) {
+func TestLoad_FollowsAnchorsAndMerges(t *testing.T) {
 	cfg, problems := loadText(t, shop+`
 rooms:
   - &sale
@@ -237,7 +237,7 @@ rooms:
 	}
 }
 
-func TestEveryProblemAtOnce(t *testing.T) {
+func TestLoad_ReportsEveryProblemAtOnce(t *testing.T) {
 	file := write(t, "gateway.yaml", `
 listen: "8080"
 nonsense: true
@@ -266,12 +266,12 @@ rooms:
 	)
 }
 
-func TestBadValueInALowerLayerIsReported(t *testing.T) {
+func TestLoad_ReportsABadValueInALowerLayer(t *testing.T) {
 	_, problems := load(t, Options{File: write(t, "gateway.yaml", shop+"shutdown_timeout: 5\n"), Environ: []string{"ANTEROOM_SHUTDOWN_TIMEOUT=5s"}})
 	wantProblems(t, problems, "shutdown_timeout: 5: use a duration")
 }
 
-func TestShorthand(t *testing.T) {
+func TestLoad_ShorthandFlagsMakeARoom(t *testing.T) {
 	cfg, problems := load(t, Options{Flags: map[string]any{"origin": "http://127.0.0.1:9000", "rate": "2.5", "burst": "4", "max_active": "100"}})
 	wantProblems(t, problems)
 	if len(cfg.Origins) != 1 || cfg.Origins[0].ID != "default" || cfg.Origins[0].Servers[0] != "http://127.0.0.1:9000" || cfg.Origins[0].MaxConns != 4096 {

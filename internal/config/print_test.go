@@ -32,7 +32,7 @@ rooms:
   - {id: "007", origin: shop, paths: [/vip], enabled: false}
 `
 
-func TestPrintedConfigurationLoadsAgain(t *testing.T) {
+func TestYAML_LoadsAgain(t *testing.T) {
 	first, problems := loadText(t, full)
 	wantProblems(t, problems)
 	text, err := first.YAML()
@@ -58,7 +58,7 @@ func normal(c *Config) []string {
 	return values
 }
 
-func TestPrintMasksSecrets(t *testing.T) {
+func TestYAML_MasksSecrets(t *testing.T) {
 	const secret = "Zk3vQ9xW2mLr8TbN5cYh7JdF4sGp1AeU"
 	for _, row := range []struct{ name, url, want string }{
 		{"none", "redis://127.0.0.1:6379/0", "redis://127.0.0.1:6379/0"},
@@ -93,7 +93,7 @@ func TestPrintMasksSecrets(t *testing.T) {
 	}
 }
 
-func TestSigningKeysAndBearers(t *testing.T) {
+func TestSigningKeys_AndBearersAreReadFromFiles(t *testing.T) {
 	dir := files(t)
 	cfg, problems := loadText(t, shop+strings.ReplaceAll(`
 admin: {token: first-token-0123456789, tokens: [{name: ann, token_file: DIR/secret}, {name: bob, token_file: DIR/short, role: read}]}
@@ -139,7 +139,7 @@ rooms: [{id: sale, page: {template_file: DIR/page.html}}]
 }
 
 // Every setting is described, and its tags fit together.
-func TestTags(t *testing.T) {
+func TestSettings_AreDescribedAndTheirTagsFit(t *testing.T) {
 	for _, row := range []struct {
 		program  string
 		settings []Setting
@@ -156,7 +156,7 @@ func TestTags(t *testing.T) {
 				t.Errorf("%s: no name for a setting", s.Path)
 			}
 			if !strings.HasSuffix(s.Doc, ".") {
-				t.Errorf("%s: %q is no sentence", s.Path, s.Doc)
+				t.Errorf("%s: %q is not a sentence", s.Path, s.Doc)
 			}
 			if paths[s.Path] {
 				t.Errorf("%s: twice", s.Path)

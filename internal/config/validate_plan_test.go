@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestPlans(t *testing.T) {
+func TestValidate_ChecksPlans(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{"draw": strings.Repeat("s3cret-", 6) + "\n", "short": "too-short\n"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {

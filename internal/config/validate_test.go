@@ -58,7 +58,7 @@ func files(t *testing.T) string {
 
 const goodKey = `{id: k1, secret: "Zk3vQ9xW2mLr8TbN5cYh7JdF4sGp1AeU"}`
 
-func TestValidate(t *testing.T) {
+func TestValidate_ReportsEachProblem(t *testing.T) {
 	dir := files(t)
 	two := `origins: [{id: shop, servers: ["http://127.0.0.1:9000"]}, {id: api, servers: ["https://api.example:8443"]}]` + "\n"
 	room := func(settings string) string { return shop + "rooms: [{id: sale, " + settings + "}]" }
@@ -306,8 +306,8 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// What this version does not have is refused, setting by setting.
-func TestNotAvailable(t *testing.T) {
+// Every setting whose feature this version does not have is refused.
+func TestValidate_RefusesUnavailableFeatures(t *testing.T) {
 	room := func(settings string) string { return shop + "rooms: [{id: sale, " + settings + "}]" }
 	rows := map[string]string{ // setting to a file that uses it
 		"tracing.otlp_endpoint": shop + "tracing: {otlp_endpoint: 'http://127.0.0.1:4318'}",
@@ -337,7 +337,7 @@ func TestNotAvailable(t *testing.T) {
 	}
 }
 
-func TestBudgetWarnings(t *testing.T) {
+func TestWarnings_OfBudgets(t *testing.T) {
 	for text, want := range map[string]string{
 		"origins: [{id: shop, servers: ['http://127.0.0.1:9000']}]\nrooms: [{id: sale, weight: 3}]":                                           "rooms[0].weight: the origin of this room has no budget.rate",
 		"origins: [{id: shop, servers: ['http://127.0.0.1:9000'], budget: {rate: 100, burst: 5}}]\nrooms: [{id: sale, weight: 3}]":            "origins[0].budget.burst: 5 is less than a tenth of a second of the rate (100)",
@@ -361,7 +361,7 @@ func TestBudgetWarnings(t *testing.T) {
 	}
 }
 
-func TestWarnings(t *testing.T) {
+func TestWarnings_OfRoomsAndTheEdge(t *testing.T) {
 	cfg, problems := loadText(t, `
 admin: {token: short}
 trusted_proxies: [0.0.0.0/0]

@@ -11,7 +11,7 @@ import (
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-func TestPrepareDir(t *testing.T) {
+func TestPrepareDir_RefusesForeignDirectories(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		name string
@@ -71,7 +71,7 @@ func TestPrepareDir(t *testing.T) {
 	}
 }
 
-func TestALongPathPutsTheSocketElsewhere(t *testing.T) {
+func TestPrepareDir_PutsTheSocketElsewhereForALongPath(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(storeDir(t), strings.Repeat("long", 30), "with 'quotes\" and ü")
 	first, _ := start(t, dir)
@@ -93,7 +93,7 @@ func TestALongPathPutsTheSocketElsewhere(t *testing.T) {
 	}
 }
 
-func TestTheSocketsDirectoryMustBeOurs(t *testing.T) {
+func TestPrepareDir_RefusesForeignSocketDirectories(t *testing.T) {
 	t.Parallel()
 	base := t.TempDir()
 	good := mkdir(t, base, 0o700)

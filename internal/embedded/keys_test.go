@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-func TestKeyIsMadeOnce(t *testing.T) {
+func TestKey_IsMadeOnce(t *testing.T) {
 	t.Parallel()
 	dir := storeDir(t)
 	id, secret, err := LoadOrCreateKey(dir)
@@ -32,7 +32,7 @@ func TestKeyIsMadeOnce(t *testing.T) {
 	start(t, dir) // the directory serves for the server too
 }
 
-func TestProgramsThatRaceForAKeyGetTheSame(t *testing.T) {
+func TestKey_RacingProgramsGetTheSame(t *testing.T) {
 	t.Parallel()
 	dir := storeDir(t)
 	var racers []*helper
@@ -56,7 +56,7 @@ func TestProgramsThatRaceForAKeyGetTheSame(t *testing.T) {
 	}
 }
 
-func TestKeyThatCannotBeUsed(t *testing.T) {
+func TestKey_RefusesUnusableFiles(t *testing.T) {
 	t.Parallel()
 	good := base64.RawURLEncoding.EncodeToString(bytes.Repeat([]byte{7}, 32))
 	for _, row := range []struct {

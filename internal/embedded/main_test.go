@@ -120,7 +120,7 @@ func (h *helper) kill() {
 	}
 }
 
-// storeDir returns a directory whose server, if one is left, ends with the test.
+// storeDir returns a directory. A server that still uses it at the end of the test is stopped.
 func storeDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "em") // short enough for a socket

@@ -17,7 +17,7 @@ import (
 	"github.com/anteroom/anteroom/internal/redisurl"
 )
 
-func TestStartAndClose(t *testing.T) {
+func TestStart_ConfiguresAServerThatCloseStops(t *testing.T) {
 	t.Parallel()
 	dir := storeDir(t)
 	s, _ := start(t, dir)
@@ -61,7 +61,7 @@ func TestStartAndClose(t *testing.T) {
 	}
 }
 
-func TestAKilledServerIsStartedAgain(t *testing.T) {
+func TestServer_RestartsWhenKilled(t *testing.T) {
 	t.Parallel()
 	dir := storeDir(t)
 	s, out := start(t, dir)
@@ -89,7 +89,7 @@ func TestAKilledServerIsStartedAgain(t *testing.T) {
 	}
 }
 
-func TestTheLastOneOutStopsTheServer(t *testing.T) {
+func TestClose_TheLastProgramStopsTheServer(t *testing.T) {
 	t.Parallel()
 	dir := storeDir(t)
 	first, _ := start(t, dir)
@@ -117,7 +117,7 @@ func TestTheLastOneOutStopsTheServer(t *testing.T) {
 	ends(t, dir, "the server runs after the last program has left")
 }
 
-func TestAnOrphanIsAdopted(t *testing.T) {
+func TestStart_AdoptsAnOrphanedServer(t *testing.T) {
 	t.Parallel()
 	dir := storeDir(t)
 	h := program(t, dir)
@@ -144,7 +144,7 @@ func TestAnOrphanIsAdopted(t *testing.T) {
 	ends(t, dir, "the server runs after Close")
 }
 
-func TestSupervisionPassesOnAKill(t *testing.T) {
+func TestServer_IsSupervisedByAnotherProgramAfterAKill(t *testing.T) {
 	t.Parallel()
 	dir := storeDir(t)
 	h := program(t, dir)
@@ -161,9 +161,9 @@ func TestSupervisionPassesOnAKill(t *testing.T) {
 	ends(t, dir, "the server runs after the last living program has left")
 }
 
-// TestComingAndGoing: programs that start and leave at random never lose a write to one another, so there was never a moment
-// with two servers on one file, nor one that was stopped under somebody's hands.
-func TestComingAndGoing(t *testing.T) {
+// TestStart_ManyProgramsLoseNoWrite: programs that start and leave at random lose no write. So two servers never had one file, and no
+// server was stopped while a program used it.
+func TestStart_ManyProgramsLoseNoWrite(t *testing.T) {
 	t.Parallel()
 	dir := storeDir(t)
 	const programs, rounds = 4, 5
@@ -197,7 +197,7 @@ func TestComingAndGoing(t *testing.T) {
 	}
 }
 
-func TestNoBinary(t *testing.T) {
+func TestStart_NamesTheMissingBinary(t *testing.T) {
 	t.Parallel()
 	dir := storeDir(t)
 	_, err := Start(t.Context(), Options{Dir: dir, Log: quiet(), Binary: "no-such-server"})
@@ -207,7 +207,7 @@ func TestNoBinary(t *testing.T) {
 	start(t, dir) // nothing is left locked
 }
 
-func TestNoBinaryIsNeededToShare(t *testing.T) {
+func TestStart_NeedsNoBinaryToShare(t *testing.T) {
 	t.Parallel()
 	dir := storeDir(t)
 	first, _ := start(t, dir)
@@ -221,7 +221,7 @@ func TestNoBinaryIsNeededToShare(t *testing.T) {
 	}
 }
 
-func TestDamagedFiles(t *testing.T) {
+func TestStart_RefusesDamagedFiles(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		name   string
@@ -275,8 +275,8 @@ func TestDamagedFiles(t *testing.T) {
 	}
 }
 
-// A crash cuts the file off within a transaction. What is written behind it is there after the next crash, and nothing of the half one.
-func TestATornTransaction(t *testing.T) {
+// A crash cuts the file off within a transaction. After the next crash, later writes are there, and nothing of the torn transaction is.
+func TestStart_RepairsATornTransaction(t *testing.T) {
 	t.Parallel()
 	dir := storeDir(t)
 	s, _ := start(t, dir)
@@ -318,7 +318,7 @@ func TestATornTransaction(t *testing.T) {
 	closeServer(t, s)
 }
 
-func TestStartIsBoundedWhileAFileLoads(t *testing.T) {
+func TestStart_IsBoundedWhileAFileLoads(t *testing.T) {
 	t.Parallel()
 	dir := storeDir(t)
 	s, _ := start(t, dir)
@@ -353,7 +353,7 @@ func TestStartIsBoundedWhileAFileLoads(t *testing.T) {
 	}
 }
 
-func TestAStalePidFileHarmsNobody(t *testing.T) {
+func TestStart_IgnoresAStalePidFile(t *testing.T) {
 	t.Parallel()
 	dir := storeDir(t)
 	bystander := exec.Command("sleep", "600")
@@ -379,7 +379,7 @@ func TestAStalePidFileHarmsNobody(t *testing.T) {
 	}
 }
 
-func TestALostSocketIsMadeAnew(t *testing.T) {
+func TestServer_RestoresALostSocket(t *testing.T) {
 	t.Parallel()
 	dir := storeDir(t)
 	s, _ := start(t, dir)
@@ -398,7 +398,7 @@ func TestALostSocketIsMadeAnew(t *testing.T) {
 	})
 }
 
-func TestAHaltedServerIsKilledInTheEnd(t *testing.T) {
+func TestServer_KillsAHaltedServer(t *testing.T) {
 	t.Parallel()
 	dir := storeDir(t)
 	brief := quick

@@ -11,7 +11,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func TestPartsEndInOrder(t *testing.T) {
+func TestGroup_EndsPartsInOrder(t *testing.T) {
 	var (
 		mu     sync.Mutex
 		events []string

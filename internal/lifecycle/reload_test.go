@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestReloads(t *testing.T) {
+func TestAddReloads_FollowsSignalsAndFiles(t *testing.T) {
 	dir := t.TempDir()
 	file, link := filepath.Join(dir, "file"), filepath.Join(dir, "link")
 	put := func(name, text string) {

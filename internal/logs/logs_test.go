@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestLoggerFollowsTheConfiguration(t *testing.T) {
+func TestNew_FollowsTheConfiguration(t *testing.T) {
 	for _, row := range []struct {
 		level, format string
 		want          string // what is left of the time stamp, level by level

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Nobody reads the log: writers go on, what does not fit is counted; then somebody does, and is told.
-func TestQueueDoesNotWaitForItsReader(t *testing.T) {
+// While nobody reads the log, writers go on and lines that do not fit are counted. The next reader gets a line with the count.
+func TestQueue_DoesNotWaitForItsReader(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -52,7 +52,7 @@ func TestQueueDoesNotWaitForItsReader(t *testing.T) {
 	}
 }
 
-func TestQueueWritesAllBeforeItStops(t *testing.T) {
+func TestQueue_WritesAllBeforeItStops(t *testing.T) {
 	var b strings.Builder
 	q := NewQueue("json", &b)
 	for range 100 {

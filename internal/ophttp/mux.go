@@ -53,7 +53,7 @@ func (m *Mux[T]) Public(path string, h http.Handler) {
 	}
 	m.mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
 		setSecurityHeaders(w.Header())
-		if err := m.o.CheckHost(r); err != nil && r.Host != "" { // an HTTP/1.0 probe has no Host and is no browser
+		if err := m.o.CheckHost(r); err != nil && r.Host != "" { // an HTTP/1.0 probe sends no Host and is not a browser
 			m.fail(w, r, err)
 			return
 		}

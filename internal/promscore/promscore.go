@@ -31,7 +31,7 @@ const (
 func New(address, query string) (*Query, error) {
 	u, err := url.Parse(address)
 	if err != nil {
-		return nil, errors.New("prometheus: the address is no URL") // the error would show all of it
+		return nil, errors.New("prometheus: the address is not a URL") // the error would show all of it
 	}
 	return &Query{
 		client: &http.Client{

@@ -73,7 +73,7 @@ func score(t *testing.T, address, query string) (float64, error) {
 	return q.Score(ctx)
 }
 
-func TestScoreOfARealPrometheus(t *testing.T) {
+func TestScore_OfARealPrometheus(t *testing.T) {
 	short.Skip(t, "starts a Prometheus")
 	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprint(w, "shop_queue{cpu=\"0\"} 3\nshop_queue{cpu=\"1\"} 1\n")
@@ -112,7 +112,7 @@ func TestScoreOfARealPrometheus(t *testing.T) {
 	}
 }
 
-func TestPasswordStaysHidden(t *testing.T) {
+func TestScore_HidesThePassword(t *testing.T) {
 	var got string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		user, password, _ := r.BasicAuth()
@@ -135,7 +135,7 @@ func TestPasswordStaysHidden(t *testing.T) {
 	}
 }
 
-func TestASilentServerIsGivenUp(t *testing.T) {
+func TestScore_GivesUpASilentServer(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -6,7 +6,7 @@ import "strconv"
 // of one.
 type Reply []any
 
-// List returns a value as a Reply; nil if it is no list.
+// List returns a value as a Reply; nil if the value is not a list.
 func List(v any) Reply { r, _ := v.([]any); return r }
 
 // At returns value i, nil if there is none.
@@ -29,7 +29,7 @@ func Int(v any) int64 {
 	case int64:
 		return v
 	case string:
-		n, _ := strconv.ParseInt(v, 10, 64) // 0 for what is no integer, as documented
+		n, _ := strconv.ParseInt(v, 10, 64) // 0 if v is not an integer, as documented
 		return n
 	}
 	return 0

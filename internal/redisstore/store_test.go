@@ -53,7 +53,7 @@ func TestPrepare_ChecksTheLayoutOnce(t *testing.T) {
 	}
 }
 
-func TestRun_TellsOutagesFromMistakes(t *testing.T) {
+func TestRun_DistinguishesOutagesFromMistakes(t *testing.T) {
 	key := redistest.Prefix(t) + ":layout"
 	s := open(t, key, 1, nil)
 	if r, err := s.Run(t.Context(), "layout_claim", []string{key}, 5, 1); err != nil || r.Int(0) != 1 || r.String(1) != "5" {
@@ -69,7 +69,7 @@ func TestRun_TellsOutagesFromMistakes(t *testing.T) {
 	}
 }
 
-func TestReply(t *testing.T) {
+func TestReply_ConvertsValues(t *testing.T) {
 	r := Reply{int64(7), "8", "x", nil, []any{"9"}}
 	if r.Int(0) != 7 || r.Int(1) != 8 || r.Int(2) != 0 || r.Int(3) != 0 || r.Int(9) != 0 || r.Int(-1) != 0 {
 		t.Error("integers")

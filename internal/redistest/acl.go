@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// DocumentedUser makes the user of that name on each server as a page describes it: in a line "user NAME RULES", as in
-// users.acl, whose password is PASSWORD.
+// DocumentedUser creates a user on each server from the line "user NAME RULES" of a page of docs, in the format of users.acl. The
+// password in that line is PASSWORD.
 func DocumentedUser(t testing.TB, page, name string, servers ...*PrivateServer) {
 	t.Helper()
 	text, err := os.ReadFile(page)

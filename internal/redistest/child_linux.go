@@ -2,7 +2,7 @@ package redistest
 
 import "syscall"
 
-// childAttr lets the kernel end the server when the test binary dies in whatever way.
+// childAttr makes the kernel kill the server when the test binary dies, however it dies.
 func childAttr() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

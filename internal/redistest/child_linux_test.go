@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// TestServersDieWithAKilledBinary runs this binary a second time, as one that holds a server and hangs.
-func TestServersDieWithAKilledBinary(t *testing.T) {
+// TestServers_DieWithAKilledBinary runs this binary a second time, where it starts a server and hangs.
+func TestServers_DieWithAKilledBinary(t *testing.T) {
 	if os.Getenv("REDISTEST_HANG") != "" {
 		fmt.Println("pid", Server(t).p.cmd.Process.Pid)
 		_, _ = bufio.NewReader(os.Stdin).ReadByte() // never comes

@@ -4,8 +4,8 @@ package redistest
 
 import "syscall"
 
-// childAttr keeps a Ctrl-C in the terminal from the server, so that Main ends it. Only Linux can end it with a test
-// binary that is killed.
+// childAttr shields the server from a Ctrl-C in the terminal, so that MainNoLeaks stops it. Only Linux can kill the server together
+// with a killed test binary.
 func childAttr() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true}
 }

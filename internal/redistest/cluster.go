@@ -14,19 +14,19 @@ import (
 	"github.com/anteroom/anteroom/internal/short"
 )
 
-// slots is how many there are; those of a cluster of three masters are divided as redis-cli divides them.
+// slots is the number of slots of a cluster. Three masters share them as redis-cli would.
 const slots = 16384
 
-// PrivateCluster is a cluster of three masters, each with as many replicas, that one test has for itself.
+// PrivateCluster is a cluster of three masters, with equally many replicas each, for one test.
 type PrivateCluster struct {
 	t     testing.TB
-	Nodes []*PrivateServer // three masters, then the first replica of each, and so on; what they were at the start
+	Nodes []*PrivateServer // by their roles at the start: three masters, then the first replica of each, and so on
 	names map[*PrivateServer]string
 }
 
-// ThreeMasters starts a cluster of three masters on loopback, each with that many replicas, and waits until all of it
-// serves and every replica is in step. args follow the usual ones of every node; the node timeout is 2 s unless they say
-// another. It ends with the test.
+// ThreeMasters starts a cluster of three masters on loopback with a number of replicas each. It waits until all slots are served and
+// every replica is in sync. args are appended to the usual arguments of every node; the node timeout is 2 s unless args set another.
+// The cluster is stopped when the test ends.
 func ThreeMasters(t testing.TB, replicas int, args ...string) *PrivateCluster {
 	t.Helper()
 	short.Skip(t, "starts a cluster")
@@ -48,14 +48,14 @@ func ThreeMasters(t testing.TB, replicas int, args ...string) *PrivateCluster {
 			n.do("CLUSTER", "SET-CONFIG-EPOCH", i+1)
 			n.do("CLUSTER", "ADDSLOTSRANGE", i*slots/3, (i+1)*slots/3-1)
 		}
-		// Each pair by itself: gossip would take seconds.
+		// Every pair is introduced, because gossip would take seconds.
 		for _, other := range c.Nodes[:i] {
 			host, port, _ := net.SplitHostPort(other.Addr())
 			n.do("CLUSTER", "MEET", host, port)
 		}
 	}
 	for i, n := range c.Nodes[3:] {
-		// It refuses until it knows the master.
+		// The node refuses until it knows the master.
 		n.await("it follows its master", func(client redis.UniversalClient) bool {
 			return client.Do(t.Context(), "CLUSTER", "REPLICATE", c.names[c.Nodes[i%3]]).Err() == nil
 		})
@@ -75,7 +75,7 @@ func inStep(t testing.TB, client redis.UniversalClient) bool {
 	return strings.Contains(client.Info(t.Context(), "replication").Val(), "master_link_status:up")
 }
 
-// URL names all nodes.
+// URL returns the store URL, with all nodes.
 func (c *PrivateCluster) URL() string {
 	addrs := make([]string, len(c.Nodes))
 	for i, n := range c.Nodes {
@@ -84,7 +84,7 @@ func (c *PrivateCluster) URL() string {
 	return "redis-cluster://" + strings.Join(addrs, ",")
 }
 
-// Client returns a client of the whole. It is closed when the test ends.
+// Client returns a client of the cluster. It is closed when the test ends.
 func (c *PrivateCluster) Client() *redis.ClusterClient {
 	c.t.Helper()
 	addrs := make([]string, len(c.Nodes))
@@ -94,7 +94,7 @@ func (c *PrivateCluster) Client() *redis.ClusterClient {
 	return clusterClient(c.t, addrs)
 }
 
-// Master returns the node that serves key, as the first node that answers has it; nil when none does.
+// Master returns the node that serves key according to the first node that replies, or nil.
 func (c *PrivateCluster) Master(key string) *PrivateServer {
 	slot := c.slot(key)
 	for _, n := range c.Nodes {
@@ -113,7 +113,7 @@ func (c *PrivateCluster) Master(key string) *PrivateServer {
 	return nil
 }
 
-// Replica returns the first replica, as it was at the start, of a master.
+// Replica returns the first replica that a master had at the start.
 func (c *PrivateCluster) Replica(master *PrivateServer) *PrivateServer {
 	for i, n := range c.Nodes[:3] {
 		if n == master && len(c.Nodes) > 3 {
@@ -149,14 +149,14 @@ func (c *PrivateCluster) slot(key string) int {
 	return 0
 }
 
-// Move is the migration of one slot in its steps.
+// Move is the migration of one slot, step by step.
 type Move struct {
 	c        *PrivateCluster
 	slot     int
 	from, to *PrivateServer
 }
 
-// Move begins to move the slot of key from its master to another. Until Finish the two share it.
+// Move begins to move the slot of key from its master to another. Until Finish both masters have keys of the slot.
 func (c *PrivateCluster) Move(key string, to *PrivateServer) *Move {
 	c.t.Helper()
 	m := &Move{c: c, slot: c.slot(key), from: c.Master(key), to: to}
@@ -165,13 +165,13 @@ func (c *PrivateCluster) Move(key string, to *PrivateServer) *Move {
 	return m
 }
 
-// Left returns how many keys of the slot are still where they were.
+// Left returns the number of keys of the slot that are still on the old master.
 func (m *Move) Left() int {
 	m.c.t.Helper()
 	return int(m.from.do("CLUSTER", "COUNTKEYSINSLOT", m.slot).(int64))
 }
 
-// Step moves up to n keys, one after the other.
+// Step moves at most n keys, one after the other.
 func (m *Move) Step(n int) {
 	m.c.t.Helper()
 	host, port, _ := net.SplitHostPort(m.to.Addr())
@@ -210,15 +210,15 @@ func (s *PrivateServer) IsMaster() bool {
 	return err == nil && len(role) > 0 && role[0] == "master"
 }
 
-// Strand cuts the server's replicas off, so that they lag from now on, and keeps them from coming back. What they have
-// missed by then is lost when one of them is promoted.
+// Strand disconnects the server's replicas for good, so that they lag from now on. The writes that they miss are lost when one of them is
+// promoted.
 func (s *PrivateServer) Strand() {
 	s.t.Helper()
 	s.do("ACL", "SETUSER", "default", "-psync", "-sync")
 	s.do("CLIENT", "KILL", "TYPE", "replica")
 }
 
-// do sends one command past everything; it has to succeed.
+// do sends a command, which must succeed, on the client of this package.
 func (s *PrivateServer) do(command ...any) any {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)

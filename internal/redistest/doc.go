@@ -4,12 +4,12 @@
 //
 //	func TestMain(m *testing.M) { redistest.MainNoLeaks(m) }
 //
-// and shares one server (Client) and one cluster of a single node (Cluster) between all its tests, each of which keeps to
-// keys under its own Prefix, so that they run in parallel. A test that kills, stops, restarts or empties its store starts
-// one of its own with Server, or a whole set-up with ThreeMasters or SentinelTrio. All of them end with the test binary.
+// All its tests share one server (Client) and one cluster of a single node (Cluster). Each test uses only keys under its own Prefix,
+// so tests run in parallel. A test that kills, stops, restarts or empties its store starts a server with Server, or a whole set-up with
+// ThreeMasters or SentinelTrio. All servers are stopped with the test binary.
 //
-// The first of redis-server and valkey-server in PATH is run; ANTEROOM_TEST_REDIS names another, by its path or by its name
-// in PATH, as in
+// Servers run the first of redis-server and valkey-server in PATH. ANTEROOM_TEST_REDIS names another program, by its path or by its
+// name in PATH:
 //
 //	ANTEROOM_TEST_REDIS=valkey-server go test ./admission ./bulk/store ./lua
 package redistest

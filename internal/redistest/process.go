@@ -20,13 +20,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// patience bounds every wait for a server. Tests run on busy machines; it only decides how long a failure takes.
+// patience bounds every wait for a server. It is long because tests run on busy machines; it only delays failures.
 const patience = time.Minute
 
 var errNoBinary = errors.New("redistest: neither redis-server nor valkey-server is in PATH; the tests need a real one: " +
 	"sudo apt-get install redis-server (Debian, Ubuntu) or brew install redis (macOS)")
 
-// process is one server with its directory. Its methods are not for concurrent use, but for those of Server.
+// process is one server with its directory. Its methods are not safe for concurrent use.
 type process struct {
 	binary string
 	args   []string
@@ -36,14 +36,14 @@ type process struct {
 	cmd    *exec.Cmd
 }
 
-// newProcess starts a server with a directory of its own and waits until it answers. A config, if there is one, is the text
-// of its configuration file, which it may rewrite.
+// newProcess starts a server with a directory of its own and waits until the server replies. config is the text of its configuration file,
+// which the server may rewrite; empty: none.
 func newProcess(config string, args []string) (*process, error) {
 	binary, err := find()
 	if err != nil {
 		return nil, err
 	}
-	// Not under the test's own directory: its name holds the test's, and a socket's path may have only about 100 bytes.
+	// Not in t.TempDir, whose name contains the test's name: the path of a socket is limited to about 100 bytes.
 	dir, err := os.MkdirTemp("", "anteroom-redis")
 	if err != nil {
 		return nil, fmt.Errorf("redistest: %w", err)
@@ -68,7 +68,7 @@ func newProcess(config string, args []string) (*process, error) {
 	return p, nil
 }
 
-// chosen names another server to run the tests on, by its path or by its name in PATH.
+// chosen is the server program for the tests, by its path or by its name in PATH; empty: the default.
 const chosen = "ANTEROOM_TEST_REDIS"
 
 func find() (string, error) {
@@ -87,12 +87,12 @@ func find() (string, error) {
 	return "", errNoBinary
 }
 
-// start runs the server and waits until it answers PING.
+// start runs the server and waits until it replies to PING.
 func (p *process) start() error {
 	_ = os.Remove(p.socket)
 	p.cmd = exec.Command(p.binary, p.args...)
 	p.cmd.SysProcAttr = childAttr()
-	var early bytes.Buffer // what it prints before it has opened its log
+	var early bytes.Buffer // output of the server before it has opened its log
 	out, err := os.Create(filepath.Join(p.dir, "out"))
 	if err != nil {
 		return fmt.Errorf("redistest: %w", err)
@@ -110,7 +110,7 @@ func (p *process) start() error {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		if _, err = os.Stat(p.socket); err == nil { // before that go-redis would log each failed dial
+		if _, err = os.Stat(p.socket); err == nil { // earlier, go-redis would log each failed dial
 			if err = c.Ping(ctx).Err(); err == nil {
 				return nil
 			}
@@ -132,19 +132,19 @@ func (p *process) start() error {
 	}
 }
 
-// dead reaps the child if it has ended. A goroutine in Wait would do it too, but would be found by leak checks.
+// dead reports whether the child has ended, and reaps it. A goroutine in Wait would fail the leak checks.
 func (p *process) dead() bool {
 	pid, err := unix.Wait4(p.cmd.Process.Pid, nil, unix.WNOHANG, nil)
 	return pid == p.cmd.Process.Pid || errors.Is(err, unix.ECHILD)
 }
 
-// kill ends the server at once, whether it runs or is stopped.
+// kill ends the server immediately, whether it runs or is stopped.
 func (p *process) kill() {
 	if p.cmd == nil {
 		return
 	}
 	_ = p.cmd.Process.Kill()
-	_ = p.cmd.Wait() // says "signal: killed"
+	_ = p.cmd.Wait() // returns "signal: killed"
 	p.cmd = nil
 }
 
@@ -167,8 +167,8 @@ func maintOff() *maintnotifications.Config {
 
 var ports sync.Mutex
 
-// withPort starts a server on a free loopback port. Between the choice and the server's bind another program may take
-// the port, so a few are tried. bus is the distance to a second port that has to be free, 0 for none.
+// withPort starts a server on a free loopback port. It tries several ports, because another program may take one before the server binds
+// it. bus is the distance to a second port that must be free, 0 for none.
 func withPort(bus int, config string, args []string) (*process, error) {
 	ports.Lock()
 	defer ports.Unlock()
@@ -191,7 +191,7 @@ func withPort(bus int, config string, args []string) (*process, error) {
 	return nil, lastErr
 }
 
-// freePort finds a port below 55536, as a cluster node listens 10000 above its own as well.
+// freePort returns a port below 55536, because a cluster node also listens on its port + 10000.
 func freePort(bus int) (int, error) {
 	for range 100 {
 		l, err := net.Listen("tcp4", "127.0.0.1:0")

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// FaultProxy stands between a client and a server and breaks the way between them on demand. A fault holds for the
-// connections that are open and for those to come, until Heal. Commands always reach the server, but for Cut and Hold.
+// FaultProxy forwards connections of clients to a server and injects faults on demand. A fault affects open and new connections until
+// Heal. Commands reach the server during every fault except Cut and Hold.
 type FaultProxy struct {
 	l      net.Listener
 	server string // unix socket
@@ -35,7 +35,7 @@ type fault struct {
 	refuse bool
 }
 
-// Proxy starts a FaultProxy on a free loopback port in front of a server's unix socket. It ends with the test.
+// Proxy starts a FaultProxy on a free loopback port in front of a server's unix socket. It is stopped when the test ends.
 func Proxy(t testing.TB, socket string) *FaultProxy {
 	t.Helper()
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
@@ -59,7 +59,7 @@ func (p *FaultProxy) Addr() string { return p.l.Addr().String() }
 // Heal ends every fault. Connections that a fault has damaged stay damaged.
 func (p *FaultProxy) Heal() { p.set(func(f *fault) { *f = fault{} }) }
 
-// Delay holds every reply back for d.
+// Delay delays every reply by d.
 func (p *FaultProxy) Delay(d time.Duration) { p.set(func(f *fault) { f.delay = d }) }
 
 // Slice sends replies n bytes at a time.
@@ -68,8 +68,8 @@ func (p *FaultProxy) Slice(n int) { p.set(func(f *fault) { f.slice = n }) }
 // Half sends the first half of each reply and then resets the connection.
 func (p *FaultProxy) Half() { p.set(func(f *fault) { f.half = true }) }
 
-// Drop lets commands through and keeps the replies to those that match (their first bytes are shown); nil: to all. The
-// connection stays open.
+// Drop forwards commands and drops the replies to those that match, which is called with the first bytes of a command; nil matches all.
+// The connection stays open.
 func (p *FaultProxy) Drop(match func(command []byte) bool) {
 	if match == nil {
 		match = func([]byte) bool { return true }
@@ -77,13 +77,13 @@ func (p *FaultProxy) Drop(match func(command []byte) bool) {
 	p.set(func(f *fault) { f.drop = match })
 }
 
-// Dropped returns how many replies, or parts of them, Drop has kept.
+// Dropped returns how many replies, or parts of replies, Drop has dropped.
 func (p *FaultProxy) Dropped() int64 { return p.dropped.Load() }
 
-// Hold lets nothing through in either direction; connections stay open and new ones are accepted (half-open).
+// Hold stops both directions; connections stay open and new ones are accepted (half-open).
 func (p *FaultProxy) Hold() { p.set(func(f *fault) { f.hold = true }) }
 
-// Cut resets every connection, and each new one at once.
+// Cut resets every connection, and each new one immediately.
 func (p *FaultProxy) Cut() {
 	p.set(func(f *fault) { f.refuse = true })
 	p.Reset()
@@ -156,7 +156,7 @@ type wire struct {
 	p              *FaultProxy
 	client, server net.Conn
 	mu             sync.Mutex
-	mute           bool // the reply to the last command is kept
+	mute           bool // the reply to the last command is dropped
 }
 
 func (w *wire) close() {
@@ -167,7 +167,7 @@ func (w *wire) close() {
 	_ = w.server.Close()
 }
 
-// held waits while nothing may pass; false when the proxy has ended.
+// held waits while Hold is in force, and reports false if the proxy has ended.
 func (w *wire) held() bool {
 	t := time.NewTicker(5 * time.Millisecond)
 	defer t.Stop()
@@ -189,7 +189,7 @@ func (w *wire) commands() {
 		if err != nil || !w.held() {
 			return
 		}
-		// A command begins with *; what follows in later reads belongs to it.
+		// A command begins with *; later reads without one continue it.
 		if drop := w.p.now().drop; bytes.HasPrefix(b[:n], []byte("*")) {
 			w.mu.Lock()
 			w.mute = drop != nil && drop(b[:n])

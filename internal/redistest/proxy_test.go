@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-func TestFaultProxy(t *testing.T) {
+func TestFaultProxy_BreaksTheConnectionUntilHeal(t *testing.T) {
 	t.Parallel()
 	s := Server(t)
 	p := Proxy(t, s.Socket())

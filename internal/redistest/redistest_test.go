@@ -11,7 +11,7 @@ import (
 
 func TestMain(m *testing.M) { MainNoLeaks(m) }
 
-func TestClientAndPrefix(t *testing.T) {
+func TestClient_PrefixesKeepTestsApart(t *testing.T) {
 	t.Parallel()
 	a, b := Prefix(t), Prefix(t)
 	if a == b {
@@ -26,7 +26,7 @@ func TestClientAndPrefix(t *testing.T) {
 	}
 }
 
-func TestClusterServesEverySlot(t *testing.T) {
+func TestCluster_ServesEverySlot(t *testing.T) {
 	t.Parallel()
 	c, p := Cluster(t), Prefix(t)
 	for _, tag := range []string{"{a}", "{b}", "{room:sale}", "{bulk:7}"} {
@@ -39,7 +39,7 @@ func TestClusterServesEverySlot(t *testing.T) {
 	}
 }
 
-func TestServerFaults(t *testing.T) {
+func TestServer_StopsDiesAndRestarts(t *testing.T) {
 	t.Parallel()
 	s := Server(t, "--appendonly", "yes", "--appendfsync", "always")
 	c := s.Client()
@@ -72,7 +72,7 @@ func TestServerFaults(t *testing.T) {
 	}
 }
 
-func TestServerThatCannotStart(t *testing.T) {
+func TestNewProcess_ShowsWhyTheServerDidNotStart(t *testing.T) {
 	t.Parallel()
 	_, err := newProcess("", []string{"--port", "0", "--no-such-setting", "1"})
 	if err == nil || !strings.Contains(err.Error(), "no-such-setting") {
@@ -80,7 +80,7 @@ func TestServerThatCannotStart(t *testing.T) {
 	}
 }
 
-func TestNothingStaysBehind(t *testing.T) {
+func TestServer_LeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	p, err := newProcess("", []string{"--port", "0"})
 	if err != nil {
@@ -92,7 +92,7 @@ func TestNothingStaysBehind(t *testing.T) {
 	}
 }
 
-func TestSentinelKnowsItsMaster(t *testing.T) {
+func TestSentinel_KnowsItsMaster(t *testing.T) {
 	t.Parallel()
 	master := Server(t)
 	sentinel := Sentinel(t, "tickets", master)

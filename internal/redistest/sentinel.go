@@ -13,19 +13,19 @@ import (
 	"github.com/anteroom/anteroom/internal/short"
 )
 
-// MasterName is what the sentinels of a Trio call their master.
+// MasterName is the name of the master of a Trio.
 const MasterName = "tickets"
 
-// Trio is a master with two replicas under three sentinels that one test has for itself.
+// Trio is a master with two replicas under three sentinels, for one test.
 type Trio struct {
 	t         testing.TB
-	Servers   []*PrivateServer // the master first; what they were at the start
+	Servers   []*PrivateServer // by their roles at the start: the master first
 	Sentinels []*PrivateServer
 }
 
-// SentinelTrio starts a master, two replicas and three sentinels, two of which have to agree that the master is down
-// after 1 s of silence, and waits until all know of each other and the replicas are in step. args follow the usual ones
-// of each server. It ends with the test.
+// SentinelTrio starts a master, two replicas and three sentinels. A master is down after 1 s of silence if two sentinels agree.
+// SentinelTrio waits until all know each other and the replicas are in sync. args are appended to the usual arguments of each server.
+// All of them are stopped when the test ends.
 func SentinelTrio(t testing.TB, args ...string) *Trio {
 	t.Helper()
 	short.Skip(t, "starts Sentinels")
@@ -44,7 +44,7 @@ func SentinelTrio(t testing.TB, args ...string) *Trio {
 		"sentinel failover-timeout %[1]s 4000\n", MasterName, host, port)
 	for range 3 {
 		sentinel := private(t, config, []string{"--sentinel"})
-		// They publish every 2 s otherwise, and after a stall of the machine stay out of it for 30.
+		// By default sentinels publish every 2 s, and pause for 30 s after the machine has stalled.
 		sentinel.do("SENTINEL", "DEBUG", "PUBLISH-PERIOD", 100, "INFO-PERIOD", 500, "TILT-PERIOD", 1000)
 		s.Sentinels = append(s.Sentinels, sentinel)
 	}
@@ -58,7 +58,7 @@ func SentinelTrio(t testing.TB, args ...string) *Trio {
 	return s
 }
 
-// URL names the sentinels.
+// URL returns the store URL, with the sentinels.
 func (s *Trio) URL() string {
 	addrs := make([]string, len(s.Sentinels))
 	for i, n := range s.Sentinels {
@@ -67,7 +67,7 @@ func (s *Trio) URL() string {
 	return "redis-sentinel://" + strings.Join(addrs, ",") + "/" + MasterName
 }
 
-// Master returns the server that the first sentinel to answer calls the master; nil when none does.
+// Master returns the server that is the master according to the first sentinel that replies, or nil.
 func (s *Trio) Master() *PrivateServer {
 	for _, sentinel := range s.Sentinels {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)

@@ -10,26 +10,26 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// PrivateServer is a server that one test has for itself and may treat badly. Its methods may be called from any
-// goroutine; they report a failure with t.Error.
+// PrivateServer is a server for one test, which may kill, stop and restart it. Its methods may be called from any goroutine, one
+// at a time, and report failures with t.Error.
 type PrivateServer struct {
 	t  testing.TB
 	mu sync.Mutex
 	p  *process
 
 	asking sync.Once
-	asked  redis.UniversalClient // its own, for what this package asks
+	asked  redis.UniversalClient // used by this package alone
 }
 
-// Server starts a private server on a unix socket and a loopback port, with args after the usual ones, as
-// ("--appendonly", "yes"). It ends with the test.
+// Server starts a private server on a unix socket and a loopback port. args, such as ("--appendonly", "yes"), are appended to the usual
+// arguments. The server is stopped when the test ends.
 func Server(t testing.TB, args ...string) *PrivateServer {
 	t.Helper()
 	return private(t, "", args)
 }
 
-// Sentinel starts a sentinel of its own that watches master under name and alone decides on a failover after 500 ms of
-// silence. Its Addr is what redis-sentinel:// URLs name; its Client speaks to the sentinel. It ends with the test.
+// Sentinel starts a sentinel that watches master under name and decides alone on a failover after 500 ms of silence. Its Addr is for
+// redis-sentinel:// URLs, and its Client connects to the sentinel. The sentinel is stopped when the test ends.
 func Sentinel(t testing.TB, name string, master *PrivateServer) *PrivateServer {
 	t.Helper()
 	host, port, err := net.SplitHostPort(master.Addr())
@@ -49,7 +49,7 @@ func private(t testing.TB, config string, args []string) *PrivateServer {
 	return own(t, p)
 }
 
-// own makes a server end with a test.
+// own stops a server when the test ends.
 func own(t testing.TB, p *process) *PrivateServer {
 	s := &PrivateServer{t: t, p: p}
 	t.Cleanup(func() {
@@ -80,17 +80,17 @@ func (s *PrivateServer) Client() redis.UniversalClient {
 	return newClient(s.t, s.p.socket)
 }
 
-// Kill ends the server with SIGKILL. What it had not written is lost.
+// Kill ends the server with SIGKILL. Data that the server had not written to disk is lost.
 func (s *PrivateServer) Kill() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.p.kill()
 }
 
-// Stop halts the server with SIGSTOP: connections stay open and nothing answers.
+// Stop halts the server with SIGSTOP: connections stay open and get no replies.
 func (s *PrivateServer) Stop() { s.signal(syscall.SIGSTOP) }
 
-// Cont lets a halted server go on.
+// Cont resumes a halted server.
 func (s *PrivateServer) Cont() { s.signal(syscall.SIGCONT) }
 
 func (s *PrivateServer) signal(sig syscall.Signal) {
@@ -101,8 +101,8 @@ func (s *PrivateServer) signal(sig syscall.Signal) {
 	}
 }
 
-// Restart kills the server if it runs and starts it again in the same directory, socket and port. Data survives only
-// where the test asked for it (--appendonly yes).
+// Restart kills the server if it runs, and starts it again with the same directory, socket and port. Data survives only with
+// --appendonly yes.
 func (s *PrivateServer) Restart() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,7 +112,7 @@ func (s *PrivateServer) Restart() {
 	}
 }
 
-// RestartWith is Restart with more args, from now on.
+// RestartWith is Restart with further arguments, which later restarts keep.
 func (s *PrivateServer) RestartWith(args ...string) {
 	s.mu.Lock()
 	s.p.args = append(s.p.args, args...)

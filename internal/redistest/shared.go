@@ -16,7 +16,7 @@ import (
 
 var shared struct {
 	sync.Mutex
-	main    bool // Main runs the tests and will stop what is started here
+	main    bool // MainNoLeaks runs the tests, and stops the servers that are started here
 	server  *process
 	cluster *process
 }
@@ -26,7 +26,7 @@ var shared struct {
 func MainNoLeaks(m *testing.M, options ...goleak.Option) {
 	code := run(m)
 	if code == 0 {
-		// go-redis's pool dials on in the background for up to a second after its client was closed during an outage.
+		// The pool of a go-redis client that was closed during an outage dials for up to another second.
 		err := goleak.Find(options...)
 		for deadline := time.Now().Add(30 * time.Second); err != nil && time.Now().Before(deadline); {
 			err = goleak.Find(options...) // pauses between its own attempts
@@ -40,7 +40,7 @@ func MainNoLeaks(m *testing.M, options ...goleak.Option) {
 }
 
 func run(m *testing.M) int {
-	redis.SetLogger(quiet{}) // a killed server is a test, not news
+	redis.SetLogger(quiet{}) // tests kill servers on purpose
 	shared.Lock()
 	shared.main = true
 	shared.Unlock()
@@ -59,7 +59,7 @@ func run(m *testing.M) int {
 
 var prefixes atomic.Int64
 
-// Prefix returns a key prefix that no other test of this binary has: lower-case letters and digits.
+// Prefix returns a key prefix of lower-case letters and digits that no other test of this binary uses.
 func Prefix(t testing.TB) string {
 	t.Helper()
 	return "t" + strconv.FormatInt(prefixes.Add(1), 10)
@@ -117,7 +117,7 @@ func needMain(t testing.TB) {
 	}
 }
 
-// quiet drops the client library's messages of single connections.
+// quiet drops the messages of the client library about connections.
 type quiet struct{}
 
 func (quiet) Printf(context.Context, string, ...any) {}

@@ -22,7 +22,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-func TestASlotMovesKeyByKey(t *testing.T) {
+func TestMove_MovesASlotKeyByKey(t *testing.T) {
 	t.Parallel()
 	c := ThreeMasters(t, 0, "--cluster-node-timeout", "15000")
 	client := c.Client()
@@ -59,7 +59,7 @@ func TestASlotMovesKeyByKey(t *testing.T) {
 	}
 }
 
-func TestAReplicaOfTheClusterTakesOver(t *testing.T) {
+func TestThreeMasters_AReplicaTakesOver(t *testing.T) {
 	t.Parallel()
 	c := ThreeMasters(t, 1)
 	old := c.Master("{a}")
@@ -71,7 +71,7 @@ func TestAReplicaOfTheClusterTakesOver(t *testing.T) {
 	eventually(t, "no takeover", func() bool { return next.IsMaster() && c.Master("{a}") == next })
 }
 
-func TestTheSentinelsPromoteAReplica(t *testing.T) {
+func TestSentinelTrio_PromotesAReplica(t *testing.T) {
 	t.Parallel()
 	s := SentinelTrio(t)
 	old := s.Servers[0]
@@ -82,8 +82,8 @@ func TestTheSentinelsPromoteAReplica(t *testing.T) {
 	eventually(t, "no promotion", func() bool { m := s.Master(); return m != nil && m != old && m.IsMaster() })
 }
 
-// What is written behind a stranded replica's back is not in it when it is promoted.
-func TestAStrandedReplicaLags(t *testing.T) {
+// A promoted replica lacks the writes that it missed while it was stranded.
+func TestStrand_LetsTheReplicaLag(t *testing.T) {
 	t.Parallel()
 	s := SentinelTrio(t)
 	old := s.Servers[0]

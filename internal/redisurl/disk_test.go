@@ -8,7 +8,7 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-func TestCheckDisk(t *testing.T) {
+func TestCheckDisk_RequiresAppendonly(t *testing.T) {
 	for _, row := range []struct {
 		name, appendonly string
 		want             string // with WAITAOF; "": it fits

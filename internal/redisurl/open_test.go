@@ -41,7 +41,7 @@ func open(t *testing.T, rawURL string) redis.UniversalClient {
 	return c
 }
 
-func TestOpenReachesEachKindOfStore(t *testing.T) {
+func TestOpen_ReachesEachKindOfStore(t *testing.T) {
 	own := redistest.Server(t)
 	if err := own.Client().Do(t.Context(), "ACL", "SETUSER", "ann", "on", ">p/w?", "~*", "+@all").Err(); err != nil {
 		t.Fatal(err)
@@ -71,8 +71,8 @@ func TestOpenReachesEachKindOfStore(t *testing.T) {
 	}
 }
 
-// TestOpenFollowsAFailover: the URL names the sentinel alone, and leads to the new master when the old one dies.
-func TestOpenFollowsAFailover(t *testing.T) {
+// TestOpen_FollowsAFailover: the URL names the sentinel alone, and leads to the new master when the old one dies.
+func TestOpen_FollowsAFailover(t *testing.T) {
 	short.Skip(t, "waits for the clock")
 	master := redistest.Server(t)
 	host, port, err := net.SplitHostPort(master.Addr())
@@ -123,7 +123,7 @@ func eventually(t *testing.T, f func() error) {
 	}
 }
 
-func TestOpenTLS(t *testing.T) {
+func TestOpen_VerifiesTLS(t *testing.T) {
 	ca, cert, key := certificate(t)
 	own := redistest.Server(t)
 	admin := own.Client()
@@ -196,7 +196,7 @@ func certificate(t *testing.T) (ca, cert, key string) {
 	return cert, cert, key
 }
 
-func TestOpenConnectsLazily(t *testing.T) {
+func TestOpen_ConnectsAtTheFirstCommand(t *testing.T) {
 	for _, u := range []string{"redis://127.0.0.1:1", "unix:///does/not/exist", "redis-cluster://127.0.0.1:1", "redis-sentinel://127.0.0.1:1/m"} {
 		c, err := Open(u, 100*time.Millisecond)
 		if err != nil {
@@ -214,7 +214,7 @@ func TestOpenConnectsLazily(t *testing.T) {
 	}
 }
 
-func TestAStoreThatHangsIsGivenUp(t *testing.T) {
+func TestOpen_GivesUpAStoreThatHangs(t *testing.T) {
 	own := redistest.Server(t)
 	c, err := Open(own.URL(), 50*time.Millisecond)
 	if err != nil {
@@ -235,7 +235,7 @@ func TestAStoreThatHangsIsGivenUp(t *testing.T) {
 	}
 }
 
-func TestCheckVersionAndPolicy(t *testing.T) {
+func TestCheckVersionAndPolicy_RefusesOldServersAndEviction(t *testing.T) {
 	for _, row := range []struct{ version, policy, want string }{
 		{"7.0.15", "noeviction", ""},
 		{"8.2.1", "noeviction", ""},
@@ -253,7 +253,7 @@ func TestCheckVersionAndPolicy(t *testing.T) {
 	}
 }
 
-func TestCheckServer(t *testing.T) {
+func TestCheckServer_RefusesEvictionUnlessItCannotBeRead(t *testing.T) {
 	own := redistest.Server(t)
 	admin := own.Client()
 	if err := CheckServer(t.Context(), admin); err != nil {
@@ -279,7 +279,7 @@ func TestCheckServer(t *testing.T) {
 	}
 }
 
-func TestLogTo(t *testing.T) {
+func TestClientLog_WritesAtDebug(t *testing.T) {
 	var out bytes.Buffer
 	clientLog{slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))}.Printf(t.Context(), "pool %d", 3)
 	if !strings.Contains(out.String(), `msg="store client" said="pool 3"`) {

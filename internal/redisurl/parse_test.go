@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestParse(t *testing.T) {
+func TestParse_ReadsEachForm(t *testing.T) {
 	for _, row := range []struct {
 		url  string
 		want target
@@ -39,7 +39,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-func TestOpenRefuses(t *testing.T) {
+func TestOpen_RefusesBadURLs(t *testing.T) {
 	for _, row := range []struct{ url, want string }{
 		{"", "is not a URL; it starts with redis://"},
 		{"localhost:6379", "is not a URL"},
@@ -100,7 +100,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-func TestMask(t *testing.T) {
+func TestMask_HidesPasswords(t *testing.T) {
 	for _, row := range []struct{ url, want string }{
 		{"redis://h:6379/1", "redis://h:6379/1"},
 		{"redis://u:secret@h", "redis://u:***@h"},

@@ -13,9 +13,9 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-// TestADeadMasterIsNotAskedUntilTheNextInterval: what the cluster looks like is asked again when nobody answers. Here
-// the interval is longer than the test.
-func TestADeadMasterIsNotAskedUntilTheNextInterval(t *testing.T) {
+// TestCluster_ReadsItsSlotsAgainWhenTheMasterIsDead: a call that gets no reply makes the client read the slots again. The regular interval
+// is longer than this test.
+func TestCluster_ReadsItsSlotsAgainWhenTheMasterIsDead(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.ThreeMasters(t, 1)
 	o := cluster.Client().Options()
@@ -48,8 +48,8 @@ type unrepeated struct{ *redis.StatusCmd }
 
 func (unrepeated) NoRetry() bool { return true }
 
-// TestSeedsThatAreDown: one node of those in the URL is enough to find all, whatever the others do.
-func TestSeedsThatAreDown(t *testing.T) {
+// TestCluster_OneNodeOfTheURLIsEnough: the client finds all nodes if one node of the URL replies.
+func TestCluster_OneNodeOfTheURLIsEnough(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.ThreeMasters(t, 0, "--cluster-node-timeout", "15000")
 	dead, frozen := redistest.Server(t), redistest.Server(t)
@@ -77,8 +77,8 @@ func TestSeedsThatAreDown(t *testing.T) {
 	}
 }
 
-// TestEveryMasterIsChecked: one that is unsuitable is named although another does not answer.
-func TestEveryMasterIsChecked(t *testing.T) {
+// TestCheck_ChecksEveryMaster: the error names an unsuitable master although another master does not reply.
+func TestCheck_ChecksEveryMaster(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.ThreeMasters(t, 0, "--cluster-node-timeout", "15000")
 	c := open(t, cluster.URL())
@@ -96,9 +96,9 @@ func TestEveryMasterIsChecked(t *testing.T) {
 	}
 }
 
-// TestSentinelsThatAreDown: the URL names one sentinel, which tells of the others, and then dies or hangs. The client
-// still hears from them that the master has changed.
-func TestSentinelsThatAreDown(t *testing.T) {
+// TestSentinel_LearnsOfOtherSentinels: the URL names one sentinel, which lists the others and then dies or hangs. The client still
+// learns from the others that the master has changed.
+func TestSentinel_LearnsOfOtherSentinels(t *testing.T) {
 	for name, suffer := range map[string]func(*redistest.PrivateServer){
 		"it dies":  (*redistest.PrivateServer).Kill,
 		"it hangs": (*redistest.PrivateServer).Stop,
@@ -129,8 +129,8 @@ func TestSentinelsThatAreDown(t *testing.T) {
 	}
 }
 
-// TestTheDocumentedUsersAreEnough follows a failover as the users that docs/store.md describes, of servers and sentinels.
-func TestTheDocumentedUsersAreEnough(t *testing.T) {
+// TestOpen_TheDocumentedUsersAreEnough follows a failover as the users that docs/store.md describes, of servers and sentinels.
+func TestOpen_TheDocumentedUsersAreEnough(t *testing.T) {
 	t.Parallel()
 	const page = "../../docs/store.md"
 	trio := redistest.SentinelTrio(t)
@@ -151,8 +151,8 @@ func TestTheDocumentedUsersAreEnough(t *testing.T) {
 	}
 }
 
-// TestAMasterThatWasReplacedIsLeft: connections to a server that is no longer the master, and lives, are given up.
-func TestAMasterThatWasReplacedIsLeft(t *testing.T) {
+// TestSentinel_LeavesAReplacedMaster: the client closes connections to a living server that is no longer the master.
+func TestSentinel_LeavesAReplacedMaster(t *testing.T) {
 	t.Parallel()
 	trio := redistest.SentinelTrio(t)
 	c, err := Open(trio.URL(), 250*time.Millisecond)

@@ -201,7 +201,7 @@ func setScalar(v reflect.Value, raw any, s Setting) string {
 		}
 		return ""
 	}
-	// A value has to be written as its kind is: "10" in quotes is no number, and 10 no duration.
+	// A value must have the form of its kind: "10" in quotes is not a number, and 10 is not a duration.
 	k, problem := scalars[s.Kind], ""
 	switch value := raw.(type) {
 	case malformed:

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestParseRate(t *testing.T) {
+func TestParseRate_AcceptsThreeDecimals(t *testing.T) {
 	for _, row := range []struct {
 		text string
 		want Rate
@@ -42,7 +42,7 @@ func TestParseRate(t *testing.T) {
 	}
 }
 
-func TestParseSize(t *testing.T) {
+func TestParseSize_AcceptsUnits(t *testing.T) {
 	for _, row := range []struct {
 		text string
 		want Size
@@ -80,7 +80,7 @@ func check[T comparable](t *testing.T, text string, got, want T, err error, bad 
 	}
 }
 
-func TestFormatDuration(t *testing.T) {
+func TestFormatDuration_OmitsZeroUnits(t *testing.T) {
 	for want, d := range map[string]time.Duration{
 		"0s": 0, "250ms": 250 * time.Millisecond, "30s": 30 * time.Second, "1m15s": 75 * time.Second,
 		"10m": 10 * time.Minute, "12h": 12 * time.Hour, "1h30m": 90 * time.Minute, "1h0m5s": time.Hour + 5*time.Second,
@@ -91,7 +91,7 @@ func TestFormatDuration(t *testing.T) {
 	}
 }
 
-func TestQuantitiesAreReadAsTheyAreWritten(t *testing.T) {
+func TestQuantities_AreReadAsTheyAreWritten(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rate := Rate(rapid.Int64Range(0, maxThousandths).Draw(t, "rate"))
 		if got, err := ParseRate(rate.String()); err != nil || got != rate {

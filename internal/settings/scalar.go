@@ -13,14 +13,14 @@ import (
 // scalar is a kind of single value.
 type scalar struct {
 	goType reflect.Type
-	want   string                    // what an error advises
-	parse  func(string) (any, error) // nil for text; errWanted where want is all that there is to say
+	want   string                    // the advice of an error
+	parse  func(string) (any, error) // nil for text; errWanted if want is the whole message
 	format func(v reflect.Value) string
 	// Forms that YAML may use: a number, text.
 	number, text bool
 }
 
-var errWanted = errors.New("not what the kind wants")
+var errWanted = errors.New("not of this kind")
 
 var scalars = map[string]scalar{
 	"text":    {goType: reflect.TypeFor[string](), want: "use text"},

@@ -30,7 +30,7 @@ func open(t *testing.T, c config.Store) (*Store, error) {
 	return s, err
 }
 
-func TestOpen(t *testing.T) {
+func TestOpen_UsesTheTimeout(t *testing.T) {
 	s, err := open(t, config.Store{URL: redistest.Server(t).URL()})
 	if err != nil || s.Away != nil {
 		t.Fatal(err, s)
@@ -48,7 +48,7 @@ func TestOpen(t *testing.T) {
 }
 
 // Two programs with one directory use one server.
-func TestOpenStartsAStoreThatIsShared(t *testing.T) {
+func TestOpen_StartsASharedStore(t *testing.T) {
 	dir := t.TempDir()
 	first, err := open(t, config.Store{Dir: dir})
 	if err != nil {
@@ -66,7 +66,7 @@ func TestOpenStartsAStoreThatIsShared(t *testing.T) {
 	}
 }
 
-func TestAStoreThatIsAwayOrDoesNotFit(t *testing.T) {
+func TestOpen_AcceptsAStoreThatIsAwayAndRefusesOneThatEvicts(t *testing.T) {
 	gone := redistest.Server(t)
 	gone.Kill()
 	s, err := open(t, config.Store{URL: gone.URL()})

@@ -15,8 +15,8 @@ func TestNew_RoundsUp(t *testing.T) {
 	}
 }
 
-// A table never returns another key's value, an old one or one that has ended; while a set is not full of entries that count,
-// it returns every value that was stored.
+// A table never returns the value of another key, an old value or one that has ended. While a set is not full of valid entries, the table
+// returns every stored value.
 func TestTable_AgainstAMap(t *testing.T) {
 	type value struct {
 		n     int
@@ -112,7 +112,7 @@ func TestTable_ConcurrentUpdatesAreNotLost(t *testing.T) {
 	}
 }
 
-func TestMeter(t *testing.T) {
+func TestMeter_ReturnsTheWait(t *testing.T) {
 	m := NewMeter(64)
 	const interval, tolerance = 500, 1500 // four at once
 	for i := range 4 {
@@ -130,7 +130,7 @@ func TestMeter(t *testing.T) {
 	}
 }
 
-// In no time does a meter let through more than that time and the tolerance hold, and one more.
+// In any interval a meter permits at most one event more than fit into the interval and the tolerance.
 func TestMeter_KeepsToItsRate(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		interval, tolerance := rapid.Int64Range(1, 5000).Draw(t, "interval"), rapid.Int64Range(0, 50_000).Draw(t, "tolerance")
@@ -153,7 +153,7 @@ func TestMeter_KeepsToItsRate(t *testing.T) {
 	})
 }
 
-func TestAllocations(t *testing.T) {
+func TestTable_MakesNoAllocations(t *testing.T) {
 	table, m, name := New[int64](1024), NewMeter(1024), []byte("192.0.2.1")
 	id := [16]byte{1}
 	n := testing.AllocsPerRun(100, func() {

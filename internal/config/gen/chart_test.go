@@ -9,8 +9,8 @@ import (
 	"github.com/anteroom/anteroom/internal/config"
 )
 
-// TestValuesSchemaHasEverySetting but those that the chart writes itself and those that are secret.
-func TestValuesSchemaHasEverySetting(t *testing.T) {
+// The schema has every setting except those that the chart writes itself and those that are secret.
+func TestValuesSchema_HasEverySetting(t *testing.T) {
 	var schema struct {
 		Defs map[string]object `json:"$defs"`
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/anteroom/anteroom/internal/config"
 )
 
-func TestGeneratedFilesAreCurrent(t *testing.T) {
+func TestOutputs_AreCurrent(t *testing.T) {
 	for name, text := range outputs {
 		have, err := os.ReadFile(filepath.Join("..", "..", "..", name))
 		if err != nil {
@@ -28,7 +28,7 @@ type printer interface{ YAML() ([]byte, error) }
 func loadGateway(file string) (printer, error) { return config.Load(config.Options{File: file}) }
 func loadBulk(file string) (printer, error)    { return config.LoadBulk(config.BulkOptions{File: file}) }
 
-func TestExampleLoadsAndIsTheDefaults(t *testing.T) {
+func TestExample_LoadsAsTheDefaults(t *testing.T) {
 	for _, row := range []struct {
 		name    string
 		load    func(file string) (printer, error)
@@ -64,7 +64,7 @@ func TestExampleLoadsAndIsTheDefaults(t *testing.T) {
 	}
 }
 
-func TestReferenceNamesEverySetting(t *testing.T) {
+func TestReference_NamesEverySetting(t *testing.T) {
 	for name, p := range map[string]*program{"docs/config.md": gateway, "docs/bulk-config.md": bulkworker} {
 		text := p.reference()
 		for _, s := range p.settings {
