@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -87,7 +88,8 @@ func (s *Server) create(ctx context.Context, spec *store.GroupSpec, what, key st
 		spec.ID = drawID()
 	}
 	g, created, err = s.store.CreateGroup(ctx, *spec)
-	if refusedWith(err, store.CodeExists) && derived {
+	refusal, refused := errors.AsType[*store.Refusal](err)
+	if derived && refused && refusal.Code == store.CodeExists && !refusal.Deleting {
 		err = ophttp.NewProblem(http.StatusUnprocessableEntity, string(store.CodeChunkReuse), "this Idempotency-Key was used for group %s with other fields: use another key, or send the same fields", spec.ID)
 	}
 	return g, created, err

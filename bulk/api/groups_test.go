@@ -50,6 +50,35 @@ func TestCreateGroup(t *testing.T) {
 	wantCode(t, b.send("POST", "/v1/groups", cut(`{"tenant":`)), 400, "bad_body")
 }
 
+// TestCreateGroup_WhileItsIDIsBeingDeleted: with an id derived from the Idempotency-Key, the refusal claimed that the key was used
+// with other fields.
+func TestCreateGroup_WhileItsIDIsBeingDeleted(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.server.deleteTime = 0
+	for _, row := range []struct{ path, body, header string }{
+		{"/v1/groups", `{"id":"a","tenant":"acme","type":"mail"}`, key},
+		{"/v1/groups", `{"tenant":"acme","type":"mail"}`, key + "b"},
+		{"/v1/bulk?tenant=acme&type=mail&id=c", lines(3), key},
+		{"/v1/bulk?tenant=acme&type=mail", lines(3), key + "d"},
+	} {
+		w := b.ask("POST", row.path, row.body, row.header)
+		want(t, w, 201)
+		id, _ := decoded(t, w)["id"].(string)
+		group := "/v1/groups/" + id
+		want(t, b.ask("POST", group+"/seal", ""), 200)
+		b.run(done)
+		want(t, b.ask("DELETE", group, ""), 202)
+		wantCode(t, b.ask("POST", row.path, row.body, row.header), 409, "exists", id, "is being deleted", "repeat DELETE "+group+" until", "then repeat this request")
+		for b.ask("DELETE", group, "").Code != 404 {
+			if _, err := b.store.Tend(t.Context(), id); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want(t, b.ask("POST", row.path, row.body, row.header), 201)
+	}
+}
+
 func TestListGroups(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

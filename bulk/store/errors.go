@@ -41,8 +41,9 @@ const (
 
 // Refusal is a call that the store refused. Detail names the field and the way out.
 type Refusal struct {
-	Code   Code
-	Detail string
+	Code     Code
+	Detail   string
+	Deleting bool // with CodeExists: the group of this id is being deleted, so the same call succeeds later
 }
 
 func (r *Refusal) Error() string { return fmt.Sprintf("%s: %s", r.Code, r.Detail) }

@@ -99,7 +99,9 @@ func (s groupStore) CreateGroup(ctx context.Context, g GroupSpec) (group Group, 
 	case "quota":
 		return Group{}, false, tooManyGroups(&g, r.int(1))
 	case "deleted":
-		return Group{}, false, refuse(CodeExists, "id %q: the group of this id is being deleted; choose a new id, or wait until a second DELETE returns 204 or 404", g.ID)
+		err := refuse(CodeExists, "group %q is being deleted, and its id is not free yet: repeat DELETE /v1/groups/%s until it returns 204 or 404, then repeat this request; or use another id", g.ID, g.ID)
+		err.Deleting = true
+		return Group{}, false, err
 	}
 	line := r.at(1)
 	if r.refusal() != "" {
