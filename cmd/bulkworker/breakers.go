@@ -15,7 +15,7 @@ import (
 
 func newBreakers() *cobra.Command {
 	var lift, tenant string
-	cmd := newReport("breakers", "List the breakers that hold jobs back, or lift one", cobra.NoArgs,
+	cmd := newReport("breakers", "List the open breakers, or close one", cobra.NoArgs,
 		func(ctx context.Context, c *client.Client, _ *cobra.Command, _ []string) ([]client.Breaker, error) {
 			switch {
 			case lift != "":

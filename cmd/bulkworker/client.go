@@ -52,13 +52,13 @@ func misuse(format string, args ...any) error { return &coded{codeUsage, fmt.Err
 func clientCommands() []*cobra.Command {
 	return []*cobra.Command{
 		newSubmit(), newStatus(), newWatch(),
-		newControl("pause", "Start no more jobs of a group; running jobs go on", (*client.Client).Pause),
-		newControl("resume", "End the pause of a group", (*client.Client).Resume),
-		newControl("release", "Start at once the jobs of a group that wait for a downstream", (*client.Client).Release),
-		newControl("cancel", "End a group: no more of its jobs start", (*client.Client).Cancel),
+		newControl("pause", "Pause a group: no more of its jobs start, and running jobs go on", (*client.Client).Pause),
+		newControl("resume", "Resume a group", (*client.Client).Resume),
+		newControl("release", "Start jobs of a group that wait for the downstream", (*client.Client).Release),
+		newControl("cancel", "Cancel a group: no more of its jobs start", (*client.Client).Cancel),
 		newResults(), newJob(),
-		newJobCommand("cancel-job GROUP JOB", "End one job of a group", (*client.Client).CancelJob),
-		newJobCommand("retry-job GROUP JOB", "Start a waiting job now, or run a failed or dead one again", (*client.Client).RetryJob),
+		newJobCommand("cancel-job GROUP JOB", "Cancel one job of a group", (*client.Client).CancelJob),
+		newJobCommand("retry-job GROUP JOB", "Start a waiting job now, or run a failed or dead job again", (*client.Client).RetryJob),
 		newRedrive(), newDelete(), newTenant(), newLimits(), newBreakers(), newWorkers(),
 	}
 }

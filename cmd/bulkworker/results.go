@@ -75,7 +75,7 @@ func newJobCommand(use, short string, do func(c *client.Client, ctx context.Cont
 
 func newDelete() *cobra.Command {
 	conn := &connection{}
-	return newClientCommand(conn, "delete GROUP", "Delete an ended group with everything that is kept of it", cobra.ExactArgs(1), func(cmd *cobra.Command, args []string) error {
+	return newClientCommand(conn, "delete GROUP", "Delete an ended group with all its data", cobra.ExactArgs(1), func(cmd *cobra.Command, args []string) error {
 		c, _, err := conn.clients(nil)
 		if err != nil {
 			return err

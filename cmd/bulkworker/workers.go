@@ -15,7 +15,7 @@ import (
 
 func newWorkers() *cobra.Command {
 	var which client.WorkersQuery
-	cmd := newReport("workers", "List the processes, and the jobs that run longest", cobra.NoArgs,
+	cmd := newReport("workers", "List the processes and the running jobs", cobra.NoArgs,
 		func(ctx context.Context, c *client.Client, _ *cobra.Command, _ []string) (client.Workers, error) {
 			return c.Workers(ctx, which)
 		}, writeWorkers)
