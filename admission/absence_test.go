@@ -8,8 +8,8 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-// Tickets that were spent while absence was shorter become no places again once it is raised, though the store has forgotten them;
-// whoever was heard since counts by the raised one.
+// Tickets that were spent under a shorter absence do not become valid when absence is raised, though the store has forgotten
+// them. For a ticket that polled since then the raised absence counts.
 func TestAbsence_RaisedRevivesNoSpentTicket(t *testing.T) {
 	t.Parallel()
 	c, p := newTestClock(), basePolicy
@@ -54,7 +54,7 @@ func TestAbsence_RaisedRevivesNoSpentTicket(t *testing.T) {
 	}
 }
 
-// Whoever gathers for a lottery and polls when it was advised before absence was lowered is drawn.
+// A visitor in the pre-queue who polls as advised before absence was lowered takes part in the draw.
 func TestAbsence_LoweredKeepsPrequeue(t *testing.T) {
 	t.Parallel()
 	c, p := newTestClock(), basePolicy
@@ -79,8 +79,8 @@ func TestAbsence_LoweredKeepsPrequeue(t *testing.T) {
 	}
 }
 
-// Whoever polls when it was advised before the claim window was shortened finds the admission, also where gateways are started anew with the
-// shorter one, or the store loses its data after a reload; after that the short one holds.
+// A visitor who polls as advised before the claim window was shortened can still claim, also when gateways restart with the
+// shorter window, or the store loses its data after the reload. After that poll the shorter window counts.
 func TestClaimWindow_ShortenedKeepsAdvisedPolls(t *testing.T) {
 	t.Parallel()
 	for name, shorten := range map[string]func(t *testing.T, r *Room, p Policy, restart func(p Policy) *Room, flush func()) *Room{
@@ -134,8 +134,8 @@ func TestClaimWindow_ShortenedKeepsAdvisedPolls(t *testing.T) {
 	}
 }
 
-// Sessions that no gateway can name, as their visitors only came in, count after a loss of data for as long as their passes may be good,
-// though session.ttl was lowered.
+// Sessions that no gateway can list, since their visitors sent no further request, count after a loss of data for as long as
+// their passes may be valid, though session.ttl was lowered.
 func TestSessionTTL_LoweredBeforeLossKeepsLimit(t *testing.T) {
 	t.Parallel()
 	c, p := newTestClock(), basePolicy
@@ -160,8 +160,8 @@ func TestSessionTTL_LoweredBeforeLossKeepsLimit(t *testing.T) {
 	}
 }
 
-// A session that was heard of under a longer ttl is given back to a store that lost its data for as long as its pass is good, and a later
-// heartbeat under a shorter one does not shorten that.
+// A session with a heartbeat under a longer ttl is restored for as long as its pass is valid. A later heartbeat under a shorter
+// ttl does not shorten that.
 func TestSessionTTL_LoweredBeforeLossIsRestoredWhole(t *testing.T) {
 	t.Parallel()
 	c, p := newTestClock(), basePolicy
@@ -189,7 +189,8 @@ func TestSessionTTL_LoweredBeforeLossIsRestoredWhole(t *testing.T) {
 	}
 }
 
-// An old copy of a pass ends no session that goes on with a newer one, also where ttl has been lowered since the old one was signed.
+// An old copy of a pass does not end a session that goes on with a newer pass, also if ttl was lowered after the old pass was
+// signed.
 func TestReturn_OldPassEndsNoSessionAfterLowerTTL(t *testing.T) {
 	t.Parallel()
 	c, p := newTestClock(), basePolicy
@@ -209,8 +210,8 @@ func TestReturn_OldPassEndsNoSessionAfterLowerTTL(t *testing.T) {
 	}
 }
 
-// Whoever gathers, was heard before an outage and polls when it was advised before absence was lowered is drawn: the outage counts
-// for nobody, though it ended longer ago than the new absence.
+// A visitor in the pre-queue who polled before an outage, and again as advised before absence was lowered, takes part in the
+// draw. The outage does not count as absence, though it ended longer ago than the new absence.
 func TestAbsence_LoweredRemembersOutages(t *testing.T) {
 	t.Parallel()
 	c, p := newTestClock(), basePolicy

@@ -19,7 +19,7 @@ func (g *stagedGateway) device(account byte) Standing {
 	return s
 }
 
-// While the store is away each gateway gives an account a place by itself: they are one when it is back.
+// While the store is away each gateway gives an account a place of its own. When the store is back they are one place.
 func TestAccount_OfflinePlacesBecomeOne(t *testing.T) {
 	t.Parallel()
 	for _, onError := range []string{OnErrorWait, OnErrorOpen} {
@@ -67,7 +67,7 @@ func TestAccount_OfflinePlacesBecomeOne(t *testing.T) {
 	}
 }
 
-// A store that lost the room finds the account's older place, whichever device comes to it first.
+// A store that lost the room finds the older place of the account, whichever device polls first.
 func TestAccount_PlaceSurvivesEmptiedStore(t *testing.T) {
 	t.Parallel()
 	p := faultPolicy
@@ -107,8 +107,8 @@ func TestAccount_PlaceSurvivesEmptiedStore(t *testing.T) {
 	}
 }
 
-// What ended an account's place does not end the account: a revoked session's id is not used again, a full or draining
-// room gives no new place and finds those that are there.
+// An account outlives its places: the id of a revoked session is not used again. A full or draining room gives no new place and
+// finds existing ones.
 func TestAccount_OutlivesItsPlaces(t *testing.T) {
 	t.Parallel()
 	p := faultPolicy
@@ -159,7 +159,7 @@ func TestAccount_OutlivesItsPlaces(t *testing.T) {
 	}
 }
 
-// A ticket that an account brings was let in before: it is in still, whatever this gateway answers from memory.
+// A ticket that an account brings was admitted before and keeps its session, whatever this gateway remembers.
 func TestAccount_BringsAdmittedTicket(t *testing.T) {
 	t.Parallel()
 	p := faultPolicy

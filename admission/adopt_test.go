@@ -7,7 +7,7 @@ import (
 	. "github.com/anteroom/anteroom/admission"
 )
 
-// An account that has a place, and brings a ticket that was taken before it, waits at the earlier order.
+// An account that has a place and brings a ticket with an earlier order waits at the earlier order.
 func TestJoin_AccountTakesEarlierOrder(t *testing.T) {
 	t.Parallel()
 	p := faultPolicy

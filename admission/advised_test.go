@@ -237,7 +237,7 @@ func (m *advisedCrowd) operate(f func(*Room, context.Context, string) error) {
 
 func atOnce() time.Duration { return 4 * time.Second } // after the first poll
 
-// An operator raises the rate a hundredfold: the whole queue moves up before its visitors poll again.
+// An operator raises the rate a hundredfold: the whole queue advances before its visitors poll again.
 func TestAdvisedPolling_RateRaised(t *testing.T) {
 	short.Skip(t, "simulates minutes of a crowd")
 	t.Parallel()
@@ -285,7 +285,7 @@ func TestAdvisedPolling_DeadBlock(t *testing.T) {
 	}
 }
 
-// Whatever an operator does to the speed of the queue, and whoever goes.
+// The promise holds for any change of the rate by operators and any number of departures.
 func TestAdvisedPolling_AnyChangeOfSpeed(t *testing.T) {
 	short.Skip(t, "simulates minutes of a crowd")
 	for seed := range uint64(3) {
@@ -321,9 +321,9 @@ func TestAdvisedPolling_AnyChangeOfSpeed(t *testing.T) {
 	}
 }
 
-// A third of the visitors leave without a word, each at some time of the wait. Those of whom the last check still holds are
-// admitted unseen. before is the share of admissions that lapsed before there were holds, when the store parked many of those who
-// stayed, too.
+// A third of the visitors leave silently, each at a random time of the wait. A ticket whose last check still holds is admitted
+// although its visitor has gone. before is the share of admissions that lapsed before holds existed, when the store also parked
+// many visitors who stayed.
 func TestAdvisedPolling_SilentLeaversLapse(t *testing.T) {
 	short.Skip(t, "simulates minutes of a crowd")
 	for name, c := range map[string]struct {

@@ -12,8 +12,8 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-// TestPresenceBuckets_HoldQueuedTicketsOnly: whatever happens to tickets that share two bags, each of those in line or parked has
-// one record, nobody else has, and whoever is heard of in time is not given up with the others.
+// Whatever happens to tickets that share two presence buckets, each queued or parked ticket has one record, no other ticket has
+// any, and a ticket that polls in time does not expire with its neighbours.
 func TestPresenceBuckets_HoldQueuedTicketsOnly(t *testing.T) {
 	t.Parallel()
 	client := redistest.Client(t)
@@ -123,7 +123,7 @@ func TestPresenceBuckets_HoldQueuedTicketsOnly(t *testing.T) {
 	})
 }
 
-// Whoever is heard of gives up those beside them who were absent, some at a time, and nobody who was not.
+// The poll of a ticket expires absent tickets in its bucket, a bounded number at a time, and no others.
 func TestPresenceBuckets_PollExpiresAbsentNeighbours(t *testing.T) {
 	client, clock := redistest.Client(t), newTestClock()
 	p := basePolicy
@@ -162,7 +162,7 @@ func TestPresenceBuckets_PollExpiresAbsentNeighbours(t *testing.T) {
 	hear(ids[6])
 }
 
-// Who is absent behind somebody who is there, or parked, is given up by a tick: nobody comes to them, and nobody is beside them.
+// A tick expires absent tickets behind present ones, and parked tickets, even if no poll reaches their buckets.
 func TestTick_ExpiresAbsentBehindPresent(t *testing.T) {
 	client, clock := redistest.Client(t), newTestClock()
 	p := basePolicy

@@ -13,10 +13,10 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-// benchLine is the length of the queue in the benchmarks.
-const benchLine = 1_000_000
+// benchQueue is the length of the queue in the benchmarks.
+const benchQueue = 1_000_000
 
-// benchRoom returns a room on Redis's own clock with benchLine enrolled visitors, and their tickets in order.
+// benchRoom returns a room on Redis's own clock with benchQueue enrolled visitors, and their tickets in order.
 func benchRoom(b *testing.B) (*Room, []Ticket, redis.UniversalClient) {
 	b.Helper()
 	client := redistest.Server(b).Client()
@@ -36,10 +36,10 @@ func benchRoom(b *testing.B) (*Room, []Ticket, redis.UniversalClient) {
 		b.Fatal(err)
 	}
 	qs := make([]enterQ, batchMost)
-	line := make([]Ticket, 0, benchLine)
-	for len(line) < benchLine {
+	line := make([]Ticket, 0, benchQueue)
+	for len(line) < benchQueue {
 		for i := range qs {
-			qs[i] = enrolling(r, testID(), r.Now()-int64(benchLine-len(line)-i))
+			qs[i] = enrolling(r, testID(), r.Now()-int64(benchQueue-len(line)-i))
 		}
 		replies, err := r.calls.sendEnter(ctx, qs)
 		if err != nil {
@@ -85,7 +85,7 @@ func BenchmarkAhead(b *testing.B) {
 	b.ResetTimer()
 	b.RunParallel(func(pb *testing.PB) {
 		for i := 0; pb.Next(); i++ {
-			if r.Ahead(line[i*7919%benchLine].Order) < 0 {
+			if r.Ahead(line[i*7919%benchQueue].Order) < 0 {
 				b.Error("negative")
 				return
 			}
@@ -95,7 +95,7 @@ func BenchmarkAhead(b *testing.B) {
 
 func BenchmarkCheckFromSnapshot(b *testing.B) {
 	r, line, _ := benchRoom(b)
-	far := line[benchLine/2:]
+	far := line[benchQueue/2:]
 	b.ReportAllocs()
 	b.ResetTimer()
 	b.RunParallel(func(pb *testing.PB) {
@@ -129,7 +129,7 @@ func BenchmarkCheckFromMemory(b *testing.B) {
 	})
 }
 
-// BenchmarkCheckAtTheFront goes to Redis in batches: 500 callers a processor.
+// BenchmarkCheckAtTheFront measures checks that go to Redis in batches, with 500 callers a processor.
 func BenchmarkCheckAtTheFront(b *testing.B) {
 	r, line, _ := benchRoom(b)
 	head := line[:900]
@@ -170,10 +170,9 @@ func redisCPU(b *testing.B, client redis.UniversalClient) (sum float64) {
 	return sum
 }
 
-// BenchmarkAdvance is room_advance with benchLine waiting; each tick builds a
-// snapshot from the one before. script-µs is the time in Redis, cpu-µs its processor time with
-// the calls that find the tick done, B/visitor what a waiting visitor
-// takes there, snapshot-B the snapshot.
+// BenchmarkAdvance measures room_advance with benchQueue waiting visitors; each tick builds a snapshot from the one before.
+// script-µs is the time in Redis, cpu-µs its processor time including calls that find the tick done, B/visitor the memory of a
+// waiting visitor in Redis, snapshot-B the size of the snapshot.
 func BenchmarkAdvance(b *testing.B) {
 	r, _, client := benchRoom(b)
 	ctx := context.Background()
@@ -218,7 +217,7 @@ func BenchmarkAdvance(b *testing.B) {
 		b.Fatal(err)
 	}
 	b.ReportMetric(float64(len(text)), "snapshot-B")
-	b.ReportMetric(float64(size)/benchLine, "B/visitor")
+	b.ReportMetric(float64(size)/benchQueue, "B/visitor")
 }
 
 // BenchmarkMemory measures the memory that this process keeps of a ticket.
@@ -232,8 +231,8 @@ func BenchmarkMemory(b *testing.B) {
 	}
 }
 
-// BenchmarkPlacesByID is what a place costs the store whose id it may know, in batches of the largest size; an account's
-// has to be looked for under all of its ids.
+// BenchmarkPlacesByID measures the cost to the store of a place by an id that may exist, in batches of the largest size. The
+// place of an account is searched under all of its ids.
 func BenchmarkPlacesByID(b *testing.B) {
 	for _, kind := range []string{"keyed", "account"} {
 		b.Run(kind, func(b *testing.B) {

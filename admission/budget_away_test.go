@@ -7,8 +7,8 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-// TestTick_GoesOnWithoutBudget: where only the origin's budget does not answer, as on a master of its own that is down, nobody is
-// admitted, and snapshots and operators' changes go on. Admissions follow when it is back.
+// If only the budget of the origin does not respond, as on a master of its own that is down, nobody is admitted; snapshots and
+// operators' changes go on. Admissions resume when the budget is back.
 func TestTick_GoesOnWithoutBudget(t *testing.T) {
 	client, prefix, c := redistest.Client(t), redistest.Prefix(t), newTestClock()
 	p := basePolicy

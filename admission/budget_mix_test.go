@@ -42,8 +42,9 @@ func (s *sharing) poll(all []*mixed) {
 	s.judge()
 }
 
-// A lottery opens and an event slows the other room down while both share a budget, on two gateways, and the store is emptied in
-// between: never more than the budget, all of it where it can be used, by weight; the lots in their order; and nobody lost.
+// A lottery opens and an event slows the other room down while both share a budget on two gateways, and the store is emptied in
+// between. Admissions never exceed the budget, use all of it where possible, and follow the weights; drawn tickets keep their
+// order, and no place is lost.
 func TestBudget_SharedByLotteryAndEvent(t *testing.T) {
 	t.Parallel()
 	const rate, lots, crowd = 12, 270, 300

@@ -186,7 +186,7 @@ func overBoth(t *testing.T, f func(t *testing.T, client redis.UniversalClient)) 
 	t.Run("cluster", func(t *testing.T) { f(t, redistest.Cluster(t)) })
 }
 
-// Shares go by weight, all of the budget is used, and what one room does not use the others get at once.
+// Shares follow the weights, the whole budget is used, and other rooms get immediately what one room does not use.
 func TestBudget_SharedByWeightAndUsedUp(t *testing.T) {
 	t.Parallel()
 	overBoth(t, func(t *testing.T, client redis.UniversalClient) {
@@ -286,7 +286,7 @@ func TestLease_CountsOnceAndInTime(t *testing.T) {
 	}
 }
 
-// A burst of one visitor is used up as well: whatever ticks there are, one is made when the next visitor may go.
+// A burst of one visitor also reaches the rate: at any tick interval there is a tick when the next admission is due.
 func TestBudget_BurstOfOneIsUsedUp(t *testing.T) {
 	for _, gateways := range []int{1, 4} {
 		s := newSharing(t, t, redistest.Client(t), redistest.Prefix(t), gateways,
@@ -304,7 +304,8 @@ func TestBudget_BurstOfOneIsUsedUp(t *testing.T) {
 	}
 }
 
-// Two gateways ask for one room at once: the room takes leases in order, so the second has to wait until the first has come.
+// Two gateways ask for leases of one room at the same time. The room takes leases in order, so the second lease waits for the
+// first.
 func TestLease_OvertakesNoOther(t *testing.T) {
 	s := newSharing(t, t, redistest.Client(t), redistest.Prefix(t), 2, budgeted(200_000, 200_000, 1000, 1_000_000))
 	s.tick(0, 0)
@@ -323,7 +324,7 @@ func TestLease_OvertakesNoOther(t *testing.T) {
 	}
 }
 
-// A store that lost the account of leases gives none before those that it does not know of have ended.
+// A store that lost the record of leases grants none until all leases that it does not know of have ended.
 func TestBudget_LostWaitsForLeasesToEnd(t *testing.T) {
 	s, _ := emptied(t)
 	if err := s.redis.Del(t.Context(), budgetKeys(s.cores[0].o.Prefix, "shop")...).Err(); err != nil {
@@ -337,8 +338,8 @@ func TestBudget_LostWaitsForLeasesToEnd(t *testing.T) {
 	}
 }
 
-// However gateways race, crash between the two scripts, bring leases late or twice, and however rooms come, go, pause and lose
-// their store: what all admit together is never over the budget.
+// Admissions of all rooms never exceed the budget, however gateways race, crash between the two scripts and use leases late or
+// twice, and however rooms are added, removed, paused and lose their store.
 func TestBudget_IsNeverExceeded(t *testing.T) {
 	t.Parallel()
 	client := redistest.Client(t)
@@ -430,7 +431,7 @@ func TestBudget_IsNeverExceeded(t *testing.T) {
 	})
 }
 
-// Redis's clock may be set back, or a replica's that is behind takes over: the budget stands still for a moment, not for as long.
+// When Redis's clock is set back, or a replica whose clock is behind takes over, the budget stands still for a moment only.
 func TestBudget_SurvivesClockSetBack(t *testing.T) {
 	client, prefix := redistest.Client(t), redistest.Prefix(t)
 	core, err := New(Options{Client: client, Prefix: prefix, Log: quiet()})
@@ -468,7 +469,8 @@ func TestBudget_SurvivesClockSetBack(t *testing.T) {
 	}
 }
 
-// Without the store nobody knows who has a line: a room has its share by the weights of all, and no more than its own rate.
+// Without the store no gateway knows which rooms have queues: a room admits its share by the weights of all rooms, and at most
+// its own rate.
 func TestBudget_OfflineRoomHasItsShare(t *testing.T) {
 	p := budgeted(80_000, 40_000, 1000, 30_000)
 	p.Budget.Weights = 4000

@@ -31,7 +31,7 @@ func commands(t *testing.T, client redis.UniversalClient, f func()) map[string]i
 	return ran
 }
 
-// TestJoin_CostsTheseCommands: what a join costs the store in a room without a lottery. The state is read and written once.
+// A join in a room without a lottery reads and writes the state once.
 func TestJoin_CostsTheseCommands(t *testing.T) {
 	t.Parallel()
 	client, c, p := redistest.Server(t).Client(), newTestClock(), basePolicy
@@ -44,7 +44,7 @@ func TestJoin_CostsTheseCommands(t *testing.T) {
 	}
 }
 
-// TestPrequeued_IsFixedAfterOpening: how many gathered is told for good, whoever joins later.
+// After the opening the size of the pre-queue stays the same, whoever joins later.
 func TestPrequeued_IsFixedAfterOpening(t *testing.T) {
 	t.Parallel()
 	c := newTestClock()

@@ -50,8 +50,8 @@ func gather(t *testing.T, r *Room, n int) []*gatherer {
 	return all
 }
 
-// Who gathered has the drawn order at every gateway, over silences and jumps of the clock around the opening; who was not
-// confirmed before it is behind them all.
+// A visitor of the pre-queue has the drawn order at every gateway, through silences and clock jumps around the opening. A
+// ticket that was not confirmed before the opening is behind all of them.
 func TestDraw_IsSameAtEveryGateway(t *testing.T) {
 	t.Parallel()
 	for name, before := range map[string]func(c *testClock){
@@ -115,7 +115,7 @@ func TestDraw_IsSameAtEveryGateway(t *testing.T) {
 	}
 }
 
-// The store forgets the room while people gather and after the draw: it is drawn once.
+// The store loses the room during the pre-queue and again after the draw: there is one draw.
 func TestDraw_SurvivesLossOfStore(t *testing.T) {
 	t.Parallel()
 	client, prefix, c := redistest.Client(t), redistest.Prefix(t), newTestClock()
@@ -163,7 +163,7 @@ func TestDraw_SurvivesLossOfStore(t *testing.T) {
 	}
 }
 
-// What operators and visitors may do while people gather.
+// Operators and visitors may do all this during the pre-queue.
 func TestPrequeue_FollowsVisitorsAndOperators(t *testing.T) {
 	t.Parallel()
 	client, prefix, c := redistest.Client(t), redistest.Prefix(t), newTestClock()
@@ -283,7 +283,7 @@ func TestPrequeue_RefusesJoinsBeforeItBegins(t *testing.T) {
 	gather(t, r, 1)
 }
 
-// Events change the policy by Redis's clock, and operators have the last word.
+// Events change the policy by Redis's clock. Operators' changes override them.
 func TestEvent_YieldsToOperator(t *testing.T) {
 	t.Parallel()
 	client, prefix, c := redistest.Client(t), redistest.Prefix(t), newTestClock()
@@ -338,7 +338,7 @@ func TestEvent_YieldsToOperator(t *testing.T) {
 	}
 }
 
-// A room that the file or an event closes lets nobody in, as one that an operator closes; those who wait keep their places.
+// A room that is closed by configuration, an event or an operator admits nobody. Waiting visitors keep their places.
 func TestReject_AdmitsNobody(t *testing.T) {
 	t.Parallel()
 	client := redistest.Client(t)
@@ -387,7 +387,8 @@ func TestReject_AdmitsNobody(t *testing.T) {
 	}
 }
 
-// A lot that was not heard of for absence is none: else one could gather them, and accounts leave one after the other.
+// A ticket of the pre-queue that did not poll for absence is late after the draw. Otherwise such tickets could be hoarded, and
+// an account could leave one after the other.
 func TestDraw_AbsentTicketIsLate(t *testing.T) {
 	t.Parallel()
 	client, prefix, c := redistest.Client(t), redistest.Prefix(t), newTestClock()
@@ -408,7 +409,7 @@ func TestDraw_AbsentTicketIsLate(t *testing.T) {
 	}
 }
 
-// Whoever joins again after the opening, with the same key or account, before the ticket of before comes, has its lot.
+// A key or account that joins again after the opening, before its earlier ticket polls, has the drawn order of that ticket.
 func TestDraw_OrderCountsOverLaterJoin(t *testing.T) {
 	t.Parallel()
 	for name, a := range map[string]Arrival{
@@ -449,7 +450,7 @@ func TestDraw_OrderCountsOverLaterJoin(t *testing.T) {
 	}
 }
 
-// Of min_wait a lot has waited nothing before the opening, however early its number.
+// min_wait of a drawn ticket counts from the opening, however small its order is.
 func TestMinWait_CountsFromOpening(t *testing.T) {
 	t.Parallel()
 	client, prefix, c := redistest.Client(t), redistest.Prefix(t), newTestClock()

@@ -9,7 +9,7 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-// TestKeys_ExpireWhenRoomIsGone: no key stays for ever when a room is taken out of every configuration.
+// Every key of a room expires after the room is removed from every configuration.
 func TestKeys_ExpireWhenRoomIsGone(t *testing.T) {
 	client, prefix := redistest.Client(t), redistest.Prefix(t)
 	c := newTestClock()
@@ -45,7 +45,7 @@ func TestKeys_ExpireWhenRoomIsGone(t *testing.T) {
 	}
 }
 
-// TestHistory_TrimmedAfterLongSilence: what is older than a day goes, also when nobody looked at the room for hours.
+// History older than a day is removed, also when no gateway ticked the room for hours.
 func TestHistory_TrimmedAfterLongSilence(t *testing.T) {
 	client, prefix := redistest.Client(t), redistest.Prefix(t)
 	c := newTestClock()

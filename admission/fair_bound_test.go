@@ -64,8 +64,8 @@ func (l *ledger) check(t *rapid.T) {
 	}
 }
 
-// TestFairTree_KeepsBounds drives three levels of tenants and groups: both bounds hold, boost stays bounded and acts inside a tenant,
-// strict levels drain in order, and nobody who is gated is served.
+// Three levels of tenants and groups run random operations. Both bounds hold, boost stays bounded and acts inside a tenant,
+// strict levels drain in order, and no gated group is served.
 func TestFairTree_KeepsBounds(t *testing.T) {
 	for _, strict := range []bool{false, true} {
 		t.Run(fmt.Sprintf("strict=%t", strict), func(t *testing.T) {
@@ -186,7 +186,7 @@ func waiting(tree *admissiontest.FairTree, level int) bool {
 	return false
 }
 
-// TestFairTree_SharesByWeight: what the shares come to, in whole numbers.
+// The shares that follow from weights, levels and limits, in whole numbers.
 func TestFairTree_SharesByWeight(t *testing.T) {
 	t.Parallel()
 	jobs := func(n int) []int64 {

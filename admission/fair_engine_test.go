@@ -103,7 +103,7 @@ func (e *engine) pull(want int) {
 	}
 }
 
-// TestFairTree_MatchesEngine: the bulk engine's pull takes the jobs that the model takes, in the same order.
+// A pull of the bulk engine takes the same jobs as the model, in the same order.
 func TestFairTree_MatchesEngine(t *testing.T) {
 	t.Parallel()
 	for _, strict := range []bool{false, true} {
@@ -176,7 +176,7 @@ func TestFairTree_MatchesEngine(t *testing.T) {
 	}
 }
 
-// BenchmarkEnginePull takes 50 jobs at a time from few groups and from many, each its own tenant's.
+// BenchmarkEnginePull pulls 50 jobs at a time from few groups and from many, each with its own tenant.
 func BenchmarkEnginePull(b *testing.B) {
 	for _, groups := range []int{10, 10_000} {
 		b.Run(fmt.Sprintf("groups=%d", groups), func(b *testing.B) {

@@ -71,7 +71,7 @@ func TestFairCharge_DividesByWeight(t *testing.T) {
 	}
 }
 
-// TestFairFormulas_MatchScripts: Go and the scripts' library give the same numbers.
+// The formulas in Go and in the scripts' library return the same numbers.
 func TestFairFormulas_MatchScripts(t *testing.T) {
 	lib, err := os.ReadFile("../lua/lib/fair.lua")
 	if err != nil {

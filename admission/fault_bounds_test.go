@@ -17,8 +17,8 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-// TestSilentStore_NothingPilesUp: 500 callers at once over a pool of two connections to a store
-// that does not answer each get an answer by their deadline, and leave nothing behind.
+// 500 concurrent callers over a pool of two connections to a store that does not reply each get a response by their deadline,
+// and leave no goroutine or connection behind.
 func TestSilentStore_NothingPilesUp(t *testing.T) {
 	server := redistest.Server(t)
 	proxy := redistest.Proxy(t, server.Socket())
@@ -87,8 +87,8 @@ func TestSilentStore_NothingPilesUp(t *testing.T) {
 	awaitWithin(t, patience, "the goroutines end", func() bool { return runtime.NumGoroutine() <= before+10 })
 }
 
-// TestStart_ServesWithoutStore: a gateway that starts while the store is away, frozen
-// or half-open serves at once by on_store_error, and is up soon after the store is.
+// A gateway that starts while the store is away, frozen or half-open serves by on_store_error immediately, and is up soon after
+// the store is.
 func TestStart_ServesWithoutStore(t *testing.T) {
 	for _, row := range []struct {
 		name       string
@@ -157,8 +157,7 @@ func TestStart_ServesWithoutStore(t *testing.T) {
 	}
 }
 
-// TestStart_HangingFirstTickBlocksNobody: while the first call of a process hangs,
-// rooms can be asked for and are told to be down or up.
+// While the first call of a process hangs, its rooms can be read and report whether the store is up.
 func TestStart_HangingFirstTickBlocksNobody(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
@@ -191,8 +190,7 @@ func TestStart_HangingFirstTickBlocksNobody(t *testing.T) {
 	}
 }
 
-// TestRestore_HangingBlocksNobody: a call that finds the store emptied waits for
-// a restore of another caller no longer than its own deadline.
+// A call that finds the store emptied waits for the restore of another caller at most until its own deadline.
 func TestRestore_HangingBlocksNobody(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
@@ -227,8 +225,7 @@ func TestRestore_HangingBlocksNobody(t *testing.T) {
 	}
 }
 
-// TestIdleRoom_TicksSoonAfterStoreFails: a room without visitors is looked at
-// every 2 s, but not while its breaker is open.
+// A room without visitors is ticked every 2 s, but more often while the store is away.
 func TestIdleRoom_TicksSoonAfterStoreFails(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
@@ -267,8 +264,7 @@ func TestIdleRoom_TicksSoonAfterStoreFails(t *testing.T) {
 	}
 }
 
-// TestTouch_DuringTick: sessions are heard of while a tick sends what
-// was heard before, nothing being due as well (under the race detector).
+// Touch records heartbeats while a tick sends earlier ones, or has none to send (for the race detector).
 func TestTouch_DuringTick(t *testing.T) {
 	t.Parallel()
 	core, err := New(Options{Client: redistest.Client(t), Prefix: redistest.Prefix(t), Timeout: 10 * time.Second, Log: slog.New(slog.DiscardHandler)})

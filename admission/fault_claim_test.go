@@ -9,8 +9,7 @@ import (
 	. "github.com/anteroom/anteroom/admission"
 )
 
-// TestOutOfMemory_ServesWaitingVisitors: a store that is full takes nobody new, who are answered by
-// on_store_error; those in line are heard, admitted and claim.
+// A full store enrols no new tickets; their joins follow on_store_error. Waiting visitors poll, are admitted and claim.
 func TestOutOfMemory_ServesWaitingVisitors(t *testing.T) {
 	t.Parallel()
 	p := faultPolicy
@@ -74,10 +73,9 @@ func TestOutOfMemory_ServesWaitingVisitors(t *testing.T) {
 	}
 }
 
-// TestOfflineClaim_RepeatedAfterOutage: the answer that let somebody in
-// was lost and the store is back: the same client gets the session, through any
-// gateway, and nobody else does. So it is for one who was admitted before the outage and
-// had not claimed.
+// The response that admitted a visitor without the store was lost, and the store is back. The same client gets the same session
+// through any gateway, and no other client does. The same holds for a ticket that was admitted before the outage and not
+// claimed.
 func TestOfflineClaim_RepeatedAfterOutage(t *testing.T) {
 	t.Parallel()
 	for _, admitted := range []bool{false, true} {
@@ -121,8 +119,7 @@ func TestOfflineClaim_RepeatedAfterOutage(t *testing.T) {
 	}
 }
 
-// TestOfflinePass_RegistersAtAnyGateway: the first request with such a pass
-// may come through another gateway.
+// The first request with a pass that was signed without the store may come through another gateway.
 func TestOfflinePass_RegistersAtAnyGateway(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -140,8 +137,7 @@ func TestOfflinePass_RegistersAtAnyGateway(t *testing.T) {
 	}
 }
 
-// TestOffline_ClosedRoomAdmitsNobody: open and local keep to a room that is
-// closed or has no rate, and to the floor on waiting.
+// With on_store_error open and local, a room that is closed or has no rate admits nobody, and min_wait holds.
 func TestOffline_ClosedRoomAdmitsNobody(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []string{OnErrorOpen, OnErrorLocal} {
@@ -195,8 +191,8 @@ func TestOffline_ClosedRoomAdmitsNobody(t *testing.T) {
 	}
 }
 
-// TestJoin_RepeatedFindsAdmittedTicket: the answer to a join was lost, the turn came, and
-// the join is repeated: its ticket can be checked and claimed like any other.
+// The response to a join was lost, the ticket was admitted, and the join is repeated: its ticket can be checked and claimed
+// like any other.
 func TestJoin_RepeatedFindsAdmittedTicket(t *testing.T) {
 	t.Parallel()
 	p := faultPolicy
@@ -223,8 +219,8 @@ func TestJoin_RepeatedFindsAdmittedTicket(t *testing.T) {
 	}
 }
 
-// TestReset_IsBounded: more are admitted and have not claimed than one call forgets; none of them gets in, who comes next
-// does, and sessions stay.
+// More tickets are admitted and not claimed than one call of room_reset removes. After the reset none of them makes a session,
+// the next visitor is admitted, and sessions stay.
 func TestReset_IsBounded(t *testing.T) {
 	t.Parallel()
 	p := faultPolicy

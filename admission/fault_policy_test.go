@@ -10,8 +10,7 @@ import (
 	"github.com/anteroom/anteroom/internal/short"
 )
 
-// TestOffline_NewVisitorsFollowPolicy: what on_store_error gives to those who come while
-// the store is away, by what the last snapshot showed.
+// While the store is away, new visitors are treated by on_store_error and by the state of the last snapshot.
 func TestOffline_NewVisitorsFollowPolicy(t *testing.T) {
 	short.Skip(t, "waits for the clock")
 	t.Parallel()
@@ -64,9 +63,8 @@ func TestOffline_NewVisitorsFollowPolicy(t *testing.T) {
 	}
 }
 
-// TestOffline_OrdersFollowTimeOfJoining: who joined during an outage sorts behind those in line
-// before it, by the time of joining, and before all who come after it, through
-// whatever gateway.
+// Visitors who join during an outage are behind those who waited before it, ordered by the time of joining, and ahead of later
+// ones, at every gateway.
 func TestOffline_OrdersFollowTimeOfJoining(t *testing.T) {
 	t.Parallel()
 	p := faultPolicy
@@ -112,9 +110,8 @@ func TestOffline_OrdersFollowTimeOfJoining(t *testing.T) {
 	}
 }
 
-// TestLocal_AdmitsItsShare: two gateways without the store serve the line of the
-// last snapshot in its order, together at the rate of the room, and newcomers
-// after it. When the store is back their sessions are in it and nobody is in twice.
+// Two gateways without the store serve the queue of the last snapshot in its order, together at the rate of the room, and new
+// visitors after that queue. When the store is back their sessions are registered, and no ticket has two.
 func TestLocal_AdmitsItsShare(t *testing.T) {
 	t.Parallel()
 	p := faultPolicy
@@ -195,8 +192,8 @@ func TestLocal_AdmitsItsShare(t *testing.T) {
 	}
 }
 
-// TestOffline_AdmitsTicketOnce: a repeated poll of one who was let in without
-// the store gets the same session and costs no second share; another client gets none.
+// A repeated poll of a ticket that was admitted without the store returns the same session and takes no second share. Another
+// client gets no session.
 func TestOffline_AdmitsTicketOnce(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []string{OnErrorOpen, OnErrorLocal} {
@@ -236,9 +233,8 @@ func TestOffline_AdmitsTicketOnce(t *testing.T) {
 	}
 }
 
-// TestOfflinePass_CountsAboveMaxActive: who was let in without the store counts when it is
-// back, even above max_active, and nobody more is admitted until there is room; who
-// was revoked meanwhile is found revoked.
+// Sessions that were made without the store count when it is back, even above max_active, and nobody else is admitted until
+// slots are free. A session that was revoked meanwhile is revoked in the store.
 func TestOfflinePass_CountsAboveMaxActive(t *testing.T) {
 	t.Parallel()
 	p := faultPolicy
@@ -300,8 +296,8 @@ func TestOfflinePass_CountsAboveMaxActive(t *testing.T) {
 	}
 }
 
-// TestNeverConnected_TicketsEnrolAtLastTick: its tokens enrol at the last tick when it
-// hears the store at last: behind the line, before those who come later.
+// Tickets of a gateway that never reached the store enrol at the time of the last tick when it reaches the store: behind the
+// queue, ahead of later visitors.
 func TestNeverConnected_TicketsEnrolAtLastTick(t *testing.T) {
 	t.Parallel()
 	p := faultPolicy
@@ -340,8 +336,7 @@ func TestNeverConnected_TicketsEnrolAtLastTick(t *testing.T) {
 	}
 }
 
-// TestStart_DuringOutageServesTokens: a gateway that starts while the store is away and
-// lets people in without it serves those who bring a waiting token too.
+// A gateway that starts while the store is away and admits new visitors also admits visitors with waiting tokens.
 func TestStart_DuringOutageServesTokens(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -367,8 +362,8 @@ func TestStart_DuringOutageServesTokens(t *testing.T) {
 	}
 }
 
-// TestStart_WithoutSnapshotUsesFence: the first call of a gateway was answered and its first look was not, so that it
-// has no snapshot. The places that it then gives are not from before a reset.
+// The first call of a gateway got a reply and its first tick did not, so it has no snapshot. The places that it then gives have
+// the current fence.
 func TestStart_WithoutSnapshotUsesFence(t *testing.T) {
 	t.Parallel()
 	p := faultPolicy
@@ -397,8 +392,8 @@ func TestStart_WithoutSnapshotUsesFence(t *testing.T) {
 	}
 }
 
-// TestLocal_KeepsMaxActive: what was free in the last snapshot is shared by the gateways; a session that its origin ends
-// meanwhile makes room for one more.
+// The gateways share the slots that were free in the last snapshot. A session that its origin ends meanwhile frees a slot for
+// one more visitor.
 func TestLocal_KeepsMaxActive(t *testing.T) {
 	t.Parallel()
 	p := faultPolicy

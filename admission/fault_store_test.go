@@ -227,10 +227,9 @@ func copyFiles(t testing.TB, from, to string) {
 	}
 }
 
-// TestStoreFaults_KeepPromises does each of these to the store of two gateways while people
-// come, and judges the whole: never over the limit, in order, one session a
-// ticket, nobody who polls is lost, every call answered by its deadline, and the
-// rooms are back soon after the store is.
+// Each of these faults happens to the store of two gateways while visitors join, poll and claim. The limit and the order hold,
+// a ticket makes one session, no visitor who polls loses the place, every call ends by its deadline, and the rooms are back
+// soon after the store is.
 func TestStoreFaults_KeepPromises(t *testing.T) {
 	short.Skip(t, "waits for the clock")
 	for _, f := range storeFaults {

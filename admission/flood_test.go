@@ -8,8 +8,8 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-// TestFlood_StoreHoldsOneFront: arrivals that never poll, through gateways whose snapshots show no line yet, are kept to the
-// front by the store, and given up after absence; they count as ahead of who comes later.
+// Of arrivals that never poll, through gateways whose snapshots show no queue yet, the store keeps at most one front, until
+// absence. They count as ahead of later visitors.
 func TestFlood_StoreHoldsOneFront(t *testing.T) {
 	t.Parallel()
 	c := newTestClock()

@@ -45,7 +45,7 @@ func behindTheFront(t *testing.T, absence, silence time.Duration) (Ticket, []*st
 	return *v, []*stagedGateway{g, other}
 }
 
-// An admitted ticket learns of it with its next poll, wherever its order lies and whichever gateway it asks.
+// The next poll of an admitted ticket reports the admission, wherever its order is and at any gateway.
 func TestCheck_FindsAdmittedTicketBehindFront(t *testing.T) {
 	short.Skip(t, "simulates minutes of a crowd")
 	for name, c := range map[string]struct{ absence, silence time.Duration }{
@@ -72,8 +72,8 @@ func TestCheck_FindsAdmittedTicketBehindFront(t *testing.T) {
 	}
 }
 
-// A ticket that an operator removed through another gateway waits on, as far as this gateway knows, until its hold no longer
-// reaches beyond the next poll. The hold bounds that to 12 minutes, however long absence is.
+// A ticket that an operator removed through another gateway keeps waiting at this one until its hold does not reach beyond the
+// next poll. A hold is at most 12 minutes, however long absence is.
 func TestCheck_FindsTicketRemovedElsewhereAfterHold(t *testing.T) {
 	short.Skip(t, "simulates minutes of a crowd")
 	t.Parallel()

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A session that outlives the memory of ended tickets keeps the time of its admission.
+// A session that lasts longer than the memory of ended tickets keeps the time of its admission.
 func TestHeartbeat_KeepsTimeOfAdmission(t *testing.T) {
 	t.Parallel()
 	p := faultPolicy

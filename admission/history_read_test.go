@@ -9,7 +9,7 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-// TestHistory_ReadsRequestedMinutesOnly: of a day's history an hour is read without the rest.
+// Reading one hour of a day of history does not read the rest.
 func TestHistory_ReadsRequestedMinutesOnly(t *testing.T) {
 	client := redistest.Server(t).Client()
 	const day, last = 1440, 29_666_666

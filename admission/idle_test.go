@@ -12,8 +12,7 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-// TestIdleRooms_GatewaysTakeTurns: of idle rooms each gateway reads the snapshots, all in one round trip, and one of them at a time
-// runs the script.
+// Each gateway reads the snapshots of all idle rooms in one round trip, and one gateway at a time runs the script.
 func TestIdleRooms_GatewaysTakeTurns(t *testing.T) {
 	const gateways, rooms, span = 3, 20, 5 * time.Second
 	client := redistest.Server(t).Client()
@@ -90,7 +89,7 @@ func calls(stats, command string) (n int64) {
 	return n
 }
 
-// TestIdleRoom_NoticesChanges: one look of a gateway at an idle room shows it what happened elsewhere, or it ticks.
+// One read of an idle room shows a gateway what changed elsewhere, or the gateway ticks the room.
 func TestIdleRoom_NoticesChanges(t *testing.T) {
 	sid := testID()
 	for name, row := range map[string]struct {
@@ -192,7 +191,7 @@ func TestIdleRoom_NoticesChanges(t *testing.T) {
 	}
 }
 
-// TestIdleRoom_NoticesStoreRefusingWrites: a store that answers reads alone is of no use to those who come.
+// A store that replies to reads alone counts as away.
 func TestIdleRoom_NoticesStoreRefusingWrites(t *testing.T) {
 	t.Parallel()
 	client, c := redistest.Server(t).Client(), newTestClock()

@@ -26,8 +26,7 @@ func limited(joins int64, per time.Duration, wide int64, widePer time.Duration) 
 	}
 }
 
-// TestJoins_FollowModel lets addresses join, and tokens that were signed before come late and in any order, on several
-// gateways and on the model.
+// Addresses join, and tokens that were signed earlier are enrolled late and in any order, on several gateways and in the model.
 func TestJoins_FollowModel(t *testing.T) {
 	t.Parallel()
 	client, prefix := redistest.Client(t), redistest.Prefix(t)
@@ -121,7 +120,7 @@ func TestJoins_FollowModel(t *testing.T) {
 	})
 }
 
-// TestJoins_AddressGetsOnlyItsShare joins on several gateways, in all ways there are.
+// One address joins on several gateways in every way that exists.
 func TestJoins_AddressGetsOnlyItsShare(t *testing.T) {
 	t.Parallel()
 	client, prefix := redistest.Client(t), redistest.Prefix(t)
@@ -176,7 +175,7 @@ func TestJoins_AddressGetsOnlyItsShare(t *testing.T) {
 	}
 }
 
-// TestJoins_PlaceIsCountedOnce: what has an epoch was counted when it got it, and what is in line is not a join.
+// A ticket with an epoch was counted when the store confirmed it, and a ticket in the queue is no join.
 func TestJoins_PlaceIsCountedOnce(t *testing.T) {
 	client, prefix := redistest.Client(t), redistest.Prefix(t)
 	core, err := New(Options{Client: client, Prefix: prefix, Timeout: 5 * time.Second})
@@ -237,7 +236,8 @@ func keysOf(t *testing.T, all []string) (keys []string) {
 	return keys
 }
 
-// Without the store a gateway counts whoever it lets in, also by keys and accounts, of which the store is asked otherwise.
+// Without the store a gateway counts all visitors that it admits, also those with keys and accounts, which the store counts
+// otherwise.
 func TestJoins_LimitHoldsDuringOutage(t *testing.T) {
 	t.Parallel()
 	p := faultPolicy

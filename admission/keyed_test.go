@@ -30,8 +30,8 @@ func usedMemory(t *testing.T, client redis.UniversalClient) int {
 	return n
 }
 
-// TestKeyedJoin_CostsAsMuchAsPlain: joins by keys and by accounts that never poll are batched, and behind the front the store
-// keeps nothing of them. Those that a join limit refuses do not reach it.
+// Joins by key or account that never poll are batched, and behind the front the store keeps nothing of them. Joins that a join
+// limit refuses do not reach the store.
 func TestKeyedJoin_CostsAsMuchAsPlain(t *testing.T) {
 	const joins, connections = 8000, 64
 	for name, a := range map[string]Arrival{"key": {Keyed: true}, "account": {Keyed: true, Account: true}} {
@@ -93,8 +93,8 @@ func TestKeyedJoin_CostsAsMuchAsPlain(t *testing.T) {
 
 const frontSizeTest = 1000
 
-// A key that joins twice behind the front is signed two orders for one id. Whichever is shown first, the smaller one counts; the
-// place is one, and an order that a join limit has postponed stays postponed.
+// A key that joins twice behind the front is signed two orders for one id. Whichever polls first, the smaller order counts.
+// There is one place, and an order that a join limit has postponed stays postponed.
 func TestKeyedJoin_SmallestSignedOrderCounts(t *testing.T) {
 	t.Parallel()
 	client, prefix, c := redistest.Client(t), redistest.Prefix(t), newTestClock()
@@ -152,7 +152,8 @@ func TestKeyedJoin_SmallestSignedOrderCounts(t *testing.T) {
 	}
 }
 
-// An address whose own window is full for longer than its network's is kept off itself, and not the network with it.
+// If the window of an address is full for longer than that of its network, the address is refused for that long, and the
+// network is not.
 func TestJoinLimiter_AppliesLongerWindow(t *testing.T) {
 	t.Parallel()
 	c := newTestClock()

@@ -27,8 +27,8 @@ func headsOf(s *Snapshot, seconds float64) (admitted, absent float64, apart bool
 	return admitted, absent, apart
 }
 
-// The snapshot counts the heads that were admitted and those that were absent, by their time in the queue. Whoever comes back
-// was present after all, another gateway reads the same counts, and a store that lost its data begins anew.
+// The snapshot counts the tickets at the front that were admitted and those that were absent, by time in the queue. A ticket
+// that comes back counts as present, another gateway reads the same counts, and a store that lost its data counts from zero.
 func TestHeads_CountAdmittedAndAbsent(t *testing.T) {
 	t.Parallel()
 	clock, client, prefix := newTestClock(), redistest.Client(t), redistest.Prefix(t)
@@ -118,8 +118,8 @@ func TestHeads_CountAdmittedAndAbsent(t *testing.T) {
 	}
 }
 
-// The snapshot samples those who wait by their time in the queue, and tells of the nearest for how long they count as present and who
-// missed a poll, before the head of the queue has reached anybody.
+// The snapshot samples waiting tickets by time in the queue. For the tickets at the front it also holds how long they count as
+// present and which missed a poll.
 func TestSnapshot_CountsHolds(t *testing.T) {
 	t.Parallel()
 	clock := newTestClock()
@@ -176,8 +176,8 @@ func TestSnapshot_CountsHolds(t *testing.T) {
 	}
 }
 
-// The history counts the tickets that were parked, those of them that came back, and the admissions that were not claimed, by
-// their time in the queue.
+// The history counts tickets that were parked, those of them that came back, and admissions that were not claimed, by time in
+// the queue.
 func TestHistory_CountsDeparturesByTimeInQueue(t *testing.T) {
 	t.Parallel()
 	clock := newTestClock()

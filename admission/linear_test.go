@@ -231,9 +231,8 @@ func alternate(ctx context.Context, one, other func()) {
 	}
 }
 
-// TestRoom_IsLinearizable lets clients enter, check, claim, leave and revoke at once, through ten gateways with a way to the
-// store of their own that breaks, and looks for an order of all these calls in which a room without any concurrency
-// would have answered the same.
+// Clients enter, check, claim, leave and revoke concurrently through ten gateways, whose connections to the store break. The
+// test searches for an order of all these calls in which a room without concurrency would have replied the same.
 func TestRoom_IsLinearizable(t *testing.T) {
 	short.Skip(t, "needs many rounds")
 	for _, f := range linearFaults {

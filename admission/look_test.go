@@ -7,7 +7,7 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-// Where a tick would find the limiter full, the look before it keeps what comes due from being lost; estimates count on it.
+// If the limiter would be full at a tick, an earlier tick keeps its grants from being lost. Wait estimates depend on this.
 func TestTick_SmallBurstReachesRate(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -37,7 +37,7 @@ func TestTick_SmallBurstReachesRate(t *testing.T) {
 	}
 }
 
-// With a look for each of them, a leaky bucket's visitors come one by one.
+// With a tick for each visitor, a leaky bucket admits visitors one by one.
 func TestLeakyBucket_AdmitsOneByOne(t *testing.T) {
 	t.Parallel()
 	p := budgeted(8000, 4000, 1000, 8000)
@@ -56,8 +56,8 @@ func TestLeakyBucket_AdmitsOneByOne(t *testing.T) {
 	}
 }
 
-// How often a line is looked at is bounded by what the looks cost.
-func TestTick_CostIsBounded(t *testing.T) {
+// The cost of its ticks bounds how often a room with a queue is ticked.
+func TestTickInterval_BoundsCost(t *testing.T) {
 	for _, row := range []struct {
 		strategy    Strategy
 		rate, burst int64

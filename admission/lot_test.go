@@ -44,9 +44,9 @@ func (l *lots) commits(to Policy, rooms ...*Room) {
 	}
 }
 
-// Of two gateways with different secrets the second takes the commitment of the first, also when the store has lost it, says
-// that its file is another, and draws with the seed that it is given at the opening: every place is the one that was
-// promised, through whichever gateway.
+// Of two gateways with different secrets the second adopts the commitment of the first, also when the store has lost it. The
+// second logs that its secret differs and draws with the seed that the first publishes at the opening. Every gateway returns
+// the committed order.
 func TestDrawSecret_DifferentSecretsMakeOneDraw(t *testing.T) {
 	t.Parallel()
 	client, prefix := redistest.Client(t), redistest.Prefix(t)
@@ -104,8 +104,8 @@ func TestDrawSecret_DifferentSecretsMakeOneDraw(t *testing.T) {
 	}
 }
 
-// A secret that all gateways have changed before the opening counts ten seconds after the last had the old one; and a gateway
-// alone draws by its own.
+// A secret that all gateways change before the opening counts ten seconds after the last gateway had the old one. A single
+// gateway draws by its own secret.
 func TestDrawSecret_ChangedByAllGateways(t *testing.T) {
 	t.Parallel()
 	client, prefix := redistest.Client(t), redistest.Prefix(t)
@@ -141,8 +141,8 @@ func TestDrawSecret_ChangedByAllGateways(t *testing.T) {
 	}
 }
 
-// Where the gateway whose commitment counts is gone before it could give the seed, nobody comes in before those who gathered
-// until another one's counts; then they are drawn by that.
+// If the gateway whose commitment counts stops before it publishes the seed, nobody is admitted before the visitors of the
+// pre-queue, until another commitment counts; the draw then follows that one.
 func TestDrawSecret_UnknownSeedAdmitsNobody(t *testing.T) {
 	t.Parallel()
 	client, prefix := redistest.Client(t), redistest.Prefix(t)

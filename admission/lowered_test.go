@@ -7,7 +7,7 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-// Whoever was advised by the absence of before polls in time for it, though a reload has lowered it since.
+// A visitor who was advised by the former absence polls in time, though a reload has lowered absence since.
 func TestAbsence_LoweredKeepsAdvisedPolls(t *testing.T) {
 	t.Parallel()
 	c, p := newTestClock(), basePolicy
@@ -46,8 +46,8 @@ func TestAbsence_LoweredKeepsAdvisedPolls(t *testing.T) {
 	}
 }
 
-// A session.ttl that is lowered shortens no session that there is: its visitor keeps the slot for as long as the pass is good, and
-// comes back in the order of arrival when it has ended.
+// A lower session.ttl shortens no existing session: its visitor keeps the slot while the pass is valid, and returns in the
+// order of arrival when the pass has ended.
 func TestSessionTTL_LoweredKeepsSessions(t *testing.T) {
 	t.Parallel()
 	c, p := newTestClock(), basePolicy
@@ -82,8 +82,7 @@ func TestSessionTTL_LoweredKeepsSessions(t *testing.T) {
 	}
 }
 
-// After a time without the store visitors of a room with a least wait are not held up by as long again, also where the origin has a
-// budget.
+// After an outage min_wait does not delay visitors by the length of the outage, also if the origin has a budget.
 func TestMinWait_IsSameAfterSilence(t *testing.T) {
 	t.Parallel()
 	c, p := newTestClock(), basePolicy
@@ -105,7 +104,7 @@ func TestMinWait_IsSameAfterSilence(t *testing.T) {
 	}
 }
 
-// When a busy room becomes idle, its gateways, which tick it rarely from then on, go on being counted.
+// When a busy room becomes idle, its gateways are still counted, though they tick the room rarely from then on.
 func TestGateways_AreCountedWhenRoomBecomesIdle(t *testing.T) {
 	t.Parallel()
 	client, prefix, c := redistest.Client(t), redistest.Prefix(t), newTestClock()
@@ -128,7 +127,7 @@ func TestGateways_AreCountedWhenRoomBecomesIdle(t *testing.T) {
 	}
 }
 
-// A session.ttl that is raised is told to the store with the next request: whoever is in and shops is not dropped from max_active.
+// The next request sends a higher session.ttl to the store, so that an active session does not drop out of max_active.
 func TestSessionTTL_RaisedKeepsSessions(t *testing.T) {
 	t.Parallel()
 	c, p := newTestClock(), basePolicy

@@ -9,8 +9,8 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-// Whoever gives one ticket up again and again costs the store one call; one that it did not hold may be enrolled elsewhere and is
-// given up there a second later.
+// Repeated departures of one ticket cost the store one call. A ticket that the store did not hold may be enrolled elsewhere; a
+// departure a second later removes it there.
 func TestLeave_RepeatedCostsOneCall(t *testing.T) {
 	t.Parallel()
 	c, p := newTestClock(), basePolicy
@@ -44,7 +44,7 @@ func TestLeave_RepeatedCostsOneCall(t *testing.T) {
 	}
 }
 
-// Whoever asks again and again about one ticket costs the store one call a second.
+// Repeated requests about one ticket cost the store one call a second.
 func TestMemory_AsksStoreOncePerSecond(t *testing.T) {
 	clock := newTestClock()
 	p := basePolicy
@@ -146,7 +146,7 @@ func TestMemory_AsksStoreOncePerSecond(t *testing.T) {
 	})
 }
 
-// A million remembered places are not to be followed by the collector, and are given back as they were.
+// A million remembered places contain no pointers for the garbage collector, and are returned as they were stored.
 func TestMemory_ReturnsWhatWasStored(t *testing.T) {
 	var m memory
 	m.init()
@@ -184,7 +184,7 @@ func TestMemory_ReturnsWhatWasStored(t *testing.T) {
 	}
 }
 
-// A claim before the turn says nothing of presence: one in every second, between the polls, does not keep these from the store.
+// A claim before the turn shows no presence: one claim a second between polls does not keep the polls from the store.
 func TestMemory_EarlyClaimHidesNoPoll(t *testing.T) {
 	clock := newTestClock()
 	p := basePolicy
@@ -216,7 +216,7 @@ func TestMemory_EarlyClaimHidesNoPoll(t *testing.T) {
 	}
 }
 
-// A spent key or proof that is sent again and again costs each gateway one look at the store.
+// A spent key or proof that is sent again and again costs each gateway one call.
 func TestJoin_AsksOnceAboutEndedPlace(t *testing.T) {
 	client, prefix, clock := redistest.Client(t), redistest.Prefix(t), newTestClock()
 	p := basePolicy
@@ -258,7 +258,7 @@ func TestJoin_AsksOnceAboutEndedPlace(t *testing.T) {
 	}
 }
 
-// A join that is repeated with its key finds its place as a poll does: asked about once a second, however often it comes.
+// A repeated join with the same key finds its place as a poll does: at most one call a second.
 func TestJoin_RepeatedCostsOnePoll(t *testing.T) {
 	t.Parallel()
 	c, calls := newTestClock(), 0

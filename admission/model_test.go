@@ -527,8 +527,7 @@ func checkRoom(t *rapid.T, client redis.UniversalClient, prefix string) {
 	}
 }
 
-// TestRoom_FollowsModel runs random operations of three gateways on a real Redis
-// and on the model, and compares every ticket.
+// Random operations run through three gateways on a real Redis and on the model, and every ticket is compared.
 func TestRoom_FollowsModel(t *testing.T) {
 	t.Parallel()
 	client, prefix := redistest.Client(t), redistest.Prefix(t)
@@ -539,7 +538,7 @@ func TestRoom_FollowsModel(t *testing.T) {
 	})
 }
 
-// TestRoom_FollowsModelOnCluster is the same where every script must keep to one slot.
+// TestRoom_FollowsModelOnCluster repeats TestRoom_FollowsModel where every script must keep to one slot.
 func TestRoom_FollowsModelOnCluster(t *testing.T) {
 	short.Skip(t, "repeats the model on a cluster")
 	t.Parallel()

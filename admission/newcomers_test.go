@@ -49,7 +49,8 @@ func TestArrivals_CountedOnce(t *testing.T) {
 	}
 }
 
-// Whoever was held up between two looks takes no count away: a word that has come back to what it was is another's by now.
+// A writer that is delayed between two reads of a word removes no count: a word with the same value may count another second by
+// then.
 func TestArrivals_DelayedWriterLosesNoCount(t *testing.T) {
 	var a arrivals
 	var told int64
@@ -79,7 +80,7 @@ func TestArrivals_DelayedWriterLosesNoCount(t *testing.T) {
 	}
 }
 
-// A gateway that comes second in a tick tells the store of its arrivals, but the tick's snapshot was built before.
+// A gateway that comes second in a tick sends its arrivals to the store after the snapshot of that tick was built.
 func TestArrivals_CountAsAheadUntilSnapshot(t *testing.T) {
 	client, prefix, clock := redistest.Client(t), redistest.Prefix(t), newTestClock()
 	p := basePolicy

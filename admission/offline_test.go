@@ -2,7 +2,8 @@ package admission
 
 import "testing"
 
-// Each gateway's share of an outage keeps to the strategy, and begins with nothing to give: the store may just have given all.
+// During an outage each gateway's share follows the strategy and starts empty, since the store may have granted everything a
+// moment before.
 func TestLocal_ShareFollowsStrategy(t *testing.T) {
 	const second = int64(1e9)
 	for _, row := range []struct {

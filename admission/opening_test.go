@@ -8,8 +8,8 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-// Of those who gather count who was heard within absence and an eighth of it: who leaves counts no more, and neither does who
-// is silent, so that a room that was full has places again. Nobody who is heard is forgotten.
+// The pre-queue counts tickets that polled within 9/8 of absence. Tickets that leave or go silent do not count, so that a full
+// room has places again. No ticket that polls is forgotten.
 func TestPrequeue_AbandonedPlacesDoNotCount(t *testing.T) {
 	t.Parallel()
 	client, prefix, c := redistest.Client(t), redistest.Prefix(t), newTestClock()
@@ -85,8 +85,8 @@ func TestPrequeue_AbandonedPlacesDoNotCount(t *testing.T) {
 	want(before - 1)
 }
 
-// An opening that is postponed holds against gateways that have not heard of it, whoever is asked at the old time and
-// through whomever; who gathered at one of those waits there for its new file, and then has the lot that the others give.
+// A postponed opening holds against gateways that still have the earlier one, at every gateway and whichever gateway ticks
+// last. A ticket of the pre-queue waits at such a gateway for its new configuration, and then has the same order as elsewhere.
 func TestOpening_PostponedHoldsAgainstOldConfiguration(t *testing.T) {
 	t.Parallel()
 	client, prefix, c := redistest.Client(t), redistest.Prefix(t), newTestClock()
@@ -147,7 +147,7 @@ func TestOpening_PostponedHoldsAgainstOldConfiguration(t *testing.T) {
 	}
 }
 
-// An opening that is brought forward counts ten seconds after the last gateway has heard of it.
+// An opening that is brought forward counts ten seconds after the last gateway has the new configuration.
 func TestOpening_BroughtForwardByAllGateways(t *testing.T) {
 	t.Parallel()
 	client, prefix, c := redistest.Client(t), redistest.Prefix(t), newTestClock()
@@ -181,9 +181,9 @@ func TestOpening_BroughtForwardByAllGateways(t *testing.T) {
 	}
 }
 
-// An event whose lottery is moved to another day, of which the prequeue has not begun, is no lottery any more to whoever has the
-// new file. While files differ everybody has one place and keeps it: those who are heard there, the one of when they joined;
-// those who are heard by the old file alone, the drawn one; and neither is drawn again on the other day.
+// The lottery of an event is moved to another day whose pre-queue has not begun. For gateways with the new configuration the
+// room then has no lottery. While configurations differ, each visitor has one place and keeps it: with a poll at the new
+// configuration the place by the time of joining, otherwise the drawn one. Neither is drawn again on the other day.
 func TestOpening_MovedToAnotherDay(t *testing.T) {
 	t.Parallel()
 	client, prefix, c := redistest.Client(t), redistest.Prefix(t), newTestClock()
@@ -252,7 +252,7 @@ func TestOpening_MovedToAnotherDay(t *testing.T) {
 	}
 }
 
-// Closed by an event until the prequeue of the other day, the room has those who gathered take part in that draw.
+// If an event closes the room until the pre-queue of the other day, the visitors of the first pre-queue take part in that draw.
 func TestOpening_MovedAcrossClosedTime(t *testing.T) {
 	t.Parallel()
 	client, prefix, c := redistest.Client(t), redistest.Prefix(t), newTestClock()
@@ -299,7 +299,8 @@ func TestOpening_MovedAcrossClosedTime(t *testing.T) {
 	}
 }
 
-// Who gathered before a reset, and leaves through a gateway that has not heard of it, is not one of those who gather since.
+// A visitor who joined the pre-queue before a reset leaves through a gateway that does not know of the reset. The size of the
+// new pre-queue stays the same.
 func TestPrequeue_LeaveFromBeforeResetCountsForNobody(t *testing.T) {
 	t.Parallel()
 	client, prefix, c := redistest.Client(t), redistest.Prefix(t), newTestClock()
@@ -321,8 +322,7 @@ func TestPrequeue_LeaveFromBeforeResetCountsForNobody(t *testing.T) {
 	}
 }
 
-// TestOpening_DrawnOrderIsNoPresence: a visitor who gathered for a lottery and then was silent for absence is late, however late
-// the order lies that is drawn.
+// A visitor of the pre-queue who was silent for absence is late, however late the drawn order is.
 func TestOpening_DrawnOrderIsNoPresence(t *testing.T) {
 	t.Parallel()
 	c := newTestClock()
@@ -345,8 +345,8 @@ func TestOpening_DrawnOrderIsNoPresence(t *testing.T) {
 	}
 }
 
-// Whoever gathered and polls as advised is overtaken by no newcomer, however the gathering ends: the opening is brought forward,
-// or the room becomes first come, first served by its file or by an operator, or one follows the other, or the store loses its data after it.
+// No new visitor overtakes a visitor of the pre-queue who polls as advised, however the pre-queue ends: the opening is brought
+// forward, the configuration or an operator changes the method to fifo, both happen, or the store loses its data afterwards.
 func TestOpening_BeforeItsTimeOvertakesNobody(t *testing.T) {
 	t.Parallel()
 	pass := func(t *testing.T, c *testClock, r *Room, seconds int) {

@@ -9,8 +9,8 @@ import (
 	"github.com/anteroom/anteroom/internal/short"
 )
 
-// TestCutOff_JoinersKeepTheirTime: who joins through a gateway that is cut off alone has the place of that time, not one ahead of
-// those who joined elsewhere before.
+// A visitor who joins through a gateway that alone is cut off has the place of that time, not one ahead of visitors who joined
+// elsewhere before.
 func TestCutOff_JoinersKeepTheirTime(t *testing.T) {
 	p := faultPolicy
 	p.Rate, p.Burst = 1, 1000
@@ -37,7 +37,7 @@ func TestCutOff_JoinersKeepTheirTime(t *testing.T) {
 	}
 }
 
-// TestCutOff_PollersAreNotLate: a gateway that is cut off alone for longer than absence vouches for those who poll it.
+// A gateway that alone is cut off for longer than absence records the polls of its visitors in their tickets.
 func TestCutOff_PollersAreNotLate(t *testing.T) {
 	p := faultPolicy
 	p.Rate, p.Burst = 1, 1000
@@ -75,8 +75,8 @@ func TestCutOff_PollersAreNotLate(t *testing.T) {
 	}
 }
 
-// TestCutOff_VouchesForALimitedTime: a ticket that is spent elsewhere does not outlive the memory of its end, however long its
-// holder goes on polling a gateway that is cut off.
+// A ticket that is spent elsewhere does not outlive the memory of its end, however long its holder polls a gateway that is cut
+// off.
 func TestCutOff_VouchesForALimitedTime(t *testing.T) {
 	p := faultPolicy
 	p.Rate, p.Burst = 1000, 1000
@@ -109,8 +109,8 @@ func TestCutOff_VouchesForALimitedTime(t *testing.T) {
 	}
 }
 
-// TestCutOff_LocalAdmissions: with on_store_error: local a gateway that is cut off alone lets in no more than its share, beside the
-// others' full rate, and what it may have let in is taken from the limiter when it is back.
+// With on_store_error local, a gateway that alone is cut off admits at most its share, beside the full rate of the others. When
+// it is back, what it admitted is charged to the limiter.
 func TestCutOff_LocalAdmissions(t *testing.T) {
 	short.Skip(t, "simulates minutes of a crowd")
 	p := faultPolicy
@@ -156,8 +156,7 @@ func TestCutOff_LocalAdmissions(t *testing.T) {
 	}
 }
 
-// TestNeverConnected_TokenIsSpentOnce: the token of a gateway that never reached the store makes one session, gets late, and does not
-// outlive a reset.
+// The token of a gateway that never reached the store makes one session, becomes late, and does not outlive a reset.
 func TestNeverConnected_TokenIsSpentOnce(t *testing.T) {
 	p := faultPolicy
 	p.Rate, p.Burst = 10_000, 1000
@@ -209,7 +208,7 @@ func TestNeverConnected_TokenIsSpentOnce(t *testing.T) {
 	}
 }
 
-// TestNeverConnected_OrderIsTimeOfJoining: its place is that of when it was given, among those of other gateways.
+// The place of such a token among those of other gateways is that of the time at which it was signed.
 func TestNeverConnected_OrderIsTimeOfJoining(t *testing.T) {
 	p := faultPolicy
 	p.Rate, p.Burst = 1, 1000

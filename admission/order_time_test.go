@@ -23,9 +23,9 @@ func lost(t testing.TB, client redis.UniversalClient) {
 	}
 }
 
-// TestRestore_NewGatewayFirst has a new gateway begin the room in an empty store, after the store was away for twice the absence
-// and, in the second row, had lost the room once before. Those who waited are not late, and those who come through the new
-// gateway before the old one has restored the room are not ahead of nor behind their time.
+// A new gateway starts the room in an empty store, after the store was away for twice the absence and, in the second row, had
+// lost the room before. Visitors who waited are not late. Visitors who join through the new gateway before the old one has
+// restored the room are neither ahead of nor behind their time.
 func TestRestore_NewGatewayFirst(t *testing.T) {
 	for _, losses := range []int{0, 1, 2} {
 		t.Run(fmt.Sprintf("%d losses before", losses), func(t *testing.T) {
@@ -79,8 +79,8 @@ func TestRestore_NewGatewayFirst(t *testing.T) {
 	}
 }
 
-// TestLocal_FlappingStoreIsNotOverTheLimit lets two gateways admit while the store is away for less than the silence that is
-// taken out of room time. What the limiter earned meanwhile counts once.
+// Two gateways admit while the store is away for less than the silence that room time leaves out. What the limiter earns
+// meanwhile counts once.
 func TestLocal_FlappingStoreIsNotOverTheLimit(t *testing.T) {
 	client, prefix, c := redistest.Client(t), redistest.Prefix(t), newTestClock()
 	p := basePolicy
@@ -157,7 +157,7 @@ func TestLocal_FlappingStoreIsNotOverTheLimit(t *testing.T) {
 	}
 }
 
-// TestTick_AdmittedAtComesFromStore: a gateway that starts after an outage does not compute the time of an admission before it.
+// A gateway that starts after an outage takes the time of an earlier admission from the store.
 func TestTick_AdmittedAtComesFromStore(t *testing.T) {
 	client, prefix, c := redistest.Client(t), redistest.Prefix(t), newTestClock()
 	p := basePolicy
@@ -267,8 +267,8 @@ func (h *hall) polls(n int, step time.Duration) {
 	}
 }
 
-// TestOrderTime_KeepsOrderThroughFaults: whatever befalls the store, the gateways and the clock, nobody who polls is late, and
-// visitors are let in in the order in which they joined, through whichever gateway.
+// Through faults of the store, the gateways and the clock no visitor who polls is late, and visitors are admitted in the order
+// of joining at every gateway.
 func TestOrderTime_KeepsOrderThroughFaults(t *testing.T) {
 	short.Skip(t, "makes many cases")
 	t.Parallel()
@@ -404,8 +404,8 @@ func (h *hall) back() {
 	h.polls(1, time.Second)
 }
 
-// TestOrderTime_FollowsOrderAhead: after a failover to a store whose clock is behind, a place that was given before keeps its
-// order and whoever joins next is behind it; an order that is hours ahead is none.
+// After a failover to a store whose clock is behind, an earlier place keeps its order and the next visitor is behind it. An
+// order that is hours ahead does not count.
 func TestOrderTime_FollowsOrderAhead(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {

@@ -213,7 +213,7 @@ func TestMemory_LateTokensLeaveNothing(t *testing.T) {
 	}
 }
 
-// TestRestore_LargeCrowdInParts has a gateway that knows more than it can say within one deadline.
+// A gateway has more records than it can send within one deadline.
 func TestRestore_LargeCrowdInParts(t *testing.T) {
 	srv := redistest.Server(t)
 	client := srv.Client()
@@ -265,8 +265,8 @@ func TestRestore_LargeCrowdInParts(t *testing.T) {
 	}
 }
 
-// TestEmptiedStore_NewGatewayExpiresNobody: it begins the room on the clock without the silences that were taken out of room
-// time. Those who waited before must not be late by them.
+// A new gateway starts the room on the clock without the silences that were left out of room time. Visitors who waited before
+// are not late because of them.
 func TestEmptiedStore_NewGatewayExpiresNobody(t *testing.T) {
 	srv := redistest.Server(t)
 	client := srv.Client()
@@ -294,8 +294,7 @@ func TestEmptiedStore_NewGatewayExpiresNobody(t *testing.T) {
 	}
 }
 
-// TestOutage_PlacesPrecedeLaterJoins: who joined while the store was
-// away and has not polled yet is not overtaken by who joins when it is back.
+// A visitor who joined during an outage and has not polled yet is not overtaken by a visitor who joins after it.
 func TestOutage_PlacesPrecedeLaterJoins(t *testing.T) {
 	srv := redistest.Server(t)
 	c := newTestClock()
@@ -355,7 +354,8 @@ func TestOutage_PlacesPrecedeLaterJoins(t *testing.T) {
 	t.Fatal("the last one was not admitted")
 }
 
-// Two gateways; the store loses its data; the one that did not see the claim restores first, and sends the session's heartbeat.
+// The store loses its data. Of two gateways, the one that did not see the claim restores the room first, and sends the
+// heartbeat of the session.
 func TestRestore_KeepsClaimingClient(t *testing.T) {
 	t.Parallel()
 	client, prefix, c, p := redistest.Client(t), redistest.Prefix(t), newTestClock(), basePolicy

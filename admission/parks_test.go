@@ -7,7 +7,8 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-// A tick parks thousands of absent heads, so that a block of departed visitors does not hold up those behind it for minutes.
+// A tick parks thousands of absent tickets at the front, so that a block of departed visitors does not delay those behind it
+// for minutes.
 func TestTick_ParksThousandsOfAbsentTickets(t *testing.T) {
 	clock, client := newTestClock(), redistest.Client(t)
 	p := basePolicy

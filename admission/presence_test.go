@@ -77,7 +77,7 @@ func presencePolicy(rate int64) Policy {
 	return p
 }
 
-// A hidden tab is woken once a minute, however soon its turn comes. It is not overtaken.
+// A hidden tab polls once a minute, however soon its turn is. It is not overtaken.
 func TestPresence_HiddenTabIsNotOvertaken(t *testing.T) {
 	short.Skip(t, "simulates minutes of a crowd")
 	t.Parallel()
@@ -96,7 +96,7 @@ func TestPresence_HiddenTabIsNotOvertaken(t *testing.T) {
 	}
 }
 
-// A phone that was frozen for nine minutes is passed over meanwhile, and is the next to be let in when it is back.
+// A phone that does not poll for nine minutes is passed over meanwhile, and is the next to be admitted when it polls again.
 func TestAbsence_FrozenPhoneKeepsPosition(t *testing.T) {
 	short.Skip(t, "simulates minutes of a crowd")
 	t.Parallel()
@@ -142,8 +142,8 @@ func commandCalls(t *testing.T, client redis.UniversalClient) (n int) {
 	return n
 }
 
-// A visitor far from the front is checked by the store when the hold of the token no longer reaches beyond the next poll,
-// together with others. One who does not keep the renewed token costs no more.
+// The poll of a visitor far from the front is a check, in a batch, when the hold of the token does not reach beyond the next
+// poll. A visitor who does not keep the renewed token causes no more checks.
 func TestFarPolls_AskStoreOncePerHold(t *testing.T) {
 	srv := redistest.Server(t)
 	client, clock := srv.Client(), newTestClock()
@@ -221,8 +221,8 @@ func TestFarPolls_AskStoreOncePerHold(t *testing.T) {
 	}
 }
 
-// A place that was given up, and to which no tick has come yet, is none that an account holds: else a device of it would get
-// a new one where none is given.
+// A place that has expired, and that no tick has removed yet, is no place of its account. Otherwise Join with Held would give a
+// device of the account a new place.
 func TestAccount_ExpiredPlaceIsNotHeld(t *testing.T) {
 	t.Parallel()
 	c := newTestClock()

@@ -7,7 +7,7 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-// A quiet leaky bucket lets the next one in at once, and the one after that no sooner than its rate says.
+// A leaky bucket without recent admissions admits the next visitor immediately, and the one after at the rate.
 func TestLeakyBucket_QuietRoomAdmitsImmediately(t *testing.T) {
 	c := newTestClock()
 	p := basePolicy

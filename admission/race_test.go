@@ -16,10 +16,8 @@ import (
 	"github.com/anteroom/anteroom/internal/short"
 )
 
-// TestRace_GatewaysKeepPromises lets eight gateways tick one room at once on Redis's own
-// clock while hundreds of visitors join, poll and claim through any of them, and
-// then judges what the store says: never over the limit, first come first in,
-// one session a ticket, nobody lost.
+// Eight gateways tick one room concurrently on Redis's own clock while hundreds of visitors join, poll and claim through any of
+// them. The limit and the order hold, a ticket makes one session, and no place is lost.
 func TestRace_GatewaysKeepPromises(t *testing.T) {
 	short.Skip(t, "waits for the clock")
 	t.Parallel()

@@ -23,8 +23,8 @@ func (s *stage) lives(d time.Duration, gs ...*stagedGateway) {
 	}
 }
 
-// TestTokens_HoardedAreLate: a thousand places behind a long line that nobody polls for are good for absence and not for a
-// second more, and leave nothing in the store meanwhile.
+// A thousand places behind a long queue that nobody polls for are valid for absence and not a second longer, and leave nothing
+// in the store.
 func TestTokens_HoardedAreLate(t *testing.T) {
 	short.Skip(t, "runs for long")
 	t.Parallel()
@@ -93,9 +93,8 @@ var spendings = []struct {
 	}},
 }
 
-// TestTicket_SpentIsNotReplayed: whoever put a copy of a token by gets neither a place nor a session with it when the
-// ticket has ended, by whatever gateway and however late, nor after the store has lost its data, as long as one gateway
-// that handled the end lives.
+// A copy of the token of an ended ticket makes neither a place nor a session, at any gateway and however late, also after a
+// loss of data, as long as one gateway that handled the end runs.
 func TestTicket_SpentIsNotReplayed(t *testing.T) {
 	short.Skip(t, "waits for the clock")
 	t.Parallel()

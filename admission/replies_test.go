@@ -8,7 +8,7 @@ import (
 	"github.com/anteroom/anteroom/lua"
 )
 
-// TestReplies_MatchScripts compares the reply codes in Go with the headers of the room scripts.
+// The reply codes in Go are those of the headers of the room scripts.
 func TestReplies_MatchScripts(t *testing.T) {
 	declared := map[string]string{}
 	set := lua.MustLoad()

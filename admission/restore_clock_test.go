@@ -74,8 +74,7 @@ func (s *steppedRoom) polls() {
 	}
 }
 
-// TestRestore_AfterClockStep: the store is lost when its clock has stepped forward by more than absence. Those who poll as
-// advised are not late.
+// The store is lost after its clock stepped forward by more than absence. Visitors who poll as advised are not late.
 func TestRestore_AfterClockStep(t *testing.T) {
 	const step = 16 * time.Hour
 	for name, faults := range map[string]func(*steppedRoom){
@@ -118,8 +117,8 @@ func TestRestore_AfterClockStep(t *testing.T) {
 	}
 }
 
-// TestTick_ShowsStepAfterClockWentBack: a step forward of Redis's clock makes a new snapshot even where the clock is still
-// behind that of the last one. Every gateway knows the silence then.
+// A step forward of Redis's clock makes a new snapshot even if the clock is still behind that of the last snapshot. Every
+// gateway then knows the silence.
 func TestTick_ShowsStepAfterClockWentBack(t *testing.T) {
 	s := newSteppedRoom(t)
 	s.step(-20 * time.Minute)
@@ -133,8 +132,8 @@ func TestTick_ShowsStepAfterClockWentBack(t *testing.T) {
 	}
 }
 
-// TestVouch_SilencesDoNotCount: a gateway without the store vouches for a visitor for as long as it may, silences between the
-// last confirmation and now left out: not shorter, and not longer.
+// A gateway without the store records polls of a visitor for a limited time, which does not include silences between the last
+// confirmation and now.
 func TestVouch_SilencesDoNotCount(t *testing.T) {
 	const second = int64(1_000_000)
 	c := newTestClock()

@@ -25,8 +25,8 @@ func mustComeBack(t *testing.T, r *Room, a Arrival) Standing {
 	return s
 }
 
-// While the store is away a visitor comes back in the old order, through two gateways with one ticket; when the store is here the
-// place stands before those who came later, and the session that it was given for is over.
+// While the store is away a visitor returns in the old order, through two gateways with one ticket. When the store is back the
+// place is ahead of later visitors, and the former session has ended.
 func TestReturn_KeepsOrderOffline(t *testing.T) {
 	t.Parallel()
 	client, prefix, c := redistest.Client(t), redistest.Prefix(t), newTestClock()
@@ -83,8 +83,8 @@ func TestReturn_KeepsOrderOffline(t *testing.T) {
 	}
 }
 
-// An account whose session has ended comes back while the store is away, through a gateway that knows nothing of it: the place
-// that the gateway gives it is not the one that is over, and keeps its order when the store is here.
+// An account whose session has ended returns while the store is away, through a gateway that does not know the session. The
+// gateway gives a place other than the ended one, which keeps its order when the store is back.
 func TestReturn_AccountOfflineIsNewPlace(t *testing.T) {
 	t.Parallel()
 	client, prefix, c := redistest.Client(t), redistest.Prefix(t), newTestClock()
@@ -121,8 +121,8 @@ func TestReturn_AccountOfflineIsNewPlace(t *testing.T) {
 	}
 }
 
-// A store that lost its data gets the place back from its token, in the old order, and its session from its heartbeats: no other
-// place is made by the pass.
+// After a loss of data the place comes back from its token in the old order, and its session from its heartbeats. The pass
+// makes no other place.
 func TestReturn_IsOnePlaceAfterLossOfData(t *testing.T) {
 	t.Parallel()
 	client, prefix, c := redistest.Client(t), redistest.Prefix(t), newTestClock()
@@ -165,7 +165,7 @@ func TestReturn_IsOnePlaceAfterLossOfData(t *testing.T) {
 	}
 }
 
-// Nobody who was admitted before a draw is ahead of those who were drawn.
+// A visitor who was admitted before a draw does not return ahead of the drawn tickets.
 func TestReturn_KeepsNoOrderPastDraw(t *testing.T) {
 	t.Parallel()
 	c := newTestClock()

@@ -7,7 +7,7 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-// While the store is away a ticket whose session has ended makes no other.
+// While the store is away a ticket whose session has ended makes no other session.
 func TestOffline_EndedSessionStaysEnded(t *testing.T) {
 	t.Parallel()
 	for _, away := range []bool{false, true} {
@@ -50,7 +50,7 @@ func TestOffline_EndedSessionStaysEnded(t *testing.T) {
 	}
 }
 
-// While the store is away an old copy of a pass ends no session that this gateway sees in use.
+// While the store is away an old copy of a pass does not end a session that this gateway sees in use.
 func TestOffline_OldPassEndsNoSession(t *testing.T) {
 	t.Parallel()
 	for _, away := range []bool{false, true} {

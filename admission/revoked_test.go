@@ -8,8 +8,8 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-// A revoked session stays revoked on every gateway until the last of its passes has ended, whatever the ttl was changed to before
-// or after, and is forgotten then.
+// A revoked session stays revoked at every gateway until the last of its passes has ended, also if ttl changes before or after,
+// and is then forgotten.
 func TestRevocation_HoldsUntilPassesEnd(t *testing.T) {
 	t.Parallel()
 	long, short := 90*time.Minute, 5*time.Minute
@@ -80,7 +80,7 @@ func TestRevocation_HoldsUntilPassesEnd(t *testing.T) {
 	}
 }
 
-// TestMemory_IsSmall holds what a gateway keeps of each revoked session and each admitted ticket to what docs/scaling.md plans with.
+// The memory of a gateway for each revoked session and each admitted ticket is at most the figure of docs/scaling.md.
 func TestMemory_IsSmall(t *testing.T) {
 	c := newTestClock()
 	r := testRoom(t, redistest.Client(t), redistest.Prefix(t), c, basePolicy)

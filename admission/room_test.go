@@ -220,7 +220,7 @@ func TestOperators_ChangeRoom(t *testing.T) {
 	}
 }
 
-// TestHistory_RecordsPausesAndLimit of active visitors, where there is one.
+// The history records pauses and, where there is one, the limit of active visitors.
 func TestHistory_RecordsPausesAndLimit(t *testing.T) {
 	c := newTestClock()
 	p := basePolicy
@@ -257,8 +257,8 @@ func TestHistory_RecordsPausesAndLimit(t *testing.T) {
 	}
 }
 
-// TestRevoke_IsSentWhenStoreIsBack: an origin that ends a session while the
-// store is away ends it here at once, and everywhere when the store is back.
+// A session that its origin ends while the store is away ends at this gateway immediately, and everywhere when the store is
+// back.
 func TestRevoke_IsSentWhenStoreIsBack(t *testing.T) {
 	srv := redistest.Server(t)
 	c := newTestClock()
@@ -293,8 +293,8 @@ func TestRevoke_IsSentWhenStoreIsBack(t *testing.T) {
 	}
 }
 
-// TestJoin_NeverPassesQueue: a token that is there before the tick hands it
-// out belongs to the head of the line, not to who comes just then.
+// A grant that is available before the tick belongs to the first ticket of the queue, not to a visitor who joins at that
+// moment.
 func TestJoin_NeverPassesQueue(t *testing.T) {
 	c := newTestClock()
 	r := testRoom(t, redistest.Client(t), redistest.Prefix(t), c, basePolicy)

@@ -101,8 +101,8 @@ func oneOfEverything(t *testing.T, client redis.UniversalClient, rooms ...string
 	}
 }
 
-// TestScripts_KeepToOneSlot runs all scripts for rooms on each of three masters, where a key of another slot is
-// refused: by the node that is asked if it is elsewhere, and by Redis for scripts with #!lua if it is not.
+// All scripts run for rooms on each of three masters, where keys of another slot are refused: by the node if the slot is on
+// another node, and by Redis itself for scripts with #!lua.
 func TestScripts_KeepToOneSlot(t *testing.T) {
 	t.Parallel()
 	c := redistest.ThreeMasters(t, 0)
@@ -126,8 +126,8 @@ func TestScripts_KeepToOneSlot(t *testing.T) {
 
 const storePage = "../docs/store.md"
 
-// TestStoreUser_DocumentedRightsSuffice does one of everything as a user who may do what docs/store.md says and no more: on a
-// server, and in a cluster where the room moves meanwhile.
+// A user with exactly the rights in docs/store.md can run everything: on a server, and in a cluster where the room moves
+// meanwhile.
 func TestStoreUser_DocumentedRightsSuffice(t *testing.T) {
 	t.Run("server", func(t *testing.T) {
 		t.Parallel()

@@ -111,7 +111,7 @@ func (l *longLine) check(exact bool) {
 // settled is after how many ticks every knot of such a line has been counted anew: some are set or counted each tick.
 const settled = 8
 
-// TestPositions_AreExactAtFront: in the front exact, behind it within 0.5 %, and never growing while nobody joins.
+// Positions are exact in the front and within 0.5 % behind it, and do not grow while nobody joins.
 func TestPositions_AreExactAtFront(t *testing.T) {
 	short.Skip(t, "makes many cases")
 	t.Parallel()

@@ -19,7 +19,7 @@ func snapshotText(t *testing.T, client redis.UniversalClient, r *Room) string {
 	return text
 }
 
-// A snapshot in the store that nobody can read is replaced by the next tick, which admits as many as any other.
+// A snapshot in the store that cannot be parsed is replaced by the next tick, which admits as many visitors as any other tick.
 func TestSnapshot_UnreadableIsRebuilt(t *testing.T) {
 	for name, spoil := range map[string]func(string) string{
 		"packed":  func(text string) string { return text[:len(text)-30] + strings.Repeat("\xc1", 30) },

@@ -121,7 +121,7 @@ const (
 	ill  = 500 * time.Millisecond
 )
 
-// One leads, the rate follows what both measure, and everything that asks for the rate gets the one in force.
+// One gateway leads, the rate follows what both measure, and all that use the rate get the one in force.
 func TestAdaptive_RateFollowsOrigin(t *testing.T) {
 	t.Parallel()
 	s := newPilots(t, adaptivePolicy(), 2)
@@ -153,7 +153,7 @@ func TestAdaptive_RateFollowsOrigin(t *testing.T) {
 	}
 }
 
-// Another gateway goes on where the leader stopped, and the former one is not heard any more.
+// Another gateway continues where the leader stopped. The former leader can no longer set the rate.
 func TestAdaptive_LeaderIsFenced(t *testing.T) {
 	t.Parallel()
 	s := newPilots(t, adaptivePolicy(), 2)
@@ -185,7 +185,7 @@ func TestAdaptive_LeaderIsFenced(t *testing.T) {
 	}
 }
 
-// While nobody is admitted, or an operator has set the rate, it is held; the operator's holds above it.
+// While nobody is admitted, or an operator has set the rate, the controller keeps its rate. The operator's rate counts.
 func TestAdaptive_HoldsRate(t *testing.T) {
 	t.Parallel()
 	s := newPilots(t, adaptivePolicy(), 1)
@@ -213,8 +213,8 @@ func TestAdaptive_HoldsRate(t *testing.T) {
 	}
 }
 
-// An origin that is slow however few come has the least rate, and the room says for how long that has been no help; one that
-// gets better, a pause, and a rate set by hand end it.
+// An origin that stays slow has the least rate, and the room reports for how long that has not improved the origin. An
+// improvement, a pause, and a rate set by an operator end that time.
 func TestAdaptive_ReportsTimeAtMinRate(t *testing.T) {
 	short.Skip(t, "simulates minutes of a crowd")
 	t.Parallel()
@@ -252,8 +252,8 @@ func TestAdaptive_ReportsTimeAtMinRate(t *testing.T) {
 	}
 }
 
-// Trouble while bulk work runs that gives way is left to it, for as long as that takes. What outlasts it is the room's own, however
-// long jobs run.
+// While bulk work that yields to visitors runs, the room keeps its rate for as long as the work may take to slow down. After
+// that the room lowers its own rate, however long jobs run.
 func TestAdaptive_LeavesLoadToJobs(t *testing.T) {
 	t.Parallel()
 	s := newPilots(t, adaptivePolicy(), 1)
@@ -280,7 +280,7 @@ func TestAdaptive_LeavesLoadToJobs(t *testing.T) {
 	}
 }
 
-// In the shadow the rate is found and told, and the configured one is kept to.
+// In shadow mode the controller computes and reports a rate, and the room admits at the configured rate.
 func TestAdaptive_ShadowKeepsConfiguredRate(t *testing.T) {
 	t.Parallel()
 	p := adaptivePolicy()
@@ -293,7 +293,7 @@ func TestAdaptive_ShadowKeepsConfiguredRate(t *testing.T) {
 	}
 }
 
-// A store that comes back empty is told the rate again by whoever leads next, and by a gateway that never led.
+// The next leader sets the rate again in a store that lost it, also if it never led before.
 func TestAdaptive_RateSurvivesEmptiedStore(t *testing.T) {
 	t.Parallel()
 	s := newPilots(t, adaptivePolicy(), 2)
@@ -341,7 +341,8 @@ func (s *scores) Score(context.Context) (float64, error) {
 	return s.give()
 }
 
-// A score from outside is asked for by the leader alone, counts beside what is measured, and is forgotten when it stays away.
+// Only the leader asks for an external score. The score counts beside the measurements, and is forgotten when no new one
+// arrives.
 func TestAdaptive_UsesScore(t *testing.T) {
 	t.Parallel()
 	var value atomic.Int64 // hundredths; negative: an error
@@ -393,7 +394,7 @@ func TestAdaptive_UsesScore(t *testing.T) {
 	}
 }
 
-// What gateways say of an origin adds up, is forgotten in seconds, and has a longer memory where there is little to go by.
+// The reports of gateways on an origin are merged and forgotten within seconds. With few requests a longer span counts.
 func TestOriginHealth_MergesReports(t *testing.T) {
 	t.Parallel()
 	s := newPilots(t, adaptivePolicy(), 3)
@@ -475,7 +476,7 @@ func TestOriginHealth_MergesReports(t *testing.T) {
 	}
 }
 
-// While an event bounds the rate, the controller works within that bound: what it cuts is what is in force.
+// While an event bounds the rate, the controller works within that bound and lowers the rate in force.
 func TestAdaptive_EventBoundsRate(t *testing.T) {
 	p := adaptivePolicy()
 	s := newPilots(t, p, 1)

@@ -7,7 +7,7 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-// A store whose clock steps forward is told from time that has passed: in that this machine's clock goes on as well.
+// A clock step of the store is distinguished from time that has passed: in the latter this machine's clock advances too.
 func TestStepped_IgnoresThisMachinesClock(t *testing.T) {
 	t.Parallel()
 	const minutes = 10 * time.Minute
@@ -53,7 +53,7 @@ func TestStepped_IgnoresThisMachinesClock(t *testing.T) {
 	}
 }
 
-// A clock that steps ahead and back again has made no step.
+// A clock that steps forward and back again has no step in force.
 func TestStepped_SecondStepCancelsFirst(t *testing.T) {
 	t.Parallel()
 	a := &anchor{wall: 1e12, mono: 1e15, own: 1e12}

@@ -9,8 +9,8 @@ import (
 	"github.com/anteroom/anteroom/lua"
 )
 
-// TestCluster_RoomMovesBetweenMasters moves the slot of a room key by key while people come. Its scripts name all of a room's
-// keys, so the cluster answers TRYAGAIN until the last is over, and they wait for that; then the room goes on at once.
+// The slot of a room moves key by key while visitors join. The cluster replies TRYAGAIN until the last key has moved; the room
+// continues immediately afterwards.
 func TestCluster_RoomMovesBetweenMasters(t *testing.T) {
 	t.Parallel()
 	c := redistest.ThreeMasters(t, 0, "--cluster-node-timeout", "15000")
@@ -51,8 +51,8 @@ func another(c *redistest.PrivateCluster, key string) *redistest.PrivateServer {
 	return nil
 }
 
-// TestCluster_RoomsLiveOnDifferentMasters: with rooms on every master each of these has every script; and one that is promoted,
-// and has none, gets those that are called.
+// With rooms on every master, each master has every script. A promoted master, which has none, gets the scripts that are
+// called.
 func TestCluster_RoomsLiveOnDifferentMasters(t *testing.T) {
 	t.Parallel()
 	c := redistest.ThreeMasters(t, 1)
@@ -89,8 +89,8 @@ func TestCluster_RoomsLiveOnDifferentMasters(t *testing.T) {
 	}
 }
 
-// TestCluster_LostShardIsNotNoticed takes a master without replicas away that serves neither the room nor the layout. With
-// cluster-require-full-coverage no the room does not notice, and gateways that start meanwhile serve it too.
+// A master without replicas fails that serves neither the room nor the layout. With cluster-require-full-coverage no, the room
+// is not affected, and gateways that start meanwhile serve it too.
 func TestCluster_LostShardIsNotNoticed(t *testing.T) {
 	t.Parallel()
 	c := redistest.ThreeMasters(t, 0, "--cluster-require-full-coverage", "no")

@@ -13,8 +13,8 @@ import (
 
 func micros(us int64) time.Duration { return time.Duration(us) * time.Microsecond }
 
-// TestHandover_LosesNoPlace: a switch of roles that operators ask for loses no place, nor a script that the next master has
-// never seen. In a cluster it loses nothing at all; sentinels promote the next master before the old one stops.
+// A planned switch of roles loses no place, and no script that the next master has never run. In a cluster it loses nothing at
+// all; sentinels promote the next master before the old one stops.
 func TestHandover_LosesNoPlace(t *testing.T) {
 	for range max(1, rounds) {
 		topologies(t, handOver)
@@ -83,8 +83,8 @@ var failures = []failure{
 // rounds is how often each failure is played: TOPOLOGY_ROUNDS, for the figures of docs/store.md.
 var rounds, _ = strconv.Atoi(os.Getenv("TOPOLOGY_ROUNDS"))
 
-// TestFailover_KeepsPlaces takes the master of the room away in the middle of a crowd. A replica takes its place, the room goes on,
-// nobody who polls has lost a place, and the limit holds over the whole.
+// The master of the room fails while a crowd waits. A replica takes over, the room continues, no visitor who polls loses the
+// place, and the limit holds over the whole.
 func TestFailover_KeepsPlaces(t *testing.T) {
 	for _, f := range failures {
 		if f.long && rounds == 0 {
@@ -154,9 +154,9 @@ var sudden = func() Policy {
 	return p
 }()
 
-// TestFailover_RepeatsAtMostOneBurst spends a burst on a master whose replicas lag, and kills it. Gateways that were there know
-// more than the promoted replica and start it with an empty limiter. Where none of them is left, nobody can know: it is
-// given a second time, and no more than that.
+// A burst is spent on a master whose replicas lag, and the master is killed. Gateways that were connected know more than the
+// promoted replica and start it with an empty limiter. If none of them is left, the burst is granted a second time, and no more
+// than that.
 func TestFailover_RepeatsAtMostOneBurst(t *testing.T) {
 	for _, row := range []struct {
 		name  string
@@ -207,8 +207,8 @@ func TestFailover_RepeatsAtMostOneBurst(t *testing.T) {
 	}
 }
 
-// TestMinReplicas_LoseNothingAcknowledged: with min-replicas-to-write a master without replicas refuses what it could lose. The
-// room counts as away meanwhile, and the limit holds whoever remembers.
+// With min-replicas-to-write a master without replicas refuses writes that it could lose. The room counts as away meanwhile,
+// and the limit holds.
 func TestMinReplicas_LoseNothingAcknowledged(t *testing.T) {
 	t.Parallel()
 	top := watched(t, "--min-replicas-to-write", "1", "--min-replicas-max-lag", "2")

@@ -16,8 +16,8 @@ import (
 	"github.com/anteroom/anteroom/internal/short"
 )
 
-// TestTwoMasters_EachKeepsLimit: a replica is promoted while the master lives on, and each has gateways that see only it. Each keeps the
-// limit by itself: together they exceed it by no more than another burst and what the rate is worth while both serve.
+// A replica is promoted while the old master runs on, and each has gateways that see only it. Each master keeps the limit by
+// itself: together they exceed it by at most another burst and the rate times the time in which both serve.
 func TestTwoMasters_EachKeepsLimit(t *testing.T) {
 	short.Skip(t, "needs two masters")
 	t.Parallel()
@@ -46,8 +46,8 @@ func TestTwoMasters_EachKeepsLimit(t *testing.T) {
 	}
 }
 
-// TestTopology_SilentBlocksNobody: while nobody tells where the room is, each of 300 callers at once has an answer by its
-// deadline, nothing piles up, and the room serves as with a store that is away. When somebody tells, it goes on.
+// While no server reports the master of the room, each of 300 concurrent callers gets a response by its deadline, nothing piles
+// up, and the room serves as without the store. When the topology responds again, the room continues.
 func TestTopology_SilentBlocksNobody(t *testing.T) {
 	short.Skip(t, "waits for the clock")
 	for name, start := range map[string]func(*testing.T) (url string, silent []*redistest.PrivateServer){

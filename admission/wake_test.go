@@ -11,8 +11,8 @@ import (
 	"github.com/anteroom/anteroom/internal/short"
 )
 
-// TestLoop_TicksAtInterval: a room that people join and have to wait in is looked at once a tick, however many join it. The
-// first join of an idle room is seen at once.
+// A room in which visitors join and wait is ticked once an interval, however many join. The first join of an idle room is seen
+// immediately.
 func TestLoop_TicksAtInterval(t *testing.T) {
 	short.Skip(t, "waits for the clock")
 	for name, keyed := range map[string]bool{"plain": false, "by keys": true} {
