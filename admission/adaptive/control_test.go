@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestLevel(t *testing.T) {
+func TestPolicyLevel_TakesTheWorse(t *testing.T) {
 	p := Policy{TargetP95: 100 * time.Millisecond, MaxErrorRate: 0.05}
 	ms := time.Millisecond
 	for _, row := range []struct {
@@ -39,7 +39,7 @@ func TestLevel(t *testing.T) {
 	}
 }
 
-func TestSteps(t *testing.T) {
+func TestNext_StepMode(t *testing.T) {
 	p := Policy{Mode: ModeStep, MinRate: 10_000, MaxRate: 50_000, TargetP95: 100 * time.Millisecond, MaxErrorRate: 0.05}
 	var s State
 	now := int64(0)
@@ -54,23 +54,23 @@ func TestSteps(t *testing.T) {
 		}
 	}
 	fast, slow, dead := Health{Requests: 50, P95: 20 * time.Millisecond}, Health{Requests: 50, P95: 150 * time.Millisecond}, Health{Requests: 50, Errors: 50}
-	at(1, Health{}, 10_000) // nothing is known, it begins at the least
+	at(1, Health{}, 10_000) // no level yet: it begins at MinRate
 	at(1, fast, 50_000)
 	at(1, slow, 30_000)
 	at(1, dead, 10_000)
-	at(60, Health{}, 10_000) // nothing known: held
+	at(60, Health{}, 10_000) // no level: the rate is kept
 	at(5, fast, 10_000)
 	at(1, fast, 30_000) // one step up at a time, after 5 s each
 	at(5, fast, 30_000)
 	at(1, fast, 50_000)
-	at(1, slow, 30_000) // it did not bear it: the next try after 10 s
+	at(1, slow, 30_000) // the origin did not bear the step: the next one comes after 10 s
 	at(10, fast, 30_000)
 	at(1, fast, 50_000)
 	at(1, Health{Requests: 50, P95: 20 * time.Millisecond, Scored: true, Score: 0.8}, 42_000)
 }
 
-// TestHoldsWithoutRequests: who hears nothing changes nothing.
-func TestHoldsWithoutRequests(t *testing.T) {
+// With too few requests the rate is kept.
+func TestNext_KeepsTheRateWithoutRequests(t *testing.T) {
 	for _, mode := range []string{ModeGradient, ModeStep} {
 		p := Policy{Mode: mode, MinRate: 1_000, MaxRate: 50_000, TargetP95: time.Second, MaxErrorRate: 0.05}
 		s := State{Rate: 20_000, Level: Healthy}
@@ -83,8 +83,8 @@ func TestHoldsWithoutRequests(t *testing.T) {
 	}
 }
 
-// TestAlwaysWithinBounds: whatever is said, of whatever state, at whatever time.
-func TestAlwaysWithinBounds(t *testing.T) {
+// The rate stays within its bounds for any state, measurement and time.
+func TestNext_StaysWithinBounds(t *testing.T) {
 	number := rapid.OneOf(rapid.Float64(), rapid.SampledFrom([]float64{math.NaN(), math.Inf(1), math.Inf(-1), 0, -1, 1}))
 	whole := rapid.OneOf(rapid.Int64(), rapid.Int64Range(-10, 1_000_000_000))
 	rapid.Check(t, func(t *rapid.T) {
@@ -117,8 +117,8 @@ func TestAlwaysWithinBounds(t *testing.T) {
 	})
 }
 
-// TestAnotherGoesOn: a leader that takes the state over from its text does what the former would have done.
-func TestAnotherGoesOn(t *testing.T) {
+// A new leader that reads the state from its text finds the same rates as the former leader would have.
+func TestState_TextContinuesTheControl(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := Policy{MinRate: 1_000, MaxRate: 100_000, TargetP95: 100 * time.Millisecond, MaxErrorRate: 0.05, Mode: rapid.SampledFrom([]string{ModeGradient, ModeStep}).Draw(t, "mode")}
 		a := State{Rate: 50_000}
@@ -135,7 +135,7 @@ func TestAnotherGoesOn(t *testing.T) {
 	})
 }
 
-func TestP95(t *testing.T) {
+func TestHistogram_P95(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var whole Histogram
 		var parts [4]Histogram
@@ -152,7 +152,7 @@ func TestP95(t *testing.T) {
 			merged.Merge(&parts[i])
 		}
 		if merged != whole {
-			t.Fatal("merged it is another one")
+			t.Fatal("the merged parts differ from the whole")
 		}
 		within, got := 0, whole.P95()
 		for _, d := range sorted {
@@ -172,7 +172,7 @@ func TestP95(t *testing.T) {
 	})
 }
 
-func TestBucketsFollowEachOther(t *testing.T) {
+func TestHistogram_BucketsAreContiguous(t *testing.T) {
 	for i := range buckets - 1 {
 		if lower(i+1) <= lower(i) || bucketOf(lower(i+1)) != i+1 || bucketOf(lower(i+1)-1) != i {
 			t.Fatalf("bucket %d begins at %d, the next at %d", i, lower(i), lower(i+1))
@@ -183,7 +183,7 @@ func TestBucketsFollowEachOther(t *testing.T) {
 	}
 }
 
-func TestRecorderLosesNothing(t *testing.T) {
+func TestRecorder_LosesNoCount(t *testing.T) {
 	var r Recorder
 	var all Histogram
 	var adding sync.WaitGroup

@@ -5,36 +5,36 @@ import "math"
 // Constants of the gradient; rates of change are per second. They were found with the plant simulation in plant_test.go, with other
 // seeds than the test has.
 const (
-	growth  = 0.05     // at most so much of the rate
-	ramp    = 1.0 / 30 // nor more than this share of the range
-	quickly = 0.10     // of the rate: well below what was borne last, or on the way back to what was borne before
-	slowly  = 0.025    // of the rate, around the last ceiling
-	gently  = 0.015    // or so much, where the origin never bore much more than that
-	pickup  = 10.0     // by how much faster it grows beyond the last ceiling, for each of its size
-	steep   = 0.04     // seconds a second (or of the target, where that is longer) by which p95 grows, and the rate no more
-	ahead   = 1.12     // the rate is at most so much of what the origin answers
-	leap    = 1.3      // or so much, on the way back
-	beyond  = 1.10     // of the last ceiling: who answers so much has recovered
-	known   = 0.75     // of what was borne before, up to which there is a way back
-	unfelt  = 1.25     // of the requests that an admission led to so far: where it leads to so much, more are to come
-	failed  = 1.25     // of the last ceiling: who cannot bear a rate beyond that does not bear what it did before
+	growth  = 0.05     // largest growth, as a share of the rate
+	ramp    = 1.0 / 30 // and as a share of the range
+	quickly = 0.10     // growth as a share of the rate well below the last ceiling, or on the way back to an earlier rate
+	slowly  = 0.025    // growth as a share of the rate around the last ceiling
+	gently  = 0.015    // the same, where the origin never bore much more than that ceiling
+	pickup  = 10.0     // by how much the growth increases beyond the last ceiling, per multiple of the ceiling
+	steep   = 0.04     // growth of p95 at which the rate stops growing: seconds a second, or share of the target if that is more
+	ahead   = 1.12     // largest rate, as a multiple of what the origin answers
+	leap    = 1.3      // the same on the way back
+	beyond  = 1.10     // multiple of the last ceiling: an origin that answers so much has recovered
+	known   = 0.75     // share of an earlier rate (State.Good) up to which the rate returns quickly
+	unfelt  = 1.25     // multiple of the requests per admission: at that many, requests of recent admissions are still to come
+	failed  = 1.25     // multiple of the last ceiling: after an overload above it, State.Good is the present rate
 	used    = 0.85     // share of the rate that has to be used for it to grow
 	eased   = 0.90     // share of the target below which there is room for more
-	early   = 0.30     // share of the target above the baseline from which on a queue that grows is one
+	early   = 0.30     // share of the target by which p95 exceeds the baseline before its growth counts as a queue
 	rises   = 0.04     // seconds a second by which p95 grows, twice in succession, where a queue grows
-	margin  = 0.97     // of what the origin answers: what it is given where it is overloaded
-	drains  = 8.0      // seconds in which what piled up should drain
-	deepest = 0.20     // the share of what the origin answers that is kept from it for that, at most
-	cutMost = 0.35     // a cut leaves at least so much
+	margin  = 0.97     // rate of an overloaded origin, as a share of what it answers
+	drains  = 8.0      // seconds in which the queue should drain
+	deepest = 0.20     // largest share of what the origin answers that is withheld for that
+	cutMost = 0.35     // share of the rate that a cut leaves at least
 
-	lagging   = 3.0        // seconds by which requests come later than the admissions that they are of
-	learning  = 50         // looks, of which the last 20 count for most
-	doubtful  = 5.0        // by how much less a look teaches soon after a cut
-	creeps    = 120.0      // seconds in which the baseline rises to what p95 is
-	insisting = 0.85       // once more, where a cut was of no use
-	patience  = 12_000_000 // µs after which it was of none
-	cooldown  = 8_000_000  // µs in which a blind cut is felt: visitors hear of their admission, and stay a while
-	draining  = 0.93       // of what was borne, after a blind cut
+	lagging   = 3.0        // seconds by which requests follow their admissions
+	learning  = 50         // calls that Each is averaged over; the last 20 count most
+	doubtful  = 5.0        // divisor of a call's weight soon after a cut
+	creeps    = 120.0      // time constant with which the baseline rises to p95, seconds
+	insisting = 0.85       // share of the rate that a repeated cut leaves
+	patience  = 12_000_000 // µs after which a cut without effect is repeated
+	cooldown  = 8_000_000  // µs until a blind cut has its effect: visitors learn of their admission later, and stay a while
+	draining  = 0.93       // share of the ceiling that a blind cut sets
 )
 
 // gradient finds the rate from the number of requests that the origin answers. While the origin is healthy, this number is a lower

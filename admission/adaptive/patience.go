@@ -6,7 +6,7 @@ type Patience struct {
 	since int64 // when the overload began, µs; 0: there is none
 }
 
-// yields is the time in which other work must give way, µs: it learns of the overload, its running jobs end, and they leave the
+// yields is the time in which other work must give way, µs: it detects the overload, its running jobs end, and they leave the
 // measured window. A longer overload is caused by visitors.
 const yields = 6_000_000
 

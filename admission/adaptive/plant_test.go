@@ -9,21 +9,21 @@ import (
 	"time"
 )
 
-// plant is an origin under visitors, on a virtual clock of 50 ms a step. Every visitor makes some requests over a few seconds;
-// the origin answers so many visitors' worth of them a second. What it cannot answer queues up, and what would queue for too
-// long fails at once.
+// plant simulates an origin and its visitors on a virtual clock with steps of 50 ms. Every visitor makes some requests over a few
+// seconds. The origin answers the requests of capacity visitors a second. Further requests queue; a request that would queue for longer
+// than patience fails at once.
 type plant struct {
 	capacity func(t float64) float64 // visitors a second
 	smooth   bool                    // latency grows on the way to the capacity; else only beyond it
 	noise    float64                 // σ of the logarithm of a latency
 	spread   float64                 // seconds over which a visitor's requests come
-	entry    float64                 // seconds within which a visitor hears of the admission
-	service  float64                 // seconds of a request without a load
+	entry    float64                 // seconds within which a visitor learns of the admission
+	service  float64                 // latency of a request without load, seconds
 	patience float64                 // seconds of queue beyond which requests fail
-	demand   float64                 // visitors a second that want in; 0: any number
-	requests int                     // that a visitor makes; 0: 4
-	more     float64                 // further requests for each while the capacity is not what it was
-	crowd    int                     // so many are in line at any time and poll every second or two, and so hear of it in bursts; 0: entry holds
+	demand   float64                 // visitors a second who join; 0: any number
+	requests int                     // requests of one visitor; 0: 4
+	more     float64                 // further requests for each request while the capacity is reduced
+	crowd    int                     // visitors in the queue at any time, who poll every second or two and so learn of admissions in bursts; 0: by entry
 	delay    int                     // seconds by which the measurements are late
 	gateways int
 	policy   Policy
@@ -38,26 +38,27 @@ const (
 	late        = 0.1 // share of polls that come a step later than advised
 )
 
-// waiter is one of a crowd.
+// waiter is a visitor of a crowd.
 type waiter struct {
 	poll int // the step of the next one
 	in   bool
 }
 
-// admit lets the first n of a line in, at every fourth of a second as rooms do, and gives how many polled and came in this step;
-// others come at once in their place, and poll for the first time after one to three seconds.
-func (p *plant) admit(line []waiter, at int, credit *float64) (admitted, came int, after []waiter) {
+// admit admits the first visitors of the queue while there is credit, four times a second as rooms do. It returns the numbers of visitors
+// who were admitted and who reached the origin in this step. New visitors replace them at once, and poll for the first time after one
+// to three seconds.
+func (p *plant) admit(queue []waiter, at int, credit *float64) (admitted, came int, after []waiter) {
 	if at%(plantSecond/4) == 0 {
-		for i := 0; i < len(line) && *credit >= 1; i++ {
-			if !line[i].in {
-				line[i].in = true
+		for i := 0; i < len(queue) && *credit >= 1; i++ {
+			if !queue[i].in {
+				queue[i].in = true
 				*credit--
 				admitted++
 			}
 		}
 	}
-	after = line[:0]
-	for _, w := range line {
+	after = queue[:0]
+	for _, w := range queue {
 		if w.poll == at && w.in {
 			came++
 			continue
@@ -83,7 +84,7 @@ func (p *plant) admit(line []waiter, at int, credit *float64) (admitted, came in
 	return admitted, came, after
 }
 
-// second is what was seen in one.
+// second holds the measurements of one second.
 type second struct {
 	rate, capacity, admitted float64
 	errors, requests         int64
@@ -98,7 +99,7 @@ func (p plant) run(seconds int) []second {
 	var out []second
 	due := make([]float64, int((p.spread+p.entry+2)/plantStep)+2) // requests by the step in which they come, a ring
 	var backlog, credit, utilized float64
-	var line []waiter
+	var queue []waiter
 	visit := func(at int) {
 		due[at%len(due)]++
 		n := requests - 1
@@ -133,7 +134,7 @@ func (p plant) run(seconds int) []second {
 			at := sec*int(1/plantStep) + i
 			if p.crowd > 0 {
 				var n, came int
-				n, came, line = p.admit(line, at, &credit)
+				n, came, queue = p.admit(queue, at, &credit)
 				row.admitted += float64(n)
 				for range came {
 					visit(at)
@@ -188,7 +189,7 @@ func (p plant) run(seconds int) []second {
 	return out
 }
 
-// settled is after how many seconds from a change on the rate stays between the shares of the capacity.
+// settled returns after how many seconds from a change the rate stays between the two shares of the capacity.
 func settled(rows []second, from, to int, low, high float64) int {
 	for i := to - 1; i >= from; i-- {
 		if r := rows[i].rate / rows[i].capacity; r < low || r > high {
@@ -198,7 +199,7 @@ func settled(rows []second, from, to int, low, high float64) int {
 	return 0
 }
 
-// turns counts changes of direction of more than 3 % of the rate, and says how far apart its extremes are.
+// turns returns the number of changes of direction by more than 3 % of the rate, and the distance of its extremes as a share of the capacity.
 func turns(rows []second) (n int, swing float64) {
 	low, high := rows[0].rate, rows[0].rate
 	up, down := false, false
@@ -222,26 +223,26 @@ func turns(rows []second) (n int, swing float64) {
 	return n, (most - least) / rows[0].capacity
 }
 
-// bursts is the origin and the crowd of test/e2e, which make adaptive plays: whoever is let in hears of it with a poll, whole
-// seconds after the one before, so that many come at once.
+// bursts sets the origin and the crowd of test/e2e (make adaptive): visitors learn of their admission with a poll, whole seconds after
+// the poll before, so that many come at once.
 func bursts(p *plant) {
 	p.crowd, p.requests, p.spread, p.delay, p.service, p.patience, p.policy.TargetP95 = 200, 2, 1.5, 1, 0.08, 2, 400*time.Millisecond
 }
 
-// patient has a target that allows a queue of most of a second, which is long in coming and going.
+// patient sets a target that allows a queue of most of a second, which builds up and drains slowly.
 func patient(p *plant) {
 	p.entry, p.spread, p.delay, p.service, p.patience, p.policy.TargetP95 = 3, 1.5, 1, 0.2, 4, time.Second
 }
 
 // Each plant's capacity goes from 100 to 40 and to 100 again, and to others. The controller's constants were found with other
 // seeds than these.
-func TestGradientFollowsTheCapacity(t *testing.T) {
+func TestGradient_FollowsTheCapacity(t *testing.T) {
 	base := plant{service: 0.02, patience: 1.5, spread: 3, start: 50_000, noise: 0.15,
 		policy: Policy{MinRate: 5_000, MaxRate: 150_000, TargetP95: 100 * time.Millisecond, MaxErrorRate: 0.05}}
-	// low is what counts as settled from below, as a share of the capacity: with the target at five times the latency of an
-	// origin without a load, one whose latency grows with its load is to be kept at little more than half of it, and so is
-	// one of which every twentieth request is slow anyhow. after is in how many seconds from 100 to 40 and to 100. From 30 s on
-	// the rate is at most over of the capacity (on the way up at any time), and moves by no more than swing of it.
+	// low is the share of the capacity from which on the rate counts as settled. The target is five times the latency without load, so
+	// an origin whose latency grows with its load is kept at little more than half of its capacity, and so is an origin of which every
+	// twentieth request is slow at any load. after is the number of seconds in which the rate settles. From 30 s on the rate is at most
+	// over of the capacity (at any time where the capacity has not fallen), and moves by at most swing of it.
 	for _, row := range []struct {
 		name        string
 		low         float64
@@ -283,7 +284,7 @@ func TestGradientFollowsTheCapacity(t *testing.T) {
 						limits := held{row.low, row.after, row.over, row.swing}
 						if seed == 0 && course.seeds == 1 {
 							limits.after, limits.over = 30, max(1.2, row.over)
-							if p.policy.TargetP95 == time.Second { // the way back leads to where it was before, which it cannot bear
+							if p.policy.TargetP95 == time.Second { // the rate returns to that before, which the origin cannot bear now
 								limits.after, limits.over, limits.swing = 35, 1.4, 0.6
 							}
 						}
@@ -303,14 +304,14 @@ func TestGradientFollowsTheCapacity(t *testing.T) {
 	}
 }
 
-// held is what a plant is held to.
+// held holds the limits for one row.
 type held struct {
 	low         float64
 	after       int
 	over, swing float64
 }
 
-// by says how the part k, of 90 s, went, and whether that will do.
+// by describes part k of a run, of 90 s, and reports whether it is within the limits.
 func (l held) by(rows []second, k int) (text string, ok bool) {
 	from, to := 90*k, 90*k+90
 	after := settled(rows, from, to, l.low, max(1.2, l.over))
@@ -319,7 +320,7 @@ func (l held) by(rows []second, k int) (text string, ok bool) {
 	for _, r := range rows[from+30 : to] {
 		errs, reqs, most = errs+r.errors, reqs+r.requests, max(most, r.rate/r.capacity)
 	}
-	if k != 1 { // what is begun with, or grown to, is not over the capacity at any time
+	if k != 1 { // where the capacity has not fallen, the rate is never far above it
 		for _, r := range rows[from:to] {
 			most = max(most, r.rate/r.capacity)
 		}
@@ -329,9 +330,8 @@ func (l held) by(rows []second, k int) (text string, ok bool) {
 		rows[from].capacity, after, most, 100*float64(errs)/float64(reqs), n, swing), after <= l.after && most <= l.over && errs*100 <= reqs && n <= 12 && swing <= l.swing
 }
 
-// TestRequestsStillToCome: visitors stay for a minute, and the first ones lead to ever more requests until then. That is no time
-// to grow in.
-func TestRequestsStillToCome(t *testing.T) {
+// Visitors stay for a minute, and the first admissions lead to ever more requests until then. Meanwhile the rate must not grow.
+func TestGradient_WaitsForRequestsStillToCome(t *testing.T) {
 	for seed := range uint64(3) {
 		p := plant{capacity: func(float64) float64 { return 100 }, service: 0.02, patience: 1.5, entry: 2, spread: 60, requests: 15, delay: 1, start: 50_000, noise: 0.15, rng: rand.New(rand.NewPCG(seed, 3)),
 			policy: Policy{MinRate: 5_000, MaxRate: 150_000, TargetP95: 100 * time.Millisecond, MaxErrorRate: 0.05}}
@@ -346,19 +346,19 @@ func TestRequestsStillToCome(t *testing.T) {
 	}
 }
 
-// TestIdleLineTeachesNothing: what is not used does not grow, and is there when the crowd comes.
-func TestIdleLineTeachesNothing(t *testing.T) {
+// A rate that is not used neither grows nor falls.
+func TestGradient_KeepsAnUnusedRate(t *testing.T) {
 	p := plant{capacity: func(float64) float64 { return 100 }, service: 0.02, patience: 1.5, spread: 3, start: 60_000, demand: 10, noise: 0.15, rng: rand.New(rand.NewPCG(1, 2)),
 		policy: Policy{MinRate: 5_000, MaxRate: 150_000, TargetP95: 100 * time.Millisecond, MaxErrorRate: 0.05}}
 	for i, r := range p.run(120) {
 		if r.rate != 60 {
-			t.Fatalf("after %d s the rate is %v, though 10 a second came", i, r.rate)
+			t.Fatalf("after %d s the rate is %v, want 60: only 10 visitors a second came", i, r.rate)
 		}
 	}
 }
 
-// TestStepsDoNotFlap: an origin that bears the lower rate and not the higher is tried ever more rarely.
-func TestStepsDoNotFlap(t *testing.T) {
+// If an origin bears the lower rate and not the higher, the higher is tried ever more rarely.
+func TestSteps_BecomeRarer(t *testing.T) {
 	p := plant{capacity: func(float64) float64 { return 60 }, service: 0.02, patience: 1.5, spread: 3, start: 50_000, noise: 0.15, rng: rand.New(rand.NewPCG(1, 2)),
 		policy: Policy{Mode: ModeStep, MinRate: 10_000, MaxRate: 90_000, TargetP95: 100 * time.Millisecond, MaxErrorRate: 0.05}}
 	rows := p.run(1200)

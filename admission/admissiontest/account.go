@@ -2,7 +2,7 @@ package admissiontest
 
 import "github.com/anteroom/anteroom/admission"
 
-// accountIDs is the number of ids of an account. month is for how long the first is remembered once there is a second, µs.
+// accountIDs is the number of ids of an account. month is the time for which the first id is remembered once there is a second, µs.
 const (
 	accountIDs = 32
 	month      = 31 * 24 * 3600 * 1_000_000

@@ -2,9 +2,9 @@ package admissiontest
 
 import "fmt"
 
-// OverRate finds an interval of room time in which more than rate·dt + burst
-// were admitted, under a policy that did not change (thousandths, as in Policy).
-// Exact: it walks the bucket that a limiter with those settings would keep.
+// OverRate returns an error if an interval of room time has more admissions than
+// rate·dt + burst, under a policy that did not change (thousandths, as in Policy).
+// It is exact: it follows the bucket that a limiter with those settings would keep.
 func OverRate(list []Admission, rate, burst int64) error {
 	level := burst * 1_000_000
 	var at int64

@@ -82,8 +82,8 @@ type FairTenant struct {
 }
 
 // FairTree is the bulk engine's fair queue: three levels of tenants, and in each tenant its groups. A level multiplies the
-// weights of what it holds, or where Strict goes before those below it. A group's weight counts among its tenant's groups,
-// there with its boost, and for what that group runs also among tenants.
+// weights of its tenants; with Strict it goes before all lower levels. A group's weight counts among its tenant's groups, with its
+// boost, and also among tenants for the jobs of that group.
 type FairTree struct {
 	Strict  bool
 	Tenants map[string]*FairTenant

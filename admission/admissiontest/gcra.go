@@ -14,8 +14,8 @@ const GCRAStrategy admission.Strategy = "gcra"
 // billion is one token in the unit of a level.
 const billion = 1_000_000_000
 
-// Meter is a limiter's state and rule, without a store. Refill comes first, with the time of the call: the others judge by
-// it. Costs are whole tokens. At rate 0 nothing is granted, whatever was saved up before.
+// Meter is a limiter's state and rule, without a store. Call Refill first, with the time of the call: the other methods use
+// that time. Costs are whole tokens. At rate 0 nothing is granted, whatever was saved up before.
 type Meter interface {
 	limiter.Limiter
 	// Admits reports whether a cost can be taken as a whole now.
@@ -50,21 +50,21 @@ func NewMeter(s admission.Strategy, rate, burst int64) Meter {
 }
 
 // DefaultBurst returns what burst 0 stands for in the bulk engine: 100 ms of the rate, and at least one token (thousandths,
-// both). With no tolerance at all each late wake of a worker would be lost for good.
+// both). Without any burst, every late start of a worker would lose rate for good.
 func DefaultBurst(rate int64) int64 { return max(1000, rate/10) }
 
-// GCRA is the generic cell rate algorithm, lua/lib/limiter.lua's in Go. It keeps one theoretical arrival time: when all that
-// was granted would have come, had it come evenly. A cost is granted while that time, moved on by it, is at most burst's
-// worth of time ahead of now; one above the burst while it is not ahead at all, and is charged in full.
+// GCRA is the generic cell rate algorithm, lua/lib/limiter.lua's in Go. It keeps one theoretical arrival time: the time at
+// which the last granted token would have come if all had come evenly. A cost is granted if it moves that time to at most burst ÷ rate
+// ahead of now. A cost above the burst is granted when that time is not ahead of now, and is charged in full.
 //
-// At is the theoretical arrival time in whole microseconds and Level what is beyond, in 1/Rate of a microsecond, 0 ≤ Level <
+// At is the theoretical arrival time in whole microseconds and Level its remainder, in 1/Rate of a microsecond, 0 ≤ Level <
 // Rate: a token is worth exactly a billion of those, so nothing is ever rounded. Rate is in thousandths of a token a second,
 // Burst in thousandths of a token.
 type GCRA struct {
 	Level, At, Rate, Burst int64
 
 	now int64
-	was int64 // the last rate above 0 that At and Level are of, where it is another
+	was int64 // the rate above 0 at which At and Level were counted, where it differs from Rate; 0: it does not
 }
 
 // Refill forgets a theoretical arrival time that has passed.
@@ -133,8 +133,8 @@ func (g *GCRA) Wait(cost int64) time.Duration {
 	return time.Duration(us) * time.Microsecond
 }
 
-// Rerate keeps what is owed, in tokens: a low rate leaves no debt behind that a higher one would take long to wait out, and
-// a high one is not forgiven at a lower. No interval sees more than the largest rate·dt + burst, but for what is beyond the
+// Rerate keeps the debt in tokens: a debt from a low rate does not take longer at a higher one, and a debt from a high rate is not
+// forgiven at a lower one. No interval has more grants than the largest rate·dt + burst, except for a remainder of less than a
 // microsecond, which is dropped where it does not fit the new rate.
 func (g *GCRA) Rerate(rate, burst int64) {
 	if g.was == 0 && rate != g.Rate {

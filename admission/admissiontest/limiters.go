@@ -71,10 +71,10 @@ func window(rate int64) (length, most int64) {
 
 // Limiters is the suite that every limiter passes. fresh returns a limiter that has granted nothing.
 func Limiters(t *testing.T, s admission.Strategy, fresh func(t rapid.TB) Limited) {
-	t.Run("never more than promised", func(t *testing.T) {
-		rapid.Check(t, func(t *rapid.T) { neverMore(t, s, fresh(t)) })
+	t.Run("grants at most rate and burst", func(t *testing.T) {
+		rapid.Check(t, func(t *rapid.T) { atMostRateAndBurst(t, s, fresh(t)) })
 	})
-	t.Run("nor less: every token on its microsecond", func(t *testing.T) {
+	t.Run("grants every token on its microsecond", func(t *testing.T) {
 		for _, rate := range rates {
 			everyToken(t, s, fresh(t), rate)
 		}
@@ -82,7 +82,7 @@ func Limiters(t *testing.T, s admission.Strategy, fresh func(t rapid.TB) Limited
 	t.Run("wait is exact", func(t *testing.T) {
 		rapid.Check(t, func(t *rapid.T) { waitIsExact(t, s, fresh(t)) })
 	})
-	t.Run("rate 0 is nobody", func(t *testing.T) {
+	t.Run("rate 0 grants nothing", func(t *testing.T) {
 		l := fresh(t)
 		for now := int64(epoch); now < epoch+10_000_000; now += 2_500_000 {
 			if n, wait := l.Take(now, 5, 0, 5000); n != 0 || wait >= 0 {
@@ -93,7 +93,7 @@ func Limiters(t *testing.T, s admission.Strategy, fresh func(t rapid.TB) Limited
 			}
 		}
 		if n, _ := l.Take(epoch+10_000_000, 5, 5000, 5000); n != 5 {
-			t.Fatalf("a rate again, nothing was ever taken: %d of 5", n)
+			t.Fatalf("rate 5/s again, and nothing taken yet: took %d of 5", n)
 		}
 		if n, wait := l.Take(epoch+10_000_000, 5, 0, 5000); n != 0 || wait >= 0 {
 			t.Fatalf("at rate 0 again: %d, next in %v", n, wait)
@@ -120,8 +120,8 @@ func Limiters(t *testing.T, s admission.Strategy, fresh func(t rapid.TB) Limited
 			t.Fatalf("took %d after %v", n, wait)
 		}
 	})
-	t.Run("re-rating", func(t *testing.T) {
-		rapid.Check(t, func(t *rapid.T) { reRating(t, s, fresh(t)) })
+	t.Run("a changed rate", func(t *testing.T) {
+		rapid.Check(t, func(t *rapid.T) { changedRate(t, s, fresh(t)) })
 	})
 	t.Run("a cost above the burst", func(t *testing.T) {
 		aboveTheBurst(t, s, fresh(t))
@@ -140,7 +140,7 @@ func bucket(s admission.Strategy) bool {
 // event is one grant. at is the latest time passed to the limiter until then: a clock that went back counts as standing still.
 type event struct{ at, n int64 }
 
-// overInterval finds an interval in which more was granted than rate·dt + burst, or than its last cost where that is more.
+// overInterval fails the test if an interval has more grants than rate·dt + burst, or than its last cost where that is more.
 func overInterval(t *rapid.T, events []event, rate, burst int64) {
 	var sum int64
 	last := events[len(events)-1]
@@ -152,7 +152,7 @@ func overInterval(t *rapid.T, events []event, rate, burst int64) {
 	}
 }
 
-// overWindow finds an aligned window with more than its tokens, and a sliding one with more than twice as many. A cost above
+// overWindow fails the test if an aligned window has more grants than tokens, or a sliding one more than twice as many. A cost above
 // a window's counts in as many windows, from the first on.
 func overWindow(t *rapid.T, events []event, rate int64) {
 	length, most := window(rate)
@@ -184,7 +184,7 @@ func walk(t *rapid.T, wait time.Duration) int64 {
 	).Draw(t, "dt")
 }
 
-func neverMore(t *rapid.T, s admission.Strategy, l Limited) {
+func atMostRateAndBurst(t *rapid.T, s admission.Strategy, l Limited) {
 	rate := drawRate(t)
 	burst := rapid.OneOf(rapid.Just(DefaultBurst(rate)), rapid.Int64Range(1000, 50_000)).Draw(t, "burst")
 	most := 2 * burst / 1000
@@ -201,7 +201,7 @@ func neverMore(t *rapid.T, s admission.Strategy, l Limited) {
 				t.Fatalf("%d taken of a cost of %d", taken, n)
 			}
 		} else if taken, wait = l.Take(now, n, rate, burst); taken < n && wait == 0 {
-			t.Fatalf("%d taken of %d, though one more is there", taken, n)
+			t.Fatalf("%d taken of %d, but the wait for one more is 0", taken, n)
 		}
 		if taken == 0 {
 			continue
@@ -218,13 +218,13 @@ func neverMore(t *rapid.T, s admission.Strategy, l Limited) {
 	}
 }
 
-// unevenly finds a grant that came sooner after the one before than its tokens take to come due.
+// unevenly fails the test if the last grant came sooner after the one before than its tokens come due.
 func unevenly(t *rapid.T, events []event, rate int64) {
 	if len(events) < 2 {
 		return
 	}
 	before, last := events[len(events)-2], events[len(events)-1]
-	// What was under way when something was taken is less than a token.
+	// At the grant before, less than a token was already due.
 	if dt := last.at - before.at; float64(last.n-1)*1e9 > float64(dt)*float64(rate) {
 		t.Fatalf("%d granted %d µs after the last, at %d/1000 a second", last.n, dt, rate)
 	}
@@ -242,7 +242,7 @@ func everyToken(t *testing.T, s admission.Strategy, l Limited, rate int64) {
 			if w := k / most; w > 0 {
 				want = epoch - epoch%length + w*length
 			}
-		} else if s == admission.StrategyLeakyBucket { // what was not taken with the first is lost
+		} else if s == admission.StrategyLeakyBucket { // the first grant drops the tokens that it does not take
 			want += (k*1_000_000_000 + rate - 1) / rate
 		} else if k >= burst {
 			want += ((k-burst+1)*1_000_000_000 + rate - 1) / rate
@@ -273,17 +273,17 @@ func waitIsExact(t *rapid.T, s admission.Strategy, l Limited) {
 		case (wait < 0) != never:
 			t.Fatalf("a cost of %d with a burst of %d/1000: wait %v", cost, burst, wait)
 		case never && n > 0:
-			t.Fatalf("a cost of %d was taken, which never can be", cost)
+			t.Fatalf("a cost of %d above the burst was taken", cost)
 		case never:
 			now += 1_000_000_000
 			if n, _ := l.TakeCost(now, cost, rate, burst); n > 0 {
-				t.Fatalf("a cost of %d was taken after all", cost)
+				t.Fatalf("a cost of %d above the burst was taken later", cost)
 			}
 			continue
 		case n > 0 && wait == 0:
 			continue // the same again would be admitted
 		case n == 0 && wait == 0:
-			t.Fatalf("a cost of %d is refused and worth asking for at once", cost)
+			t.Fatalf("a cost of %d is refused, and the wait is 0", cost)
 		}
 		now += wait.Microseconds()
 		if n, left := l.TakeCost(now-1, cost, rate, burst); n != 0 || left != time.Microsecond {
@@ -295,9 +295,9 @@ func waitIsExact(t *rapid.T, s admission.Strategy, l Limited) {
 	}
 }
 
-// reRating changes the rate while tokens are taken: in no interval is more granted than at the largest rate and burst all
-// along (a change may drop less than a microsecond of what is owed), a higher rate never waits longer, and every wait is exact at the rate of the moment.
-func reRating(t *rapid.T, s admission.Strategy, l Limited) {
+// changedRate changes the rate while tokens are taken. No interval has more grants than the largest rate and burst allow (a change may
+// drop less than a microsecond of what is owed), a higher rate never waits longer, and every wait is exact at the present rate.
+func changedRate(t *rapid.T, s admission.Strategy, l Limited) {
 	drawRate := func() int64 {
 		return rapid.OneOf(rapid.Int64Range(1000, 3_000_000), rapid.Int64Range(1000, 10_000)).Draw(t, "rate")
 	}
@@ -361,7 +361,7 @@ func aboveTheBurst(t *testing.T, s admission.Strategy, l Limited) {
 	switch s {
 	case admission.StrategyTokenBucket, admission.StrategyLeakyBucket, admission.StrategyAdaptive:
 		if n != 0 || wait >= 0 {
-			t.Fatalf("a bucket of 5 gave %d, next in %v", n, wait)
+			t.Fatalf("a bucket of 5 granted %d, next in %v", n, wait)
 		}
 		return
 	case GCRAStrategy:
@@ -371,7 +371,7 @@ func aboveTheBurst(t *testing.T, s admission.Strategy, l Limited) {
 		}
 	case admission.StrategyFixedWindow:
 		if n != 0 || wait <= 0 || wait > time.Second {
-			t.Fatalf("in a window that is begun: %d, next in %v", n, wait)
+			t.Fatalf("in a window that has a grant: %d, next in %v", n, wait)
 		}
 	}
 	now := epoch + wait.Microseconds()

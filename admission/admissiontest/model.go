@@ -40,7 +40,7 @@ type Admission struct {
 	Order      int64
 }
 
-// Model is a model of one room: what the scripts do, without a store. Times are microseconds.
+// Model simulates the scripts of one room without a store. Times are microseconds.
 type Model struct {
 	clock
 	tickets

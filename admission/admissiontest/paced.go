@@ -40,7 +40,7 @@ func (p PacedModel) Admit(now int64, s admission.Strategy, rate, burst int64) in
 
 // Strategies is the suite of limiters and rooms, which admit by a strategy. changes: strategy and rate may change, as in rooms.
 func Strategies(t *testing.T, s admission.Strategy, changes bool, fresh func(t rapid.TB, s admission.Strategy, rate, burst, now int64) Paced) {
-	t.Run("the rate, evenly or with its burst, and no more", func(t *testing.T) {
+	t.Run("admits at most rate and burst", func(t *testing.T) {
 		rapid.Check(t, func(t *rapid.T) {
 			rate := rapid.Int64Range(200, 8_000).Draw(t, "rate")
 			burst := rapid.Int64Range(1000, 5_000).Draw(t, "burst")
@@ -57,7 +57,7 @@ func Strategies(t *testing.T, s admission.Strategy, changes bool, fresh func(t r
 					case admission.StrategyFixedWindow:
 						overWindow(t, events, rate)
 					case admission.StrategyLeakyBucket:
-						// A limiter may admit at once what it has saved up; a room saves up half a second at most.
+						// A limiter may admit all its saved tokens at once; a room saves half a second at most.
 						most := max(burst, rate/leak, 1000)
 						overInterval(t, events, rate, most)
 						if changes && len(events) > 1 && float64(n-1)*1e9 > float64(now-before)*float64(rate) {
@@ -71,7 +71,7 @@ func Strategies(t *testing.T, s admission.Strategy, changes bool, fresh func(t r
 			}
 		})
 	})
-	t.Run("in the long run the rate", func(t *testing.T) {
+	t.Run("admits the rate in the long run", func(t *testing.T) {
 		for _, rate := range []int64{300, 4_000, 9_500} {
 			now := int64(epoch) - epoch%1_000_000
 			p := fresh(t, s, rate, 5_000, now)
@@ -80,7 +80,7 @@ func Strategies(t *testing.T, s admission.Strategy, changes bool, fresh func(t r
 				now += 250_000
 				n += p.Admit(now, s, rate, 5_000)
 			}
-			// 100 s; a burst more, a window less.
+			// 100 s, with a tolerance of a burst, or of a window.
 			want, more := rate/10, int64(5)
 			if s == admission.StrategyFixedWindow {
 				length, most := windowOf(rate)
@@ -94,7 +94,7 @@ func Strategies(t *testing.T, s admission.Strategy, changes bool, fresh func(t r
 	if !changes {
 		return
 	}
-	t.Run("not above the limit when strategy and rate change", func(t *testing.T) {
+	t.Run("stays within the limit when strategy and rate change", func(t *testing.T) {
 		rapid.Check(t, func(t *rapid.T) {
 			all := []admission.Strategy{admission.StrategyTokenBucket, admission.StrategyLeakyBucket, admission.StrategyFixedWindow}
 			rate := rapid.Int64Range(1_000, 8_000).Draw(t, "rate")
@@ -121,7 +121,7 @@ func Strategies(t *testing.T, s admission.Strategy, changes bool, fresh func(t r
 				for i := len(grants) - 1; i >= 0; i-- {
 					sum += grants[i].n
 					if over := sum*1_000_000_000 - (earned - grants[i].earned); over > most*1_000_000+1_000_000_000 {
-						t.Fatalf("%d admitted where the rates came to %d billionths and the burst is %d/1000", sum, earned-grants[i].earned, most)
+						t.Fatalf("%d admitted; the rates add up to %d billionths, and the burst is %d/1000", sum, earned-grants[i].earned, most)
 					}
 				}
 			}

@@ -22,7 +22,7 @@ const (
 // A visitor who leaves silently is still admitted within it.
 
 // LongestPoll returns the longest polling interval that may be advised: a visitor who polls at it keeps the place, with a
-// quarter of Absence, and hears of the admission in time to claim it.
+// quarter of Absence, and learns of the admission in time to claim it.
 func (p *Policy) LongestPoll() time.Duration {
 	return max(leastPoll, min(p.Absence/4, p.ClaimWindow-HoldSlack))
 }

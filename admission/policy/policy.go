@@ -15,7 +15,7 @@ const (
 	Reject      = "reject"      // closed
 )
 
-// What new visitors get while the store is away.
+// Values of Policy.OnStoreError: the treatment of new visitors while the store is away.
 const (
 	OnErrorWait   = "wait"
 	OnErrorOpen   = "open"

@@ -12,7 +12,7 @@ import (
 	"github.com/anteroom/anteroom/admission/policy"
 )
 
-// packText is a snapshot as lua/room_advance.lua writes it, of a line that is packed by the caller.
+// packText returns a snapshot as lua/room_advance.lua writes it. The caller packs its queue.
 func packText(packed string) string {
 	head := []string{"4", "7", "1.a", "1", "1780000000000000", "1780000000000000", "3000", "4", "5", "6", "1779999990000000", "0",
 		"1779000000000000", "2", "9000", "800", "700", "60", "50", "1780000000000000", "1779999000000000:4000000", "0", "0", "50000",
@@ -29,7 +29,7 @@ func packLine(tb testing.TB, l ...any) string {
 	return string(b)
 }
 
-// FuzzParseSnapshot: whatever the store holds is refused or makes a snapshot that can be asked, in an order that ascends.
+// FuzzParseSnapshot: Parse refuses a text, or returns a snapshot whose orders and ranks ascend and whose methods do not panic.
 func FuzzParseSnapshot(f *testing.F) {
 	chunk := func(n ...int64) string {
 		b, err := msgpack.Marshal(n)
@@ -61,14 +61,14 @@ func FuzzParseSnapshot(f *testing.F) {
 		}
 		for i, k := range s.Sketch {
 			if k.Order <= last.Order || i > 0 && k.Rank < last.Rank {
-				t.Errorf("knot %+v after %+v", k, last)
+				t.Errorf("sample %+v after %+v", k, last)
 			}
 			last = k
 		}
 		plausible := len(s.Front) > 0 && s.Waiting >= int64(len(s.Front)) && s.Waiting < 1<<50
 		for _, k := range s.Sketch {
 			if n := s.Ahead(k.Order); n != k.Rank && plausible {
-				t.Errorf("%d ahead of knot %+v", n, k)
+				t.Errorf("%d ahead of sample %+v", n, k)
 			}
 			s.Ahead(k.Order - 1)
 		}

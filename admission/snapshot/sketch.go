@@ -12,7 +12,7 @@ import (
 var errSketch = errors.New("the packed queue is not valid")
 
 // unpacker reads what lua/room_advance.lua packed, and keeps the first error. It does not use msgpack.Unmarshal, which allocates
-// as many integers as the header of an array announces, however few follow.
+// memory for as many integers as the header of an array announces, even if few follow.
 type unpacker struct {
 	*msgpack.Decoder
 	left *strings.Reader
@@ -64,13 +64,13 @@ func (u *unpacker) strings() []string {
 }
 
 // unpack reads the packed part of a snapshot, an array of
-//   - the orders of the front, each less the one before;
+//   - the orders of the front, each as the difference to the one before;
 //   - the chunks of the sketch (lua/lib/sketch.lua), each packed: gone, came, then order and rank in turn;
 //   - the last order of each chunk;
-//   - the totals of tickets that entered the queue, were given up or returned, and left it at its head;
+//   - the totals of tickets that entered the queue, were given up or returned, and left it at its front;
 //   - the last order, 0 where the front is the whole queue;
-//   - for how many more ticks the sketch may be coarser than it should;
-//   - Heads and Sample (lua/lib/leavers.lua): bucket, present, absent, exposure in turn;
+//   - for how many more ticks the sketch may be coarser than promised;
+//   - Heads and Sample (lua/lib/departures.lua): bucket, present, absent, exposure in turn;
 //   - Holds;
 //   - the total of revocations;
 //   - whether the tick left something to remove.
