@@ -63,7 +63,7 @@ func waitingIn(t testing.TB, a *response) token.Waiting {
 func bearing(a *response) string { return "X-Waiting-Room-Token: " + a.field("token") }
 
 // Fifty devices of one account, at two gateways at once: one place in line, and then one session.
-func TestOneAccountHasOnePlace(t *testing.T) {
+func TestAccount_HasOnePlace(t *testing.T) {
 	t.Parallel()
 	p := policy(0)
 	p.MaxActive = 3
@@ -167,7 +167,7 @@ func reload(t testing.TB, b *bench, change func(*Room)) {
 }
 
 // Without an account there is no place; whoever has one keeps it when they are logged out.
-func TestNoPlaceWithoutAnAccount(t *testing.T) {
+func TestAccount_IsRequiredForPlace(t *testing.T) {
 	t.Parallel()
 	fleet, s := fleetOf(t, 1, members(policy(0)))
 	b := fleet[0]
@@ -204,7 +204,7 @@ X-Waiting-Room: rejected
 }
 
 // What only a trusted proxy may say is neither believed from others nor passed on.
-func TestForgedAccount(t *testing.T) {
+func TestAccountHeader_ForgedIsIgnored(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "shop", func(w http.ResponseWriter, r *http.Request) {
 		named := []string{}
@@ -234,7 +234,7 @@ func TestForgedAccount(t *testing.T) {
 }
 
 // Somebody who waits and then logs in keeps their place, which is the account's from then on.
-func TestLoggingInKeepsThePlace(t *testing.T) {
+func TestAccount_LoginKeepsPlace(t *testing.T) {
 	t.Parallel()
 	r := members(policy(0))
 	r.Identity.Anonymous = true
@@ -265,7 +265,7 @@ func TestLoggingInKeepsThePlace(t *testing.T) {
 }
 
 // After a place has ended, by its holder or an operator, the account takes another.
-func TestAnAccountsNextPlace(t *testing.T) {
+func TestAccount_JoinsAgainAfterPlaceEnds(t *testing.T) {
 	t.Parallel()
 	fleet, _ := fleetOf(t, 1, members(policy(0)))
 	b := fleet[0]
@@ -292,7 +292,7 @@ func TestAnAccountsNextPlace(t *testing.T) {
 }
 
 // One ticket from before the login, shown by fifty accounts at once: it becomes the place of one of them.
-func TestOneTicketForManyAccounts(t *testing.T) {
+func TestAccount_OneOfManyAdoptsTicket(t *testing.T) {
 	t.Parallel()
 	r := members(policy(0))
 	r.Identity.Anonymous = true
@@ -325,7 +325,7 @@ func TestOneTicketForManyAccounts(t *testing.T) {
 }
 
 // Turning one place an account on, or off, sends nobody back.
-func TestTurningAccountsOnKeepsPlaces(t *testing.T) {
+func TestReload_OnePlaceKeepsPlaces(t *testing.T) {
 	t.Parallel()
 	r := members(policy(0))
 	r.Identity.OnePlace = false
@@ -359,7 +359,7 @@ func TestTurningAccountsOnKeepsPlaces(t *testing.T) {
 
 // Keys are rotated in three steps, gateway by gateway: each account keeps its one place through the first two, and those who came
 // after the switch through the third.
-func TestAccountsOutliveARotationOfKeys(t *testing.T) {
+func TestAccount_KeepsPlaceDuringKeyRotation(t *testing.T) {
 	t.Parallel()
 	fleet, _ := fleetOf(t, 2, members(policy(0)))
 	k1, k2 := testSecret, []byte("Kx8vTq2Lw9-ZpR4mYb7NcUe1HsJdAfG0")
@@ -416,7 +416,7 @@ func TestAccountsOutliveARotationOfKeys(t *testing.T) {
 }
 
 // Ids that are derived differ by kind, room and words, wherever the boundary between two words stands.
-func TestDerivedIDs(t *testing.T) {
+func TestDerive_IDsDiffer(t *testing.T) {
 	t.Parallel()
 	v := &request{state: &state{options: Options{IDKey: testSecret}}, room: &room{id: "sale"}}
 	seen := map[token.ID]string{}
@@ -453,7 +453,7 @@ func (l *life) AfterFunc(func()) (stop func() bool) { // whom context asks in pl
 }
 
 // A configuration that is not taken leaves nothing behind, though it may have named keys of its own; nor does one whose time is over.
-func TestKeysThatAreNotTakenAreForgotten(t *testing.T) {
+func TestReload_RefusedLeavesNoKeys(t *testing.T) {
 	t.Parallel()
 	core, err := admission.New(admission.Options{Client: redistest.Client(t), Prefix: redistest.Prefix(t)})
 	if err != nil {
@@ -534,7 +534,7 @@ func forgerOf(address string, kind byte) token.ID {
 
 // A signature is dear to check: whoever sends wrong ones has no more checked than a few a second, and those whom the gateway knows
 // are not hurt by it.
-func TestForgedAccounts_AreCheckedAFewTimesASecond(t *testing.T) {
+func TestAccount_ForgedJWTsAreLimited(t *testing.T) {
 	t.Parallel()
 	url, sign := sitesKeys(t)
 	fleet, _ := fleetOf(t, 1, Room{ID: "sale", Policy: policy(0), Identity: Identity{OnePlace: true, JWKSURL: url, JWTCookie: "site", JWT: token.AccountRules{Claim: "sub"}}})
@@ -563,7 +563,7 @@ func TestForgedAccounts_AreCheckedAFewTimesASecond(t *testing.T) {
 }
 
 // However many JWTs a request carries, two are checked: Authorization's, then the cookies as they come.
-func TestSiteTokens_AtMostTwo(t *testing.T) {
+func TestSiteTokens_ReturnsAtMostTwo(t *testing.T) {
 	i := &identified{Identity: Identity{JWTCookie: "s"}}
 	for _, row := range []struct {
 		fields [][2]string

@@ -106,7 +106,7 @@ func allocations(ask func()) float64 {
 	return least
 }
 
-func TestPassPathAllocations(t *testing.T) {
+func TestPass_AllocatesLittle(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
 	}
@@ -119,7 +119,7 @@ func TestPassPathAllocations(t *testing.T) {
 	}
 }
 
-func TestStatusAllocations(t *testing.T) {
+func TestStatus_AllocatesLittle(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
 	}

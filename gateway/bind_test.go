@@ -26,7 +26,7 @@ func boundTo(t testing.TB, bind string) *bench {
 }
 
 // A copied token is worth nothing on another network or in another browser: 401 for a poll, a new place for a page.
-func TestACopiedTokenIsBound(t *testing.T) {
+func TestBinding_RefusesCopiedToken(t *testing.T) {
 	short.Skip(t, "waits for the clock")
 	t.Parallel()
 	for _, row := range []struct {
@@ -75,7 +75,7 @@ func TestACopiedTokenIsBound(t *testing.T) {
 
 // Whatever the setting is changed to and from, nobody who waits or shops is sent back; and with their next answer they are
 // bound as it says.
-func TestChangingTheBindingLosesNoPlace(t *testing.T) {
+func TestBinding_ChangeKeepsPlaces(t *testing.T) {
 	t.Parallel()
 	who := []string{from("203.0.113.7"), "User-Agent: one"}
 	settings := []string{BindNone, BindIP, BindUA}
@@ -145,7 +145,7 @@ func (b *bench) passFor(t testing.TB, sid token.ID, bind string, who []string) s
 
 // An unbound ticket from before the setting counts for absence after the store has last confirmed it, and no longer: one
 // that was copied and put by is worth nothing then.
-func TestAnUnboundTicketEnds(t *testing.T) {
+func TestBinding_UnboundTicketEndsAfterAbsence(t *testing.T) {
 	t.Parallel()
 	b := boundTo(t, BindNone)
 	w := waitingIn(t, b.call(tickets).code(t, 201))
@@ -176,7 +176,7 @@ func TestAnUnboundTicketEnds(t *testing.T) {
 }
 
 // A stream's tokens are bound too.
-func TestAStreamIsBound(t *testing.T) {
+func TestBinding_AppliesToStreamTokens(t *testing.T) {
 	t.Parallel()
 	b := boundTo(t, BindIP)
 	w := b.call(tickets, from("203.0.113.7")).code(t, 201)

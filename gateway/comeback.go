@@ -8,10 +8,10 @@ import (
 	"github.com/anteroom/anteroom/token"
 )
 
-// comeBack adds the pass of an ended session to a join, and reports whether the request carries such a pass. Call it after findPass
+// addEndedPass adds the pass of an ended session to a join, and reports whether the request carries such a pass. Call it after findPass
 // has found no valid pass. The id of the ticket is derived from the session, unless the ticket belongs to an account, so that one
 // session makes one ticket at all gateways.
-func comeBack(v *visit, a *arrival) bool {
+func addEndedPass(v *visit, a *arrival) bool {
 	if v.tokens.ended == nil {
 		return false
 	}
@@ -43,18 +43,18 @@ func endedPass(v *visit) (p token.Pass, ok bool) {
 	return p, true
 }
 
-// keepsNothing reports whether a join with an ended pass failed because the pass keeps no order, or because the store is away.
-func keepsNothing(err error) bool {
+// noOrderKept reports whether a join with an ended pass failed because the pass keeps no order, or because the store is away.
+func noOrderKept(err error) bool {
 	return errors.Is(err, admission.ErrUnknown) || errors.Is(err, admission.ErrStore)
 }
 
-// joinBack responds to a join with the pass of an ended session that keeps an order. done is false without such a pass: then the
+// joinReturning responds to a join with the pass of an ended session that keeps an order. done is false without such a pass: then the
 // visitor joins like all others, including the proof of work.
-func joinBack(v *visit, body *joinBody, a arrival) (d decision, p *answer.Problem, done bool) {
+func joinReturning(v *visit, body *joinBody, a arrival) (d decision, p *answer.Problem, done bool) {
 	if _, in := v.tokens.findPass(); in {
 		return d, nil, false // a valid pass: there is no order to keep
 	}
-	if a.Account || !comeBack(v, &a) {
+	if a.Account || !addEndedPass(v, &a) {
 		return d, nil, false
 	}
 	if v.room.asks() {
@@ -68,13 +68,13 @@ func joinBack(v *visit, body *joinBody, a arrival) (d decision, p *answer.Proble
 			return d, nil, false
 		}
 		a.Held = false
-		if a.Proof, p = earn(v, body); p != nil {
+		if a.Proof, p = checkSolutions(v, body); p != nil {
 			return d, p, true
 		}
 	}
 	s, refusal, err := v.room.store.Join(v.g.life.ctx, a.Arrival)
 	switch {
-	case keepsNothing(err):
+	case noOrderKept(err):
 		return d, nil, false
 	case a.Proof != (admission.ID{}) && err == nil && refusal == admission.Granted && s.State == admission.Ended:
 		return d, v.room.refuseProof("spent", answer.ProofSpent), true

@@ -17,7 +17,7 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-func TestTwoGatewaysAreOneRoom(t *testing.T) {
+func TestRoom_TwoGatewaysAdmitInOrder(t *testing.T) {
 	s := newSite(t, "shop", nil)
 	client, prefix := redistest.Client(t), redistest.Prefix(t)
 	o := Options{Origins: []proxy.Config{originAt("shop", s.URL)}, Rooms: []Room{{ID: "sale", Policy: policy(1)}, {ID: "vip", Paths: []string{"/vip"}, Policy: policy(1)}}}
@@ -68,7 +68,7 @@ func TestTwoGatewaysAreOneRoom(t *testing.T) {
 	}
 }
 
-func TestStreamsEndAndAreLimited(t *testing.T) {
+func TestEvents_EndAndAreLimited(t *testing.T) {
 	s := newSite(t, "shop", nil)
 	b := start(t, redistest.Client(t), redistest.Prefix(t), Options{
 		Origins: []proxy.Config{originAt("shop", s.URL)}, Rooms: []Room{{ID: "sale", Policy: policy(0)}}, MaxStreams: 2,

@@ -13,7 +13,7 @@ type outcome = metrics.Outcome
 
 const (
 	proxied  = metrics.Proxied
-	letIn    = metrics.LetIn
+	admitted = metrics.LetIn
 	waiting  = metrics.Waiting
 	bypassed = metrics.Bypassed
 	refused  = metrics.Refused

@@ -11,7 +11,7 @@ import (
 )
 
 // What the site reads is what the gateway believes, whatever the visitor or the proxy added.
-func TestTrustedHeader_ToTheSite(t *testing.T) {
+func TestTrustedHeader_ReachesOrigin(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "shop", func(w http.ResponseWriter, r *http.Request) {
 		h := r.Header

@@ -190,15 +190,15 @@ func join(v *visit, lost string) (decision, *answer.Problem) {
 	if p != nil {
 		return decision{}, v.refuseAccount(p)
 	}
-	back := comeBack(v, &a)
+	back := addEndedPass(v, &a)
 	if asks && !a.Account && !back {
-		return askFirst(v, lost)
+		return requireSolution(v, lost)
 	}
 	a.Held = asks // an existing ticket of the account or pass needs no proof
 	s, refusal, err := v.room.store.Join(v.g.life.ctx, a.Arrival)
-	if back && !a.Account && keepsNothing(err) {
+	if back && !a.Account && noOrderKept(err) {
 		if asks {
-			return askFirst(v, lost)
+			return requireSolution(v, lost)
 		}
 		a, _ = newArrival(v)
 		s, refusal, err = v.room.store.Join(v.g.life.ctx, a.Arrival)
@@ -209,7 +209,7 @@ func join(v *visit, lost string) (decision, *answer.Problem) {
 	case refusal != admission.Granted:
 		return decision{}, v.reject(refusal, &s, false)
 	case asks && s.State == admission.Ended:
-		return askFirst(v, lost)
+		return requireSolution(v, lost)
 	case s.State == admission.Admitted:
 		if s, err = v.claim(s.Ticket, a.Client); err != nil {
 			return decision{}, problemOf(err)
@@ -231,7 +231,7 @@ func admit(v *visit, s *admission.Standing, used int64) decision {
 	if v.kind == client.API {
 		v.out.Pass(v.grant.pass)
 	}
-	return decision{action: doProxy, outcome: letIn, origin: v.room.origin, session: p.Session}
+	return decision{action: doProxy, outcome: admitted, origin: v.room.origin, session: p.Session}
 }
 
 // wait shows a client its place in the queue. poll is the number of seconds until the next poll; 0: the ticket is new. lost is the

@@ -18,7 +18,7 @@ import (
 	"github.com/anteroom/anteroom/internal/short"
 )
 
-func TestFaultEndsTheRequestNotTheProcess(t *testing.T) {
+func TestPanic_EndsOnlyRequest(t *testing.T) {
 	b, _ := one(t, Room{ID: "sale", Policy: policy(0)})
 	room := b.state.Load().byID["sale"]
 	whole := room.store
@@ -43,7 +43,7 @@ X-Content-Type-Options: nosniff
 }
 
 // A fault while the origin answers gives back what the request held of the origin.
-func TestFaultInAnAnswer(t *testing.T) {
+func TestPanic_WhileForwardingFreesOrigin(t *testing.T) {
 	s := newSite(t, "shop", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Waiting-Room-Command", "revoke")
 		io.Copy(io.Discard, r.Body)
@@ -67,7 +67,7 @@ func TestFaultInAnAnswer(t *testing.T) {
 }
 
 // A fault in an event stream ends the stream.
-func TestEvents_FaultEndsStream(t *testing.T) {
+func TestEvents_PanicEndsStream(t *testing.T) {
 	b, _ := one(t, Room{ID: "sale", Policy: policy(0)})
 	ticket := b.call("POST /.waiting-room/sale/tickets").code(t, 201).field("token")
 	room := b.state.Load().byID["sale"]
@@ -103,7 +103,7 @@ func (faulty) Join(context.Context, admission.Arrival) (admission.Standing, admi
 	panic("a fault of the test")
 }
 
-func TestStoreAway(t *testing.T) {
+func TestStoreAway_FollowsPolicy(t *testing.T) {
 	short.Skip(t, "waits for the clock")
 	srv := redistest.Server(t)
 	s := newSite(t, "shop", nil)
@@ -146,7 +146,7 @@ func TestStoreAway(t *testing.T) {
 	b.call("GET /wait/i.png", "Sec-Fetch-Dest: image").code(t, 503)
 }
 
-func TestOriginAway(t *testing.T) {
+func TestOriginAway_IsProblem(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

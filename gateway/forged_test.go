@@ -8,7 +8,7 @@ import (
 )
 
 // Of the tokens of one request with a wrong signature one is looked at: a look at one of Ed25519 costs as much as ten polls.
-func TestForgedTokens_CostOneLookARequest(t *testing.T) {
+func TestForgedTokens_OneSignatureCheckPerRequest(t *testing.T) {
 	b, _ := one(t, Room{ID: "sale", Policy: policy(0)})
 	good := b.call("POST /.waiting-room/sale/tickets").code(t, 201).field("token")
 	forged := good[:strings.LastIndexByte(good, '.')+1] + strings.Repeat("A", 43)

@@ -4,7 +4,7 @@ import (
 	"testing"
 )
 
-func TestLetInAtOnceAndWaiting(t *testing.T) {
+func TestEnter_AdmitsThenQueues(t *testing.T) {
 	b, s := one(t, Room{ID: "sale", Policy: policy(1)})
 	first := b.call("POST /buy?seat=7", asPage, "", "name=A")
 	first.is(t, `
@@ -40,7 +40,7 @@ shop GET /x`)
 	}
 }
 
-func TestPageForNavigation(t *testing.T) {
+func TestEnter_ServesPageToNavigation(t *testing.T) {
 	b, s := one(t, Room{ID: "sale", Policy: policy(0), PageStatus: 200})
 	for _, row := range []struct {
 		name   string

@@ -33,7 +33,7 @@ func joinLimit(burst, joins, wide int64) admission.Policy {
 
 func from(address string) string { return "X-Forwarded-For: " + address }
 
-func TestAnAddressTakesSoManyPlaces(t *testing.T) {
+func TestJoinLimit_CountsAddressesAndNetworks(t *testing.T) {
 	t.Parallel()
 	b := guarded(t, Room{ID: "sale", Policy: joinLimit(0, 3, 5)})
 	join := func(address string, lines ...string) *response {
@@ -74,9 +74,9 @@ func TestAnAddressTakesSoManyPlaces(t *testing.T) {
 	}
 }
 
-// TestAPlaceThatWasSignedIsCountedWhenItComes: behind a long line tokens are signed without the store, by any number of
+// TestJoinLimit_CountsSignedTicketsWhenEnrolled: behind a long line tokens are signed without the store, by any number of
 // gateways, and the limit holds all the same.
-func TestAPlaceThatWasSignedIsCountedWhenItComes(t *testing.T) {
+func TestJoinLimit_CountsSignedTicketsWhenEnrolled(t *testing.T) {
 	t.Parallel()
 	b := guarded(t, Room{ID: "sale", Policy: joinLimit(0, 2, 100)})
 	sign := func(address string) string {

@@ -67,13 +67,13 @@ func serveTickets(v *visit) (decision, *answer.Problem) {
 	case len(key) > 0 && !validKey(key):
 		return decision{}, answer.IdempotencyKey.At("Idempotency-Key")
 	case open:
-		return tellOpen(v, 201, v.room.forecaster.Room(), &token.Waiting{}, 0), nil
+		return openStatus(v, 201, v.room.forecaster.Room(), &token.Waiting{}, 0), nil
 	}
 	a, p := newArrival(v)
 	if p != nil {
 		return decision{}, v.refuseAccount(p)
 	}
-	if d, p, done := joinBack(v, &body, a); done {
+	if d, p, done := joinReturning(v, &body, a); done {
 		return d, p
 	}
 	if v.room.options.Guard.asks() {
@@ -107,8 +107,8 @@ func joined(v *visit, code int, a *arrival, s admission.Standing, refusal admiss
 		if code == 200 {
 			state = answer.StateActive
 		}
-		d := tellAdmitted(v, code, &w, &s, state, a.usedBy(&s))
-		d.outcome = letIn
+		d := admittedStatus(v, code, &w, &s, state, a.usedBy(&s))
+		d.outcome = admitted
 		return d, nil
 	}
 	v.grant.giveNonce()
@@ -144,7 +144,7 @@ func joinAgain(v *visit, w token.Waiting) (d decision, p *answer.Problem, done b
 	default:
 		return d, nil, false
 	}
-	d, p = tell(v, 200, &c)
+	d, p = ticketStatus(v, 200, &c)
 	return d, p, true
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-func TestRequestThatIsNotHTTPIsLoggedAsItIs(t *testing.T) {
+func TestAccessLog_RecordsMalformedRequest(t *testing.T) {
 	log := &syncBuffer{}
 	s := newSite(t, "shop", nil)
 	b := start(t, redistest.Client(t), redistest.Prefix(t), Options{
@@ -23,7 +23,7 @@ func TestRequestThatIsNotHTTPIsLoggedAsItIs(t *testing.T) {
 	}
 }
 
-func TestFaultOfAnOriginIsOneLine(t *testing.T) {
+func TestLog_OriginFaultIsOneLine(t *testing.T) {
 	s := newSite(t, "shop", nil)
 	s.Close()
 	b := start(t, redistest.Client(t), redistest.Prefix(t), Options{Origins: []proxy.Config{originAt("shop", s.URL)}})

@@ -31,7 +31,7 @@ func lottery(id string, opens, absence time.Duration) admission.Policy {
 	return p
 }
 
-func TestALotteryFromGatheringToSeed(t *testing.T) {
+func TestLottery_FromPrequeueToSeed(t *testing.T) {
 	short.Skip(t, "waits for the clock")
 	t.Parallel()
 	openapi3filter.RegisterBodyDecoder("application/problem+json", openapi3filter.RegisteredBodyDecoder("application/json"))
@@ -115,7 +115,7 @@ func TestALotteryFromGatheringToSeed(t *testing.T) {
 }
 
 // Gateways whose secrets differ publish one commitment, the first one's.
-func TestOneCommitmentIsPublished(t *testing.T) {
+func TestLottery_GatewaysPublishOneCommitment(t *testing.T) {
 	t.Parallel()
 	s, client, prefix := newSite(t, "shop", nil), redistest.Client(t), redistest.Prefix(t)
 	p := lottery("sale", time.Hour, time.Minute)
@@ -137,7 +137,7 @@ func TestOneCommitmentIsPublished(t *testing.T) {
 }
 
 // A line that is full refuses places, never those who have one.
-func TestAFullRoom(t *testing.T) {
+func TestFullRoom_RefusesOnlyNewTickets(t *testing.T) {
 	t.Parallel()
 	p := policy(0)
 	p.Capacity = 2
@@ -165,7 +165,7 @@ func TestAFullRoom(t *testing.T) {
 
 // A room that holds nobody up tells clients to go on, and gives no places: once it holds people up again, nobody is in line
 // who did not wait, and nobody has a pass by which to get past it. Who has a place keeps it.
-func TestAnOpenRoomGivesNoPlaces(t *testing.T) {
+func TestOpenRoom_SignsNoTickets(t *testing.T) {
 	t.Parallel()
 	openapi3filter.RegisterBodyDecoder("application/problem+json", openapi3filter.RegisteredBodyDecoder("application/json"))
 	_, router := visitorAPI(t)
@@ -219,7 +219,7 @@ func TestAnOpenRoomGivesNoPlaces(t *testing.T) {
 }
 
 // Passthrough counts, and holds up nobody: those who wait are let go.
-func TestPassthroughOnlyMeasures(t *testing.T) {
+func TestPassthrough_OnlyCounts(t *testing.T) {
 	t.Parallel()
 	b, _ := one(t, Room{ID: "sale", Policy: policy(0)})
 	waits := b.call("GET /", asPage).code(t, 200)
@@ -268,7 +268,7 @@ func TestPassthroughOnlyMeasures(t *testing.T) {
 
 // A lottery with accounts and proofs: before the gathering nobody works for a place, then each account has one lot, whichever
 // of its devices it comes with, and the proof of one is of no use to another.
-func TestALotteryOfAccountsAndProofs(t *testing.T) {
+func TestLottery_WithAccountsAndProofs(t *testing.T) {
 	t.Parallel()
 	p := lottery("sale", time.Hour, time.Minute)
 	later := lottery("later", 2*time.Hour, time.Minute)
@@ -300,7 +300,7 @@ func TestALotteryOfAccountsAndProofs(t *testing.T) {
 }
 
 // Who waits keeps the place while the room is closed, also with a client that asks for the page or the site alone.
-func TestClosedRoom_HearsOfWhoWaits(t *testing.T) {
+func TestClosedRoom_RecordsPresence(t *testing.T) {
 	t.Parallel()
 	b, _ := one(t, Room{ID: "sale", Policy: policy(0)})
 	line := b.line("sale")

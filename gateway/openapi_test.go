@@ -63,7 +63,7 @@ func conforms(t *testing.T, router routers.Router, a *response, lines ...string)
 	}
 }
 
-func TestAnswersAreAsDescribed(t *testing.T) {
+func TestResponses_MatchOpenAPI(t *testing.T) {
 	openapi3filter.RegisterBodyDecoder("text/html", openapi3filter.FileBodyDecoder)
 	openapi3filter.RegisterBodyDecoder("application/problem+json", openapi3filter.RegisteredBodyDecoder("application/json"))
 	doc, router := visitorAPI(t)

@@ -24,7 +24,7 @@ import (
 
 // A ca_file that holds something else after SIGHUP is used, though the configuration is word for word the same; one that
 // is broken leaves the old one in force.
-func TestReloadReadsTheCAFile(t *testing.T) {
+func TestReload_ReadsCAFile(t *testing.T) {
 	secure := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "ok") }))
 	t.Cleanup(secure.Close)
 	dir := t.TempDir()
@@ -62,7 +62,7 @@ func TestReloadReadsTheCAFile(t *testing.T) {
 	}
 }
 
-func TestOriginMetrics(t *testing.T) {
+func TestMetrics_OfOrigin(t *testing.T) {
 	s := newSite(t, "shop", nil)
 	b := start(t, redistest.Client(t), redistest.Prefix(t), Options{Origins: []proxy.Config{originAt("shop", s.URL)}})
 	b.call("GET /").code(t, 200)

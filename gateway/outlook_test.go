@@ -15,8 +15,8 @@ import (
 	"github.com/anteroom/anteroom/token"
 )
 
-// TestAPromiseIsHeldAgainstTheWaitAtAnyGateway: who joined at one gateway and is let in at another, is measured there.
-func TestAPromiseIsHeldAgainstTheWaitAtAnyGateway(t *testing.T) {
+// TestEstimate_IsComparedWithWaitAtAnyGateway: who joined at one gateway and is let in at another, is measured there.
+func TestEstimate_IsComparedWithWaitAtAnyGateway(t *testing.T) {
 	t.Parallel()
 	s, client, prefix := newSite(t, "shop", nil), redistest.Client(t), redistest.Prefix(t)
 	p := policy(1)
@@ -74,8 +74,8 @@ func instant(t testing.TB, s string) time.Time {
 	return at
 }
 
-// TestAModelThatIsTooOldIsNotUsed, and says so; a reload with a newer one ends that.
-func TestAModelThatIsTooOldIsNotUsed(t *testing.T) {
+// TestModel_TooOldIsNotUsed, and says so; a reload with a newer one ends that.
+func TestModel_TooOldIsNotUsed(t *testing.T) {
 	t.Parallel()
 	model := func(year string) *eta.Model {
 		m, err := eta.ReadModel(strings.NewReader(`{"format":"anteroom-eta-model","version":1,"trained_at":"` + year + `-01-01T00:00:00Z",
@@ -113,8 +113,8 @@ anteroom_eta_fallback{reason="out_of_range",room="sale"} 0
 	eventually(t, "the new one is used", func() bool { return fallback("0") })
 }
 
-// TestAClosedRoomIsForecastToAdmitNobody, whatever its rate: those in line are told no wait, but for the opening that is planned.
-func TestAClosedRoomIsForecastToAdmitNobody(t *testing.T) {
+// TestForecast_ClosedRoomAdmitsNobody, whatever its rate: those in line are told no wait, but for the opening that is planned.
+func TestForecast_ClosedRoomAdmitsNobody(t *testing.T) {
 	t.Parallel()
 	p := policy(1)
 	p.Rate = 100

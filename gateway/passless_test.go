@@ -13,7 +13,7 @@ import (
 const asImage = "Sec-Fetch-Dest: image"
 
 // A header that the client chooses is no way past what a place costs.
-func TestSubresource_GoesNowhereWhereAPlaceCostsMore(t *testing.T) {
+func TestSubresource_IsRefusedInGuardedRoom(t *testing.T) {
 	joins := policy(9)
 	joins.Joins, joins.JoinsPer, joins.Wide, joins.WidePer = 1, time.Hour, 10, time.Hour
 	for name, room := range map[string]Room{
@@ -39,7 +39,7 @@ func TestSubresource_GoesNowhereWhereAPlaceCostsMore(t *testing.T) {
 	}
 }
 
-func TestSubresource_GoesNowhereWhileNobodyMoreMayBeIn(t *testing.T) {
+func TestSubresource_IsRefusedAtMaxActive(t *testing.T) {
 	p := policy(9)
 	p.MaxActive = 1
 	b, s := one(t, Room{ID: "sale", Policy: p})
@@ -53,7 +53,7 @@ func TestSubresource_GoesNowhereWhileNobodyMoreMayBeIn(t *testing.T) {
 }
 
 // What writes takes a ticket like everybody, whatever it pretends to be.
-func TestSubresource_NeverWrites(t *testing.T) {
+func TestSubresource_WithUnsafeMethodTakesTicket(t *testing.T) {
 	b, s := one(t, Room{ID: "sale", Policy: policy(0)})
 	for _, lines := range [][]string{
 		{"POST /buy", asImage, "", "a=b"}, {"DELETE /cart", asImage}, {"POST /buy", "Accept: image/png", "", "a"},
@@ -71,7 +71,7 @@ func TestSubresource_NeverWrites(t *testing.T) {
 
 var preflighting = []string{"OPTIONS /buy", "Origin: https://a.example", "Access-Control-Request-Method: POST"}
 
-func TestPreflight_HasALimitOfItsOwn(t *testing.T) {
+func TestPreflight_HasOwnLimit(t *testing.T) {
 	b, s := one(t, Room{ID: "sale", Policy: policy(0)})
 	o := b.o
 	o.TrustedProxies = loopback()
@@ -101,7 +101,7 @@ func TestPreflight_HasALimitOfItsOwn(t *testing.T) {
 }
 
 // A stranger's preflights leave those of others their part.
-func TestPreflight_OneAddressHasAShare(t *testing.T) {
+func TestPreflight_AddressIsLimitedToShare(t *testing.T) {
 	b, s := one(t, Room{ID: "sale", Policy: policy(0)})
 	o := b.o
 	o.TrustedProxies = loopback()
@@ -123,7 +123,7 @@ func TestPreflight_OneAddressHasAShare(t *testing.T) {
 	}
 }
 
-func TestPreflight_LimitFollowsTheRoom(t *testing.T) {
+func TestPreflight_LimitFollowsRoom(t *testing.T) {
 	for _, row := range []struct{ rate, active, want int64 }{{0, 0, 50}, {5_000, 0, 50}, {5_100, 0, 51}, {1000_000, 0, 10_000}, {0, 30, 60}, {7_000, 40, 80}} {
 		s := &admission.Snapshot{Active: row.active, Policy: admission.Policy{Rate: row.rate}}
 		if q := preflightQuota(s); q.N != row.want || q.Per != time.Second {
@@ -132,7 +132,7 @@ func TestPreflight_LimitFollowsTheRoom(t *testing.T) {
 	}
 }
 
-func TestPreflight_OfAClosedRoom(t *testing.T) {
+func TestPreflight_InClosedRoom(t *testing.T) {
 	p := policy(9)
 	b, s := one(t, Room{ID: "sale", Policy: p})
 	pass := b.call("GET /", asPage).code(t, 200)

@@ -46,7 +46,7 @@ func TestAmbiguousPath_IsRedirectedOrRefused(t *testing.T) {
 	}
 }
 
-func TestPass_OpensItsOwnRoomOnly(t *testing.T) {
+func TestPass_IsValidForItsRoomOnly(t *testing.T) {
 	b, s := saleAndVIP(t)
 	pass := b.call("GET /vip", asJSON).code(t, 200).jar()
 	for _, target := range []string{
@@ -68,7 +68,7 @@ func TestPass_OpensItsOwnRoomOnly(t *testing.T) {
 	}
 }
 
-func TestBypass_OfMethodsEndsWhereTheMethodIsOverridden(t *testing.T) {
+func TestBypass_MethodRuleIgnoresOverriddenMethod(t *testing.T) {
 	b, _ := one(t, Room{ID: "sale", Policy: policy(0), Bypass: []Bypass{{Paths: []string{"/a"}, Methods: []string{"GET"}}, {Paths: []string{"/b"}}}})
 	b.call("GET /a", asJSON).code(t, 200)
 	for _, name := range []string{"X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override", "x_http_method_override", "X.HTTP.Method", "X!Method~Override"} {
@@ -85,7 +85,7 @@ func TestBypass_LongUserAgent(t *testing.T) {
 	b.call("GET /", asJSON, "User-Agent: a ünDE b").code(t, 200)
 }
 
-func TestBypass_PathThatIsTooLongForItsPattern(t *testing.T) {
+func TestBypass_PathTooLongForPattern(t *testing.T) {
 	b, _ := one(t, Room{ID: "sale", Policy: policy(0), Bypass: []Bypass{{Paths: []string{"~^/static/"}}}})
 	long := "/static/" + strings.Repeat("x", 1<<10-len("/static/"))
 	b.call("GET "+long, asJSON).code(t, 200)
@@ -94,7 +94,7 @@ func TestBypass_PathThatIsTooLongForItsPattern(t *testing.T) {
 }
 
 // Many servers take /static;x for another path than /static.
-func TestBypass_EndsWithTheSegment(t *testing.T) {
+func TestBypass_EndsWithSegment(t *testing.T) {
 	b, _ := one(t, Room{ID: "sale", Policy: policy(0), Bypass: []Bypass{{Paths: []string{"/static"}}}})
 	for path, status := range map[string]int{
 		"/static": 200, "/static/": 200, "/static/a;v=1/b": 200, "/static/%3b": 200, "/static/%0a": 200,

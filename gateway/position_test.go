@@ -16,7 +16,7 @@ import (
 
 // A line of thousands moves on while some leave and nobody comes: nobody is ever told a larger position than before, neither
 // by the front, nor by the sketch behind it, nor from memory, nor with a renewed token.
-func TestPositionNeverGrows(t *testing.T) {
+func TestPosition_NeverGrows(t *testing.T) {
 	short.Skip(t, "waits for the clock")
 	t.Parallel()
 	p := policy(1)

@@ -24,9 +24,9 @@ var scripts = sync.OnceValue(func() *guard.Scripts {
 	return guard.NewScripts(texts)
 })
 
-// askFirst responds to a client that has to solve a proof of work or CAPTCHA before it receives a ticket. lost is the reason why a
+// requireSolution responds to a client that has to solve a proof of work or CAPTCHA before it receives a ticket. lost is the reason why a
 // former ticket has ended, or empty.
-func askFirst(v *visit, lost string) (decision, *answer.Problem) {
+func requireSolution(v *visit, lost string) (decision, *answer.Problem) {
 	if p := refusesAll(v); p != nil {
 		return decision{}, p
 	}
@@ -208,7 +208,7 @@ func joinAccount(v *visit, body *joinBody) (decision, *answer.Problem) {
 		return decision{}, v.refuseAccount(p)
 	}
 	if _, in := v.tokens.findPass(); !in {
-		comeBack(v, &a)
+		addEndedPass(v, &a)
 	}
 	if v.room.asks() {
 		held := a
@@ -217,7 +217,7 @@ func joinAccount(v *visit, body *joinBody) (decision, *answer.Problem) {
 		if err != nil || refusal != admission.Granted || s.State != admission.Ended {
 			return joined(v, 200, &held, s, refusal, err)
 		}
-		if a.Proof, p = earn(v, body); p != nil {
+		if a.Proof, p = checkSolutions(v, body); p != nil {
 			return decision{}, p
 		}
 	}
@@ -231,8 +231,8 @@ func joinAccount(v *visit, body *joinBody) (decision, *answer.Problem) {
 	return joined(v, joinCode(&s), &a, s, refusal, err)
 }
 
-// earn checks the proof and the CAPTCHA of a join for a new ticket, and returns the id of the proof; zero: none is required.
-func earn(v *visit, body *joinBody) (id admission.ID, p *answer.Problem) {
+// checkSolutions checks the proof and the CAPTCHA of a join for a new ticket, and returns the id of the proof; zero: none is required.
+func checkSolutions(v *visit, body *joinBody) (id admission.ID, p *answer.Problem) {
 	captcha := v.room.options.Guard.Captcha.Provider != ""
 	proof := v.room.asksProof()
 	switch {

@@ -44,7 +44,7 @@ func proofOf(t testing.TB, body string) string {
 	return `{"altcha":"` + base64.StdEncoding.EncodeToString(solution) + `"}`
 }
 
-func TestAPlaceCostsAProof(t *testing.T) {
+func TestProof_IsRequiredForTicket(t *testing.T) {
 	t.Parallel()
 	b := guarded(t, Room{ID: "sale", Paths: []string{"/"}, Policy: policy(0), Guard: Guard{Proof: ProofAlways, Effort: light}},
 		Room{ID: "other", Paths: []string{"/other"}, Policy: policy(0), Guard: Guard{Proof: ProofAlways, Effort: light}},
@@ -116,7 +116,7 @@ X-Waiting-Room: proof
 }
 
 // A proof whose place is used lets its own client repeat the join, and nobody else in.
-func TestAProofIsOfNoUseToAnotherClient(t *testing.T) {
+func TestProof_WorksForItsClientOnly(t *testing.T) {
 	t.Parallel()
 	b := guarded(t, Room{ID: "sale", Policy: policy(1), Guard: Guard{Proof: ProofAlways, Effort: light}})
 	tickets, proof := "POST /.waiting-room/sale/tickets", b.proof("sale")
@@ -138,7 +138,7 @@ func TestAProofIsOfNoUseToAnotherClient(t *testing.T) {
 }
 
 // An account's proof is spent with the place that it was for: once that has ended the next one costs another.
-func TestAnAccountsProofIsSpentOnce(t *testing.T) {
+func TestProof_OfAccountIsSpentOnce(t *testing.T) {
 	t.Parallel()
 	sale := members(policy(0))
 	sale.Guard = Guard{Proof: ProofAlways, Effort: light}
@@ -173,7 +173,7 @@ func TestAnAccountsProofIsSpentOnce(t *testing.T) {
 }
 
 // Where no place is given nobody works for one.
-func TestNobodyWorksForARoomThatIsShut(t *testing.T) {
+func TestProof_IsNotRequestedByRoomThatRefusesJoins(t *testing.T) {
 	t.Parallel()
 	full := policy(0)
 	full.Capacity = 1
@@ -212,7 +212,7 @@ func jti(t testing.TB, a *response) string {
 }
 
 // Whoever held a place for too long asks for a new one like everybody: tokens are not proofs that were put by.
-func TestAnExpiredPlaceIsNoProof(t *testing.T) {
+func TestProof_IsRequiredAfterExpiry(t *testing.T) {
 	t.Parallel()
 	b := guarded(t, Room{ID: "sale", Policy: policy(0), Guard: Guard{Proof: ProofAlways, Effort: light}})
 	place := b.call("POST /.waiting-room/sale/tickets", "", b.proof("sale")).code(t, 201)
@@ -232,7 +232,7 @@ func TestAnExpiredPlaceIsNoProof(t *testing.T) {
 	}
 }
 
-func TestAutoAsksWhileThereIsALine(t *testing.T) {
+func TestProof_AutoRequiresItWhileQueueExists(t *testing.T) {
 	t.Parallel()
 	b := guarded(t, Room{ID: "sale", Policy: policy(1), Guard: Guard{Proof: ProofAuto, Effort: light}})
 	tickets := "POST /.waiting-room/sale/tickets"
@@ -248,7 +248,7 @@ func TestAutoAsksWhileThereIsALine(t *testing.T) {
 	}
 }
 
-func TestAKeyOfAPlaceNeedsNoProof(t *testing.T) {
+func TestIdempotencyKey_OfTicketNeedsNoProof(t *testing.T) {
 	t.Parallel()
 	b := guarded(t, Room{ID: "sale", Policy: policy(1), Guard: Guard{Proof: ProofAuto, Effort: light}})
 	tickets, key := "POST /.waiting-room/sale/tickets", "Idempotency-Key: 0123456789abcdefghijklm"
@@ -265,7 +265,7 @@ func TestAKeyOfAPlaceNeedsNoProof(t *testing.T) {
 }
 
 // A key whose place is somebody else's session, as that of another browser of the network, is none of a place that is held.
-func TestAKeyOfASessionMakesNoPlaceBesideIt(t *testing.T) {
+func TestIdempotencyKey_OfOtherSessionIsIgnored(t *testing.T) {
 	t.Parallel()
 	b := guarded(t, Room{ID: "sale", Policy: policy(1), Guard: Guard{Proof: ProofAuto, Effort: light}})
 	tickets, key := "POST /.waiting-room/sale/tickets", "Idempotency-Key: 0123456789abcdefghijklm"
@@ -278,7 +278,7 @@ func TestAKeyOfASessionMakesNoPlaceBesideIt(t *testing.T) {
 	b.call(tickets, key, "User-Agent: two").code(t, 428)
 }
 
-func TestAPlaceCostsACaptcha(t *testing.T) {
+func TestCaptcha_IsRequiredForTicket(t *testing.T) {
 	t.Parallel()
 	asked := make(chan string, 100)
 	judge := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -407,7 +407,7 @@ func FuzzParseJoin(f *testing.F) {
 }
 
 // The work grows while many join, and a reload asks for it without taking anybody's place.
-func TestTheWorkFollowsTheJoins(t *testing.T) {
+func TestProof_EffortFollowsJoinRate(t *testing.T) {
 	t.Parallel()
 	b := guarded(t, Room{ID: "sale", Policy: policy(0)})
 	place := b.call("POST /.waiting-room/sale/tickets").code(t, 201)

@@ -11,7 +11,7 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-func TestMetricsAndAccessLog(t *testing.T) {
+func TestRecord_MetricsAndAccessLog(t *testing.T) {
 	log := &syncBuffer{}
 	s := newSite(t, "shop", nil)
 	b := start(t, redistest.Client(t), redistest.Prefix(t), Options{
@@ -97,7 +97,7 @@ anteroom_store_up 1
 	}
 }
 
-func TestCombinedLog(t *testing.T) {
+func TestAccessLog_CombinedFormat(t *testing.T) {
 	log := &syncBuffer{}
 	s := newSite(t, "shop", nil)
 	b := start(t, redistest.Client(t), redistest.Prefix(t), Options{

@@ -12,7 +12,7 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-func TestSessionRequests(t *testing.T) {
+func TestSessionRequests_AreLimited(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "shop", nil)
 	client, prefix := redistest.Client(t), redistest.Prefix(t)

@@ -127,7 +127,7 @@ func TestPass_RenewalKeepsOrder(t *testing.T) {
 }
 
 // Passes that keep no order give a place at the end, like none.
-func TestPass_KeepsNoOrder(t *testing.T) {
+func TestPass_WithoutOrderJoinsAtEnd(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "shop", func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/done" {
@@ -226,7 +226,7 @@ func TestPass_KeepsNoOrder(t *testing.T) {
 func another(p *token.Pass) { p.Session = randomID() }
 
 // A place that keeps an order costs what a new one costs, once.
-func TestPass_OrderCostsAProof(t *testing.T) {
+func TestPass_KeptOrderRequiresProof(t *testing.T) {
 	t.Parallel()
 	b := guarded(t, Room{ID: "sale", Policy: policy(2), MaxSession: time.Hour, Guard: Guard{Proof: ProofAlways, Effort: light}})
 	let := func() *response { return b.call(tickets, "", b.proof("sale")).code(t, 201) }
@@ -259,7 +259,7 @@ func TestPass_OrderCostsAProof(t *testing.T) {
 }
 
 // The limit of joins counts it when it is taken, not at its order.
-func TestPass_OrderCountsAsAJoin(t *testing.T) {
+func TestPass_KeptOrderCountsAsJoin(t *testing.T) {
 	t.Parallel()
 	b := guarded(t, Room{ID: "sale", Policy: joinLimit(1, 2, 5), MaxSession: time.Hour})
 	in := b.call("GET /", asPage, from("203.0.113.7")).code(t, 200)
@@ -309,7 +309,7 @@ func (a *ahead) Stepped() (by, at int64) { return a.by, a.at }
 
 // A replica whose clock is ten minutes ahead becomes the master: a pass of five minutes lets its visitor in for as long as it was
 // to, and its first request renews it by the clock of now. One that was signed since ends by that clock.
-func TestPass_OutlivesAStepOfTheClock(t *testing.T) {
+func TestPass_OutlivesClockStep(t *testing.T) {
 	t.Parallel()
 	b, _ := one(t, Room{ID: "sale", Policy: policy(1)})
 	in := b.call("GET /", asPage).code(t, 200)

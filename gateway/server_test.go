@@ -110,7 +110,7 @@ shop GET /`)
 	}
 }
 
-func TestReloadLosesNoPlaceAndNoConnection(t *testing.T) {
+func TestReload_KeepsPlacesAndConnections(t *testing.T) {
 	shop, next := newSite(t, "shop", nil), newSite(t, "next", nil)
 	o := Options{Origins: []proxy.Config{originAt("shop", shop.URL)}, Rooms: []Room{{ID: "sale", Policy: policy(0)}}}
 	b := start(t, redistest.Client(t), redistest.Prefix(t), o)
@@ -170,7 +170,7 @@ rooms.b.paths: "x": a path begins with / and a regular expression with ~`
 	b.call("GET /.waiting-room/sale/status", first.jar()).code(t, 404)
 }
 
-func TestWebSocketNeedsAPass(t *testing.T) {
+func TestWebSocket_RequiresPass(t *testing.T) {
 	up := websocket.Upgrader{CheckOrigin: func(*http.Request) bool { return true }}
 	s := newSite(t, "shop", func(w http.ResponseWriter, r *http.Request) {
 		c, err := up.Upgrade(w, r, nil)
@@ -223,7 +223,7 @@ func TestWebSocketNeedsAPass(t *testing.T) {
 	}
 }
 
-func TestShutdownLetsRequestsFinish(t *testing.T) {
+func TestShutdown_FinishesRequests(t *testing.T) {
 	arrived, finish := make(chan struct{}), make(chan struct{})
 	s := newSite(t, "shop", func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/slow" {
@@ -283,7 +283,7 @@ func TestShutdownLetsRequestsFinish(t *testing.T) {
 // A crowd at two gateways on one store is one line: nobody is let in before who came earlier, nobody is let in twice.
 
 // A client that ends its side in the middle of a body still listens: it must not hear of success.
-func TestHalfABodyIsNoSuccess(t *testing.T) {
+func TestForward_HalfBodyIsNoSuccess(t *testing.T) {
 	b, _ := one(t, Room{ID: "sale", Policy: policy(5)})
 	for _, rest := range []string{"Content-Length: 10\r\n\r\nhello", "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"} {
 		c, err := net.Dial("tcp", b.addr)
@@ -302,7 +302,7 @@ func TestHalfABodyIsNoSuccess(t *testing.T) {
 }
 
 // The signal may come while a socket is just beginning: the gateway may not call itself ready again.
-func TestNotReadyIsForGood(t *testing.T) {
+func TestReady_StaysFalseAfterShutdown(t *testing.T) {
 	s := newSite(t, "shop", nil)
 	b := start(t, redistest.Client(t), redistest.Prefix(t), Options{
 		Origins: []proxy.Config{originAt("shop", s.URL)}, Rooms: []Room{{ID: "sale", Policy: policy(5)}},
@@ -332,7 +332,7 @@ func TestNotReadyIsForGood(t *testing.T) {
 }
 
 // What operators are shown of an origin's health has nothing of what clients did wrong.
-func TestClientsFaultsAreNotTheOrigins(t *testing.T) {
+func TestHealth_IgnoresClientFaults(t *testing.T) {
 	s := newSite(t, "shop", nil)
 	origin := originAt("shop", s.URL)
 	origin.MaxBody = 10

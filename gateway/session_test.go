@@ -30,7 +30,7 @@ func readPass(t testing.TB, raw, room string) token.Pass {
 	return p
 }
 
-func TestPassIsRenewedPastHalfItsLife(t *testing.T) {
+func TestPass_IsRenewedAfterHalfItsLife(t *testing.T) {
 	s := newSite(t, "shop", func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, "/public") {
 			w.Header().Set("Cache-Control", "public, max-age=60")
@@ -102,7 +102,7 @@ func TestPassIsRenewedPastHalfItsLife(t *testing.T) {
 }
 
 // The store counts a session by the session.ttl of its last heartbeat: where the ttl was raised, the next goes with the renewal.
-func TestSessionTTL_RaisedIsToldWithTheRenewal(t *testing.T) {
+func TestSessionTTL_RaisedIsStoredAtRenewal(t *testing.T) {
 	site := newSite(t, "shop", nil)
 	p := policy(0)
 	p.SessionTTL = 20 * time.Second
@@ -127,7 +127,7 @@ func TestSessionTTL_RaisedIsToldWithTheRenewal(t *testing.T) {
 	eventually(t, "the store counts it for longer", func() bool { return counts() > first+5*time.Minute })
 }
 
-func TestOriginRevokes(t *testing.T) {
+func TestOrigin_RevokesSession(t *testing.T) {
 	for _, header := range []string{"X-Waiting-Room-Command", "Cf-Waiting-Room-Command"} {
 		t.Run(header, func(t *testing.T) {
 			s := newSite(t, "shop", func(w http.ResponseWriter, r *http.Request) {
@@ -158,7 +158,7 @@ ok`)
 	}
 }
 
-func TestTokensAreBound(t *testing.T) {
+func TestTokens_AreBound(t *testing.T) {
 	s := newSite(t, "shop", nil)
 	for _, row := range []struct {
 		bind               string
@@ -188,7 +188,7 @@ func TestTokensAreBound(t *testing.T) {
 	}
 }
 
-func TestResetGivesANewPlaceInTheSameAnswer(t *testing.T) {
+func TestReset_ResponseHasNewTicket(t *testing.T) {
 	b, _ := one(t, Room{ID: "sale", Policy: policy(0)})
 	first := b.call("GET /", asPage).code(t, 200)
 	if err := b.line("sale").Reset(t.Context(), "test"); err != nil {
@@ -204,7 +204,7 @@ func TestResetGivesANewPlaceInTheSameAnswer(t *testing.T) {
 	}
 }
 
-func TestClosedDrainingFull(t *testing.T) {
+func TestEnter_ClosedDrainingFull(t *testing.T) {
 	full := policy(0)
 	full.Capacity = 1
 	b, s := one(t,
@@ -244,7 +244,7 @@ func TestClosedDrainingFull(t *testing.T) {
 func off(p admission.Policy) admission.Policy  { p.Enabled = false; return p }
 func free(p admission.Policy) admission.Policy { p.Method = admission.Passthrough; return p }
 
-func TestSubresourcesWithoutALine(t *testing.T) {
+func TestSubresource_PassesWithoutQueue(t *testing.T) {
 	b, s := one(t, Room{ID: "sale", Policy: policy(2)})
 	image := []string{"GET /i.png", "Sec-Fetch-Dest: image"}
 	b.call(image...).code(t, 200) // charged
@@ -261,7 +261,7 @@ func TestSubresourcesWithoutALine(t *testing.T) {
 	}
 }
 
-func TestWhereNoRoomFits(t *testing.T) {
+func TestRouting_WithoutMatchingRoom(t *testing.T) {
 	shop, blog := newSite(t, "shop", nil), newSite(t, "blog", nil)
 	rooms := []Room{{ID: "sale", Hosts: []string{"shop.test"}, Paths: []string{"/sale"}, Policy: policy(0)}}
 	origins := []proxy.Config{originAt("shop", shop.URL), originAt("blog", blog.URL)}
@@ -290,7 +290,7 @@ X-Content-Type-Options: nosniff
 	}
 }
 
-func TestFirstPassIsKeptByNoCache(t *testing.T) {
+func TestPass_FirstIsNotCached(t *testing.T) {
 	own := []string{"Cache-Control", "CDN-Cache-Control", "Surrogate-Control", "X-Accel-Expires", "Expires"}
 	s := newSite(t, "shop", func(w http.ResponseWriter, _ *http.Request) {
 		for _, name := range own {

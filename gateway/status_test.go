@@ -9,7 +9,7 @@ import (
 
 // A status is nobody else's: never stored, told apart by cookie (and by site where its page may read it), and a HEAD is a
 // GET without its body.
-func TestStatusHeaders(t *testing.T) {
+func TestStatus_Headers(t *testing.T) {
 	b, _ := one(t, Room{ID: "sale", Policy: policy(0), Compat: CompatCloudflare, CORSOrigins: []string{"https://app.test"}})
 	token := "X-Waiting-Room-Token: " + b.call("POST /.waiting-room/sale/tickets").code(t, 201).field("token")
 	for _, row := range []struct {

@@ -67,11 +67,11 @@ func serveStatus(v *visit) (decision, *answer.Problem) {
 	if err != nil {
 		return decision{}, problemOf(err)
 	}
-	return tell(v, 200, &c)
+	return ticketStatus(v, 200, &c)
 }
 
-// tell sends the status object of a ticket that was checked.
-func tell(v *visit, code int, c *checkedTicket) (decision, *answer.Problem) {
+// ticketStatus sends the status object of a ticket that was checked.
+func ticketStatus(v *visit, code int, c *checkedTicket) (decision, *answer.Problem) {
 	if err := v.claimAdmitted(c); err != nil {
 		return decision{}, problemOf(err)
 	}
@@ -81,15 +81,15 @@ func tell(v *visit, code int, c *checkedTicket) (decision, *answer.Problem) {
 		if s.State == admission.Waiting && s.Renewed {
 			v.grant.renewTicket(&c.token, &s.Ticket)
 		}
-		return tellOpen(v, code, c.forecast, &c.token, c.poll), nil
+		return openStatus(v, code, c.forecast, &c.token, c.poll), nil
 	}
 	switch s.State {
 	case admission.Active:
-		return tellAdmitted(v, code, &c.token, s, v.sessionState(s, &c.token), c.token.Used), nil
+		return admittedStatus(v, code, &c.token, s, v.sessionState(s, &c.token), c.token.Used), nil
 	case admission.Waiting, admission.Admitted:
-		return tellWaiting(v, code, c), nil
+		return waitingStatus(v, code, c), nil
 	case admission.Expired:
-		return tellExpired(v, code, reasonOf(s)), nil
+		return expiredStatus(v, code, reasonOf(s)), nil
 	case admission.Refused:
 		v.room.countRefusedJoin(refusalReason(admission.TooMany, s))
 		out := v.status(c.forecast, &c.token, &forecast.Ticket{}, answer.StateRejected)
@@ -101,15 +101,15 @@ func tell(v *visit, code int, c *checkedTicket) (decision, *answer.Problem) {
 	return withStatus(code, out), nil
 }
 
-// tellOpen sends the status of a ticket in an open room. The gateway signs no pass, because a pass would skip a later queue, and no
+// openStatus sends the status of a ticket in an open room. The gateway signs no pass, because a pass would skip a later queue, and no
 // new ticket; an existing ticket stays valid.
-func tellOpen(v *visit, code int, r *forecast.Room, w *token.Waiting, poll int) decision {
+func openStatus(v *visit, code int, r *forecast.Room, w *token.Waiting, poll int) decision {
 	out := v.status(r, w, &forecast.Ticket{}, answer.StateAdmitted)
 	out.Refresh, out.Token = poll, v.grant.token
 	return withStatus(code, out)
 }
 
-func tellWaiting(v *visit, code int, c *checkedTicket) decision {
+func waitingStatus(v *visit, code int, c *checkedTicket) decision {
 	s, unordered := &c.standing, c.token.Order == 0
 	if s.Renewed || v.binding.Changes(c.token.Bind) {
 		v.grant.renewTicket(&c.token, &s.Ticket)
@@ -123,8 +123,8 @@ func tellWaiting(v *visit, code int, c *checkedTicket) decision {
 	return withStatus(code, out)
 }
 
-// tellAdmitted sends a session's first or next pass.
-func tellAdmitted(v *visit, code int, w *token.Waiting, s *admission.Standing, state string, used int64) decision {
+// admittedStatus sends a session's first or next pass.
+func admittedStatus(v *visit, code int, w *token.Waiting, s *admission.Standing, state string, used int64) decision {
 	p := v.grant.signPass(s, used)
 	out := v.status(v.room.forecaster.Room(), w, &forecast.Ticket{}, state)
 	out.AdmittedAt, out.ExpiresAt, out.Pass = s.AdmittedAt, p.Expires, v.grant.pass
@@ -155,8 +155,8 @@ func (r *room) observeWait(s *admission.Standing, w *token.Waiting) {
 	}
 }
 
-// tellExpired sends the status of an expired ticket, with a new ticket.
-func tellExpired(v *visit, code int, reason string) decision {
+// expiredStatus sends the status of an expired ticket, with a new ticket.
+func expiredStatus(v *visit, code int, reason string) decision {
 	lost := func(refresh int) decision {
 		policy := &v.room.forecaster.Room().Snapshot.Policy
 		return withStatus(code, answer.Status{
@@ -223,9 +223,9 @@ func serveClaim(v *visit) (decision, *answer.Problem) {
 	}
 	switch r := v.room.forecaster.Room(); {
 	case err == nil && s.State == admission.Active:
-		return tellAdmitted(v, 200, &c.token, &s, v.sessionState(&s, &c.token), c.token.Used), nil
+		return admittedStatus(v, 200, &c.token, &s, v.sessionState(&s, &c.token), c.token.Used), nil
 	case r.Snapshot.Policy.Open() && (err == nil || errors.Is(err, admission.ErrNotYet)):
-		return tellOpen(v, 200, r, &c.token, 0), nil
+		return openStatus(v, 200, r, &c.token, 0), nil
 	case err != nil:
 		return decision{}, problemOf(err)
 	case s.State == admission.Waiting, s.State == admission.Admitted:

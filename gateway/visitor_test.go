@@ -28,7 +28,7 @@ func (b *bench) rate(room string, perSecond int64) {
 	}
 }
 
-func TestJoinPollClaim(t *testing.T) {
+func TestAPI_JoinPollClaim(t *testing.T) {
 	b, s := one(t, Room{ID: "sale", Policy: policy(1)})
 	b.call("GET /", asJSON).code(t, 200) // takes the only place
 	join := b.call("POST /.waiting-room/sale/tickets", "Content-Type: application/json", "", "{}")
@@ -108,7 +108,7 @@ X-Content-Type-Options: nosniff
 	}
 }
 
-func TestVisitorsMistakes(t *testing.T) {
+func TestAPI_RefusesMistakes(t *testing.T) {
 	b, _ := one(t, Room{ID: "sale", Policy: policy(0), CORSOrigins: []string{"https://shop.example"}})
 	other, _ := one(t, Room{ID: "other", Policy: policy(0)})
 	foreign := other.call("POST /.waiting-room/other/tickets").field("token")
@@ -177,7 +177,7 @@ X-Content-Type-Options: nosniff
 	}
 }
 
-func TestBodyThatDoesNotCome(t *testing.T) {
+func TestJoin_BodyTimesOut(t *testing.T) {
 	s := newSite(t, "shop", nil)
 	b := start(t, redistest.Client(t), redistest.Prefix(t), Options{
 		Origins: []proxy.Config{originAt("shop", s.URL)}, Rooms: []Room{{ID: "sale", Policy: policy(0)}}, Limits: wire.Limits{BodyIdle: 50 * time.Millisecond},
@@ -195,7 +195,7 @@ func TestBodyThatDoesNotCome(t *testing.T) {
 	}
 }
 
-func TestIdempotencyKey(t *testing.T) {
+func TestIdempotencyKey_ReturnsSameTicket(t *testing.T) {
 	b, _ := one(t, Room{ID: "sale", Policy: policy(0)})
 	key := "Idempotency-Key: 0123456789012345678901"
 	first := b.call("POST /.waiting-room/sale/tickets", key).code(t, 201)
@@ -223,7 +223,7 @@ func TestIdempotencyKey(t *testing.T) {
 	}
 }
 
-func TestEvents(t *testing.T) {
+func TestEvents_ReportAdmission(t *testing.T) {
 	b, _ := one(t, Room{ID: "sale", Policy: policy(1)})
 	b.call("GET /", asJSON).code(t, 200)
 	token := b.call("POST /.waiting-room/sale/tickets").field("token")

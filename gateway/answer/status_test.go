@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestStatusIsJSON(t *testing.T) {
+func TestStatus_IsJSON(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := Status{
 			Room: "sale", State: "waiting", Position: rapid.Int64Range(0, 1e9).Draw(t, "position"), Waiting: 3,
@@ -26,7 +26,7 @@ func TestStatusIsJSON(t *testing.T) {
 	})
 }
 
-func TestStatusText(t *testing.T) {
+func TestStatus_Text(t *testing.T) {
 	s := Status{
 		Room: "sale", State: "waiting", Position: 1234, Waiting: 50210, ETA: forecast.Wait{Known: true, Seconds: 123, Low: 110, High: 150}, Refresh: 12,
 		JoinedAt: 1767323045000000, Message: "",

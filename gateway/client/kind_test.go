@@ -6,7 +6,7 @@ import (
 	"github.com/anteroom/anteroom/gateway/client/clienttest"
 )
 
-func TestWhoAsks(t *testing.T) {
+func TestKindOf(t *testing.T) {
 	const browser = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8"
 	for _, row := range []struct {
 		name   string

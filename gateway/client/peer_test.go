@@ -53,7 +53,7 @@ func TestPeer(t *testing.T) {
 // The header that trusted_header names is the only one that the visitor's address is read from: what the visitor adds under
 // the other names a proxy passes on.
 // What a visitor adds to a chain of proxies costs no more than so many hops.
-func TestPeer_LooksAtAFewHops(t *testing.T) {
+func TestPeer_ReadsFewHops(t *testing.T) {
 	trusted := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
 	chain := func(n int) string { return "192.0.2.7" + strings.Repeat(", 10.0.0.2", n-1) }
 	long := "for=192.0.2.7;x=" + strings.Repeat("a", forwarded.HopMost)

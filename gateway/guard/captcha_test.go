@@ -154,7 +154,7 @@ func TestVerifier_Away(t *testing.T) {
 }
 
 // One client address has a share of the questions that are asked at once, so that nobody stops the CAPTCHA for others.
-func TestVerifier_SharesItsQuestions(t *testing.T) {
+func TestVerifier_MergesEqualRequests(t *testing.T) {
 	v := NewVerifier()
 	defer v.Close()
 	var leave []func()

@@ -134,7 +134,7 @@ func blockOf(text string) (block [16]uint32) {
 }
 
 // The rounds that the other test takes the target from are those of the standard library.
-func TestTheTestsOwnRoundsAreSHA256s(t *testing.T) {
+func TestReferenceRounds_EqualSHA256(t *testing.T) {
 	c := testProofs.Challenge(99_999_999, 1_800_000_000)
 	var got []byte
 	for i, word := range stateAfter(63, blockOf(c.Salt+"1234567")) {
@@ -146,7 +146,7 @@ func TestTheTestsOwnRoundsAreSHA256s(t *testing.T) {
 }
 
 // The module finds the one number among those that it tries, in each lane, and none where there is none.
-func TestTheModuleFindsTheNumber(t *testing.T) {
+func TestModule_FindsNumber(t *testing.T) {
 	k := newKernel(t)
 	text := func(salt string, head, digits, n int) string { return fmt.Sprintf("%s%d%0*d", salt, head, digits, n) }
 	var tables [5][]uint32 // of words 12, which are the same behind all salts and heads

@@ -36,7 +36,7 @@ func solved(t testing.TB, p *Proofs, expires int64, change func(map[string]any))
 }
 
 // What ALTCHA's own library solves, this verifies, and the other way round.
-func TestProofsAreALTCHAs(t *testing.T) {
+func TestProofs_HaveALTCHAFormat(t *testing.T) {
 	now := time.Now().Unix()
 	payload := solved(t, testProofs, now+60, nil)
 	challenge, err := testProofs.Verify(payload, now)
@@ -66,7 +66,7 @@ func TestProofsAreALTCHAs(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoProof(t *testing.T) {
+func TestVerify_RefusesInvalidProofs(t *testing.T) {
 	now := time.Now().Unix()
 	for name, change := range map[string]func(map[string]any){
 		"another number":           func(m map[string]any) { m["number"] = m["number"].(int) + 1 },
@@ -115,7 +115,7 @@ func TestWhatIsNoProof(t *testing.T) {
 
 // Salt and number are hashed as one text, and the time of a challenge is in it: of all the ways to cut that text in two only the
 // one that was given verifies, or the time could be moved (CVE-2025-68113).
-func TestOnlyOneCutOfATextVerifies(t *testing.T) {
+func TestVerify_AcceptsOneSplitOfSaltAndNumber(t *testing.T) {
 	now := time.Now().Unix()
 	var given string
 	solved(t, testProofs, now+60, func(m map[string]any) {
@@ -146,7 +146,7 @@ func TestOnlyOneCutOfATextVerifies(t *testing.T) {
 }
 
 // search.js computes a single block, and tries numbers in fours behind eleven words.
-func TestSaltAndNumberFitIntoOneBlock(t *testing.T) {
+func TestChallenge_FitsIntoOneBlock(t *testing.T) {
 	for _, expires := range []int64{1_000_000_000, 9_999_999_999} {
 		c := testProofs.Challenge(100_000_000, expires)
 		if n := len(c.Salt); n != 44 || n+len("100000000") > 55 {
@@ -183,7 +183,7 @@ func FuzzVerify(f *testing.F) {
 	})
 }
 
-func TestEffortFollowsTheJoins(t *testing.T) {
+func TestEffort_FollowsJoinRate(t *testing.T) {
 	e := Effort{Number: 1000, Most: 6000, JoinRate: 50}
 	for rate, want := range map[float64]int64{0: 1000, 50: 1000, 51: 2000, 100: 2000, 101: 4000, 200: 4000, 201: 6000, 1e6: 6000} {
 		if got := e.At(rate); got != want {
@@ -192,7 +192,7 @@ func TestEffortFollowsTheJoins(t *testing.T) {
 	}
 }
 
-func TestRateIsOfTheLastTenSeconds(t *testing.T) {
+func TestRate_CoversLastTenSeconds(t *testing.T) {
 	var r Rate
 	second := int64(1_000_000)
 	for _, row := range []struct {
@@ -210,7 +210,7 @@ func TestRateIsOfTheLastTenSeconds(t *testing.T) {
 	}
 }
 
-func TestScriptsNameTheirContent(t *testing.T) {
+func TestScripts_NamesDependOnContent(t *testing.T) {
 	s := NewScripts(map[string]map[string]string{"en": {"working": "</script>"}, "ko": {"working": "x"}})
 	name := s.Name("en")
 	script, forever, ok := s.Find(name)

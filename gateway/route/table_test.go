@@ -120,7 +120,7 @@ func TestMatch(t *testing.T) {
 	}
 }
 
-func TestMatchRefuses(t *testing.T) {
+func TestMatch_Refuses(t *testing.T) {
 	for _, row := range []struct {
 		hosts, paths []string
 		want         string
@@ -171,7 +171,7 @@ func TestHostName(t *testing.T) {
 	}
 }
 
-func TestLocate_PatternSeesOneKilobyte(t *testing.T) {
+func TestLocate_PatternReadsOneKilobyte(t *testing.T) {
 	rules := []Rule{
 		rule("all", []string{"two.test"}, []string{"/"}), rule("sale", []string{"one.test", "two.test"}, []string{"~/sale$"}),
 		rule("plain", []string{"plain.test"}, []string{"/plain"}), rule("other", []string{"plain.test"}, []string{"/"}),
@@ -197,7 +197,7 @@ func TestLocate_PatternSeesOneKilobyte(t *testing.T) {
 	}
 }
 
-func TestLocateAllocatesNothing(t *testing.T) {
+func TestLocate_AllocatesNothing(t *testing.T) {
 	tab, err := New([]Rule{
 		rule("sale", []string{"shop.test"}, []string{"/sale"}), rule("wild", []string{"*.test"}, []string{"/"}),
 	})

@@ -16,7 +16,7 @@ var casesElsewhere = map[int][2]string{
 	46: {"edge_test.go", "TestProxyProtocol"}, 53: {"../../gateway/proxy/failure_test.go", "TestPool_ChecksIdleConnections"}, 54: {"framing_answers_test.go", "tryCutAnswers"},
 	60: {"../../gateway/proxy/response_test.go", "TestForward_EventStream"}, 66: {"../../gateway/proxy/failure_test.go", "TestForward_RetriesIdempotentRequest"}, 67: {"../../gateway/proxy/failure_test.go", "TestForward_Timeouts"},
 	68: {"failing_test.go", "TestProxy_OriginFailures"}, 69: {"../../gateway/proxy/failure_test.go", "TestQueue_LimitsAndOrder"}, 70: {"failing_test.go", "TestProxy_VisitorDisconnects"},
-	71: {"../../gateway/proxy/failure_test.go", "TestForward_IdleResponseBody"}, 72: {"../../gateway/proxy/resolve_test.go", "TestName_Moves"}, 73: {"../../gateway/fault_test.go", "TestFaultEndsTheRequestNotTheProcess"},
+	71: {"../../gateway/proxy/failure_test.go", "TestForward_IdleResponseBody"}, 72: {"../../gateway/proxy/resolve_test.go", "TestName_Moves"}, 73: {"../../gateway/fault_test.go", "TestPanic_EndsOnlyRequest"},
 	74: {"leave_test.go", "TestSIGTERM_UnderLoadFailsNoRequest"}, 75: {"slow_test.go", "TestSlowClients"}, 76: {"../../gateway/proxy/upgrade_test.go", "TestTunnel_WebSocket"},
 	79: {"../../gateway/proxy/upgrade_test.go", "TestTunnel_HalfClose"}, 80: {"framing_bodies_test.go", "tryUpgradeWithoutAPass"},
 }
