@@ -14,7 +14,7 @@ import (
 	"github.com/anteroom/anteroom/bulk/store"
 )
 
-func TestParseAggregate(t *testing.T) {
+func TestParseAggregate_AcceptsAndRefuses(t *testing.T) {
 	for _, row := range []struct{ in, want, err string }{
 		{``, `{"op":"count"}`, ""},
 		{` null `, `{"op":"count"}`, ""},
@@ -83,7 +83,7 @@ func FuzzNumberAt(f *testing.F) {
 	})
 }
 
-func TestNumberAt(t *testing.T) {
+func TestNumberAt_FindsNumberByPath(t *testing.T) {
 	for _, row := range []struct {
 		doc, path string
 		want      any
@@ -142,7 +142,7 @@ var byWho = MapReduce(
 	})
 
 // Each aggregate, its state written down and read again after every outcome, as another process would.
-func TestAggregates(t *testing.T) {
+func TestAggregate_ContinuesFromSavedState(t *testing.T) {
 	for _, row := range []struct{ spec, want string }{
 		{``, `{` + counts + `}`},
 		{`{"op":"count"}`, `{` + counts + `}`},

@@ -63,7 +63,7 @@ func TestEngine_RunsEachJobOnceOnAllWorkers(t *testing.T) {
 }
 
 // While the store is away, what is finished waits; no more starts than the pool bounds; afterwards all goes on.
-func TestOutage(t *testing.T) {
+func TestEngine_KeepsOutcomesThroughOutage(t *testing.T) {
 	ids := names(300)
 	m := newMemory(ids...)
 	o := Options{Worker: WorkerOptions{Count: 5, Batch: 10}, Metrics: NewMetrics(nil, "")}
@@ -198,7 +198,7 @@ func TestFetcher_UsesEverySlotOfRate(t *testing.T) {
 	})
 }
 
-func TestResize(t *testing.T) {
+func TestEngine_Resizes(t *testing.T) {
 	m := newMemory(names(2000)...)
 	h := HandlerFunc(func(ctx context.Context, _ *Job) ([]byte, error) { sleep(ctx, 100*time.Millisecond); return nil, nil })
 	bubble(t, m, Options{Worker: WorkerOptions{Count: 4}}, map[string]Handler{"t": h}, func(t *testing.T, e *Engine, _ *journal, _ func()) {
@@ -225,7 +225,7 @@ func TestResize(t *testing.T) {
 	})
 }
 
-func TestAutoscaling(t *testing.T) {
+func TestEngine_ScalesWithLoad(t *testing.T) {
 	for _, took := range []time.Duration{time.Second, 100 * time.Millisecond, 3 * time.Millisecond} {
 		t.Run(took.String(), func(t *testing.T) { autoscaling(t, took) })
 	}
@@ -304,7 +304,7 @@ func TestEngine_ReturnsJobsAtShutdown(t *testing.T) {
 }
 
 // An engine without workers takes no job, and does the rest.
-func TestNoWorkers(t *testing.T) {
+func TestEngine_WithoutWorkersDoesHousekeeping(t *testing.T) {
 	m := newMemory("j")
 	m.group.CallbackURL, m.tend = "https://example.com", []string{"g"}
 	o := Options{Worker: WorkerOptions{Count: NoWorkers}}

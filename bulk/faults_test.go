@@ -137,8 +137,8 @@ func TestEngine_ShutdownHandsOver(t *testing.T) {
 	clean(t, s)
 }
 
-// TestStoreFaults halts, kills and restarts the store in mid-run: the engine goes on by itself, and says so once.
-func TestStoreFaults(t *testing.T) {
+// TestEngine_SurvivesStoreFaults halts, kills and restarts the store in mid-run: the engine goes on by itself, and says so once.
+func TestEngine_SurvivesStoreFaults(t *testing.T) {
 	short.Skip(t, "waits for the clock")
 	t.Parallel()
 	server := redistest.Server(t, "--appendonly", "yes", "--appendfsync", "always")

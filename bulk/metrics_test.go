@@ -106,8 +106,8 @@ func TestMetrics_CountEvents(t *testing.T) {
 	})
 }
 
-// TestMetricsAreDocumented compares docs/metrics.md with what is registered: names, types, labels.
-func TestMetricsAreDocumented(t *testing.T) {
+// TestMetrics_AreDocumented compares docs/metrics.md with what is registered: names, types, labels.
+func TestMetrics_AreDocumented(t *testing.T) {
 	m := NewMetrics(nil, "")
 	m.attach(newPool(1, 1))
 	m.depths(store.Depths{Types: map[string]store.TypeLimits{"webhook": {TypeLimit: store.TypeLimit{Rate: 1, Concurrency: 1}}}}, time.Now())

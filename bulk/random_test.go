@@ -14,9 +14,9 @@ import (
 	"github.com/anteroom/anteroom/internal/short"
 )
 
-// TestRandomLife lets engines come, go, shrink and grow while groups are submitted, paused, cancelled and changed and the store
+// TestEngine_SurvivesRandomOperations lets engines come, go, shrink and grow while groups are submitted, paused, cancelled and changed and the store
 // halts; then everything comes to its end: each job has one outcome, each result counts them, and the audit is clean.
-func TestRandomLife(t *testing.T) {
+func TestEngine_SurvivesRandomOperations(t *testing.T) {
 	short.Skip(t, "runs for long")
 	t.Parallel()
 	rounds := 4

@@ -138,8 +138,8 @@ func clean(t testing.TB, s *store.Store) {
 	}
 }
 
-// TestEngine runs groups of three tenants with every verdict on two engines, on a server and on a cluster.
-func TestEngine(t *testing.T) {
+// TestEngine_RunsGroupsWithEveryVerdict runs groups of three tenants with every verdict on two engines, on a server and on a cluster.
+func TestEngine_RunsGroupsWithEveryVerdict(t *testing.T) {
 	for name, client := range map[string]func(t *testing.T) redis.UniversalClient{
 		"server":  func(t *testing.T) redis.UniversalClient { return redistest.Client(t) },
 		"cluster": func(t *testing.T) redis.UniversalClient { return redistest.Cluster(t) },
@@ -223,8 +223,8 @@ func TestEngine(t *testing.T) {
 	}
 }
 
-// TestClassicPipeline: pull, check, ready or non-ready, with windows of a second; every job gets through.
-func TestClassicPipeline(t *testing.T) {
+// TestEngine_RunsClassicPipeline: pull, check, ready or non-ready, with windows of a second; every job gets through.
+func TestEngine_RunsClassicPipeline(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, redistest.Client(t), redistest.Prefix(t), func(s *store.Settings) {
 		s.Policy, s.Limiter, s.Gating, s.Global, s.BaseBackoff = "score", "fixed_window", false, 50, 100*time.Millisecond
@@ -247,8 +247,8 @@ func TestClassicPipeline(t *testing.T) {
 	}
 }
 
-// TestRatesHold: no more jobs start in a second than the rate and its burst allow, while engines come and go.
-func TestRatesHold(t *testing.T) {
+// TestEngine_HoldsRateAcrossRestarts: no more jobs start in a second than the rate and its burst allow, while engines come and go.
+func TestEngine_HoldsRateAcrossRestarts(t *testing.T) {
 	short.Skip(t, "waits for the clock")
 	t.Parallel()
 	const rate, burst = 100, 10

@@ -15,7 +15,7 @@ import (
 	"github.com/anteroom/anteroom/bulk/store"
 )
 
-func TestVerdicts(t *testing.T) {
+func TestRun_MapsHandlerErrorsToVerdicts(t *testing.T) {
 	cause := errors.New("no such person")
 	for _, row := range []struct {
 		name   string
@@ -243,7 +243,7 @@ func TestRenewer_StopsJobOfLostLease(t *testing.T) {
 	})
 }
 
-func TestRetryBackoff(t *testing.T) {
+func TestRetryAfter_GrowsToMost(t *testing.T) {
 	for _, row := range []struct {
 		attempt int64
 		most    time.Duration

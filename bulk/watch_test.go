@@ -103,7 +103,7 @@ func TestCallback_IsAbandonedAfterDay(t *testing.T) {
 }
 
 // A callback's URL may hold a secret, and times are for people.
-func TestCallbackLog(t *testing.T) {
+func TestCallback_LogHidesSecrets(t *testing.T) {
 	m := newMemory()
 	m.group.Status, m.group.CallbackURL, m.group.FinishedAt = store.Completed, "https://example.com/hook?token=s3cret", time.Now()
 	m.group.CallbackState = "pending"

@@ -14,7 +14,7 @@ import (
 
 func specServer() *Server { return &Server{o: Options{ParseAggregate: bulk.ParseAggregate}} }
 
-func TestGroupFields(t *testing.T) {
+func TestGroupFields_ReadFromJSONAndQuery(t *testing.T) {
 	whole := store.GroupSpec{
 		ID: "a:1", Tenant: "acme", Type: "mail", Level: store.High, Weight: 2.5, BasePriority: -1_000_000, Rate: 0.125, Concurrency: 7,
 		Aggregate: `{"op":"count"}`, Tolerance: store.Tolerance{Percent: 2.5, Share: true}, CallbackURL: "https://a.example/b?c=d", StartSealed: true,
@@ -80,7 +80,7 @@ func TestGroupFields(t *testing.T) {
 	}
 }
 
-func TestGroupPatches(t *testing.T) {
+func TestGroupPatch_ReadsChangedFields(t *testing.T) {
 	for _, row := range []struct{ json, want, faults string }{
 		{`{}`, `{}`, ""},
 		{`{"weight":2,"rate":0.5,"priority":"low","concurrency":3,"base_priority":9}`, `{"Weight":2,"Rate":0.5,"Level":"low","Concurrency":3,"BasePriority":9}`, ""},
@@ -112,7 +112,7 @@ func TestGroupPatches(t *testing.T) {
 	}
 }
 
-func TestDecimals(t *testing.T) {
+func TestDecimal_AllowsThreeDecimals(t *testing.T) {
 	for _, row := range []struct {
 		text  string
 		want  float64

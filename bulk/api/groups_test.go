@@ -14,7 +14,7 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-func TestCreateGroup(t *testing.T) {
+func TestCreateGroup_CreatesOnce(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	body := `{"id":"g","tenant":"acme","type":"mail","priority":"low","weight":2,"rate":5,"concurrency":3,"base_priority":7,"aggregate":"count",` +
@@ -79,7 +79,7 @@ func TestCreateGroup_WhileItsIDIsBeingDeleted(t *testing.T) {
 	}
 }
 
-func TestListGroups(t *testing.T) {
+func TestListGroups_FiltersAndPages(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	for i := range 5 {
@@ -128,7 +128,7 @@ func TestListGroups(t *testing.T) {
 	wantCode(t, b.ask("GET", "/v1/groups?tenant=zoo", "", "Authorization: Bearer "+acmeToken), 403, "wrong_tenant", "zoo")
 }
 
-func TestActions(t *testing.T) {
+func TestGroupActions_ReturnChangedGroup(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	id := b.create(`{"tenant":"acme","type":"mail"}`)
@@ -214,7 +214,7 @@ func TestResults_NotKept(t *testing.T) {
 	wantCode(t, b.ask("POST", "/v1/groups", `{"tenant":"acme","type":"mail","results":"some"}`), 422, "invalid", "results")
 }
 
-func TestResultsAndDeadLetters(t *testing.T) {
+func TestResults_ListOutcomesAndDeadLetters(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	id := b.create(`{"tenant":"acme","type":"mail","failure_tolerance":"1%"}`)
@@ -296,7 +296,7 @@ func TestGroup_NamesReasonOfFailure(t *testing.T) {
 }
 
 // A stream tells of progress and ends with its group.
-func TestEvents(t *testing.T) {
+func TestEvents_StreamProgressUntilEnd(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	served := httptest.NewServer(b.handler)

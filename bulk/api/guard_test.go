@@ -10,7 +10,7 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-func TestOptionsThatAreRefused(t *testing.T) {
+func TestNew_RefusesBadOptions(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		change func(*Options)

@@ -13,7 +13,7 @@ import (
 	"github.com/anteroom/anteroom/internal/ophttp"
 )
 
-func TestJobLines(t *testing.T) {
+func TestJobLine_ParsesFields(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for _, row := range []struct {
 		line  string
@@ -66,7 +66,7 @@ func TestJobLines(t *testing.T) {
 	}
 }
 
-func TestLineIDs(t *testing.T) {
+func TestLineIDs_DeriveFromUploadAndLine(t *testing.T) {
 	ids := newLineIDs(chunkKey("k"))
 	longest := ids.of(9_999_999_999_999)
 	if len(longest) > 26 || ids.of(17) != newLineIDs(chunkKey("k")).of(17) || !strings.HasSuffix(ids.of(17), ".17") {

@@ -29,7 +29,7 @@ func readLines(r io.Reader, most int) (string, error) {
 	}
 }
 
-func TestLines(t *testing.T) {
+func TestLineReader_SplitsLines(t *testing.T) {
 	for _, row := range []struct{ text, want string }{
 		{"", ""},
 		{"a", "1:a "},

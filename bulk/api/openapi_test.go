@@ -129,7 +129,7 @@ func (d *documented) lines(schema string, w *httptest.ResponseRecorder, want int
 
 // Every answer is as api/openapi-bulk.yaml says, every answer that the document promises is given here once, and every
 // path that is served is in it.
-func TestAnswersAreAsDocumented(t *testing.T) {
+func TestServer_AnswersAsDocumented(t *testing.T) {
 	t.Parallel()
 	d := newDocumented(t)
 	const acme = "Authorization: Bearer " + acmeToken

@@ -8,7 +8,7 @@ import (
 	"github.com/anteroom/anteroom/bulk/store"
 )
 
-func TestLimits(t *testing.T) {
+func TestLimits_AreShownAndChanged(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	for _, row := range []struct{ method, body, want string }{
@@ -36,7 +36,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-func TestTenants(t *testing.T) {
+func TestTenant_IsShownAndChanged(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	wantCode(t, b.ask("GET", "/v1/tenants/acme", ""), 404, "not_found", "acme")
@@ -57,7 +57,7 @@ func TestTenants(t *testing.T) {
 	wantCode(t, b.ask("PATCH", "/v1/tenants/acme", `{"weight":0,"rates":1}`), 422, "invalid", "weight", "rates")
 }
 
-func TestCongestion(t *testing.T) {
+func TestCongestion_ListsTenants(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	want(t, b.ask("GET", "/v1/congestion", ""), 200, `{"summary":{"tenants":0,"level":"none","non_ready":0,"pending":0,"in_flight":0,"backoff_seconds":0,"throttles_per_job":0},"tenants":[]}`)
@@ -90,7 +90,7 @@ func TestCongestion(t *testing.T) {
 	wantCode(t, b.ask("GET", "/v1/congestion/acme/history?minutes=0", ""), 422, "invalid", "minutes")
 }
 
-func TestSummaries(t *testing.T) {
+func TestCongestionSummary_WeightsTenants(t *testing.T) {
 	got := summarize([]congestionView{
 		{Level: "high", NonReady: 3, Pending: 1, InFlight: 1, Backoff: 12, ThrottlesPerJob: 2, Finished: 100},
 		{Level: "low", NonReady: 1, Backoff: 1.5, ThrottlesPerJob: 0.5, Finished: 300},

@@ -273,7 +273,7 @@ func TestCreateGroup_RefusesForbiddenCallback(t *testing.T) {
 	want(t, b.ask("POST", "/v1/groups", `{"tenant":"acme","type":"mail"}`), 201)
 }
 
-func TestBulk(t *testing.T) {
+func TestBulk_CreatesAddsAndSeals(t *testing.T) {
 	t.Parallel()
 	var enqueued atomic.Int64
 	b := newBench(t, func(o *Options) { o.Enqueued = func(n int64) { enqueued.Add(n) } })

@@ -9,7 +9,7 @@ import (
 	"github.com/anteroom/anteroom/internal/ophttp"
 )
 
-func TestEstimates(t *testing.T) {
+func TestETA_EstimatesRemainingTime(t *testing.T) {
 	group := func(change func(*store.Group)) store.Group {
 		g := store.Group{Status: store.Running, Sealed: true, Total: 1000, Succeeded: 400, Expected: 10}
 		change(&g)
@@ -40,7 +40,7 @@ func TestEstimates(t *testing.T) {
 	}
 }
 
-func TestProgress(t *testing.T) {
+func TestProgress_IsRoundedDown(t *testing.T) {
 	for _, row := range []struct {
 		g    store.Group
 		want float64
@@ -57,7 +57,7 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-func TestGroupJSON(t *testing.T) {
+func TestGroupView_HasEveryField(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC)
 	g := store.Group{
 		GroupSpec: store.GroupSpec{ID: "g", Tenant: "acme", Type: "mail", Level: store.High, Weight: 2, Rate: 5, Aggregate: `{"op":"count"}`, Tolerance: store.Tolerance{Percent: 5, Share: true}},

@@ -13,7 +13,7 @@ import (
 	"github.com/anteroom/anteroom/internal/short"
 )
 
-func TestBulk(t *testing.T) {
+func TestBulk_UploadsGroup(t *testing.T) {
 	t.Parallel()
 	const jobs = 20_000
 	s := serve(t)
@@ -74,7 +74,7 @@ func TestBulk_ThroughUnreliableConnection(t *testing.T) {
 	}
 }
 
-func TestBulkErrors(t *testing.T) {
+func TestBulk_ReturnsErrors(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	c := newClient(t, s.URL, Options{})

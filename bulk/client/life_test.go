@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-func TestLifeOfAGroup(t *testing.T) {
+func TestClient_RunsGroupToItsResult(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	s.work(t)
@@ -119,7 +119,7 @@ func TestGroups_PageByPage(t *testing.T) {
 	t.Error("nothing is listed")
 }
 
-func TestControl(t *testing.T) {
+func TestClient_ChangesGroup(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	c := newClient(t, s.URL, Options{})
@@ -145,7 +145,7 @@ func TestControl(t *testing.T) {
 	}
 }
 
-func TestRefusals(t *testing.T) {
+func TestClient_ReturnsProblems(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	c := newClient(t, s.URL, Options{Patience: -1})
@@ -189,7 +189,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-func TestOperators(t *testing.T) {
+func TestClient_ChangesLimits(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	c := newClient(t, s.URL, Options{})

@@ -29,7 +29,7 @@ func read(r io.Reader, longest int) string {
 	}
 }
 
-func TestLines(t *testing.T) {
+func TestLines_CutsSource(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken")
 	for _, row := range []struct {

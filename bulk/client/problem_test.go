@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-func TestProblem(t *testing.T) {
+func TestProblem_IsReadFromResponse(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		name    string
@@ -40,7 +40,7 @@ func TestProblem(t *testing.T) {
 	}
 }
 
-func TestRetryAfter(t *testing.T) {
+func TestRetryAfter_ReadsSecondsAndDates(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 2, 15, 4, 5, 0, time.UTC)
 	for _, row := range []struct {
@@ -56,7 +56,7 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-func TestTolerance(t *testing.T) {
+func TestTolerance_AsJSON(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		tolerance Tolerance

@@ -17,7 +17,7 @@ var (
 	errSealed = &Problem{Status: 409, Code: "sealed"}
 )
 
-func TestPatience(t *testing.T) {
+func TestRetry_EndsWithPatience(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		name     string
@@ -91,7 +91,7 @@ func TestPatience_EndsWithContext(t *testing.T) {
 	})
 }
 
-func TestNew(t *testing.T) {
+func TestNew_ChecksServerURL(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct{ url, token, want string }{
 		{"http://127.0.0.1:8090", "", ""},

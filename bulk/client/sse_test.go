@@ -24,7 +24,7 @@ func heard(r io.Reader) string {
 	}
 }
 
-func TestEvents(t *testing.T) {
+func TestSSE_ParsesEvents(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct{ name, stream, want string }{
 		{"one", "data: {}\n\n", "message \"{}\"\n"},

@@ -96,7 +96,7 @@ func TestWatch_PollsWithoutEvents(t *testing.T) {
 	}
 }
 
-func TestWatchEnds(t *testing.T) {
+func TestWatch_Ends(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	bad := cut(t, s.Server)

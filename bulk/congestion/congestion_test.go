@@ -12,7 +12,7 @@ import (
 
 const s = time.Second
 
-func TestBackoff(t *testing.T) {
+func TestBackoff_GrowsWithNonReady(t *testing.T) {
 	for _, c := range []struct {
 		name      string
 		base, max time.Duration
@@ -39,7 +39,7 @@ func TestBackoff(t *testing.T) {
 	}
 }
 
-func TestTenantRate(t *testing.T) {
+func TestTenantRate_IsShareOrOwn(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		global float64
@@ -62,7 +62,7 @@ func TestTenantRate(t *testing.T) {
 	}
 }
 
-func TestLevels(t *testing.T) {
+func TestLevel_FollowsBackoff(t *testing.T) {
 	for _, c := range []struct {
 		backoff time.Duration
 		want    string
@@ -76,7 +76,7 @@ func TestLevels(t *testing.T) {
 	}
 }
 
-func TestEstimate(t *testing.T) {
+func TestEstimate_RoundsUp(t *testing.T) {
 	for _, c := range []struct {
 		nonReady int64
 		rate     float64
@@ -90,7 +90,7 @@ func TestEstimate(t *testing.T) {
 	}
 }
 
-func TestMean(t *testing.T) {
+func TestMean_IsIncremental(t *testing.T) {
 	mean := 0.0
 	for i, v := range []float64{0, 1, 2, 5} {
 		mean = Mean(mean, int64(i+1), v)
@@ -100,7 +100,7 @@ func TestMean(t *testing.T) {
 	}
 }
 
-func TestRepeats(t *testing.T) {
+func TestRepeats_StayInBounds(t *testing.T) {
 	const m = 120 * s
 	for _, c := range []struct {
 		name        string

@@ -25,7 +25,7 @@ func ask(t *testing.T, o Options, method, path string, headers ...string) *httpt
 	return w
 }
 
-func TestAnswers(t *testing.T) {
+func TestDashboard_Answers(t *testing.T) {
 	etag := ask(t, Options{}, "GET", "/").Header().Get("ETag")
 	for _, row := range []struct {
 		name, method, path string

@@ -36,7 +36,7 @@ func server(t *testing.T, h http.HandlerFunc) *httptest.Server {
 	return s
 }
 
-func TestPost(t *testing.T) {
+func TestPost_SendsBodyAndHeaders(t *testing.T) {
 	var got *http.Request
 	var body []byte
 	s := server(t, func(w http.ResponseWriter, r *http.Request) {
@@ -82,7 +82,7 @@ func TestPost_BoundsResponse(t *testing.T) {
 	}
 }
 
-func TestRedirects(t *testing.T) {
+func TestPost_RedirectsStayOnHost(t *testing.T) {
 	var elsewhere atomic.Int64
 	other := server(t, func(http.ResponseWriter, *http.Request) { elsewhere.Add(1) })
 	var seen []string
@@ -137,7 +137,7 @@ func TestRedirects(t *testing.T) {
 }
 
 // However many ask, a host gets no more connections than it may, and they are kept.
-func TestConnectionsPerHost(t *testing.T) {
+func TestClient_LimitsConnectionsPerHost(t *testing.T) {
 	const limit, requests = 3, 30
 	var open, opened, most atomic.Int64
 	arrived, proceed := make(chan struct{}, requests), make(chan struct{})
@@ -198,7 +198,7 @@ func TestClient_IgnoresProxyEnvironment(t *testing.T) {
 }
 
 // What a failure says names the host and keeps the rest of the URL to itself; the context really ends a request.
-func TestFailures(t *testing.T) {
+func TestPost_ErrorNamesOnlyHost(t *testing.T) {
 	dead, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -232,7 +232,7 @@ func TestFailures(t *testing.T) {
 }
 
 // More requests than one HTTP/2 connection has streams wait for each other and all end.
-func TestHTTP2(t *testing.T) {
+func TestClient_QueuesForHTTP2Streams(t *testing.T) {
 	const requests = 400
 	var protocols sync.Map
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { protocols.Store(r.Proto, true) }))

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-func TestNotPublic(t *testing.T) {
+func TestNotPublic_ClassifiesAddresses(t *testing.T) {
 	for addr, want := range map[string]string{
 		"8.8.8.8": "", "1.1.1.1": "", "100.63.255.255": "", "100.128.0.0": "", "172.15.255.255": "", "172.32.0.0": "",
 		"169.253.255.255": "", "192.167.255.255": "", "223.255.255.255": "", "198.17.255.255": "", "198.20.0.0": "",
@@ -58,7 +58,7 @@ func TestNewGuard_NamesInvalidEntry(t *testing.T) {
 	}
 }
 
-func TestListed(t *testing.T) {
+func TestGuard_AllowsListedHosts(t *testing.T) {
 	g, err := NewGuard([]string{"hooks.internal", "Ported.Internal:8443", "*.corp.example", "*.ported.example:81", "10.1.2.3", "[fd00::1]:99",
 		"fd00::2", "[fd00::3]", "bücher.internal"})
 	if err != nil {
@@ -88,7 +88,7 @@ func TestListed(t *testing.T) {
 	}
 }
 
-func TestCheckURL(t *testing.T) {
+func TestCheckURL_RefusesForbiddenTargets(t *testing.T) {
 	g, err := NewGuard([]string{"10.1.2.3:8080"})
 	if err != nil {
 		t.Fatal(err)

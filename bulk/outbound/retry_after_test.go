@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestParseRetryAfter(t *testing.T) {
+func TestParseRetryAfter_ReadsSecondsAndDates(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for value, want := range map[string]time.Duration{
 		"":                                      0,

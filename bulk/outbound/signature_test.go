@@ -19,13 +19,13 @@ const (
 
 var exampleTime = time.Unix(1767323045, 0)
 
-func TestSign(t *testing.T) {
+func TestSign_MatchesExample(t *testing.T) {
 	if got := Sign([]byte(exampleSecret), exampleTime.Add(999*time.Millisecond), []byte(exampleBody)); got != exampleSignature {
 		t.Fatalf("Sign = %s\nwant   %s", got, exampleSignature)
 	}
 }
 
-func TestVerify(t *testing.T) {
+func TestVerify_ChecksSignatureAndAge(t *testing.T) {
 	digest := strings.TrimPrefix(exampleSignature, "t=1767323045,v1=")
 	for name, c := range map[string]struct {
 		secret, header, body string
@@ -66,7 +66,7 @@ func TestVerify(t *testing.T) {
 }
 
 // Whatever is signed verifies, and no longer with any byte of it changed.
-func TestSignatureRoundTrip(t *testing.T) {
+func TestVerify_AcceptsOnlyWhatWasSigned(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		secret := rapid.SliceOfN(rapid.Byte(), 1, 64).Draw(t, "secret")
 		body := rapid.SliceOfN(rapid.Byte(), 1, 200).Draw(t, "body")
@@ -110,7 +110,7 @@ func FuzzParseSignature(f *testing.F) {
 }
 
 // The worked example in the documentation is the one that is tested here.
-func TestDocumentedExample(t *testing.T) {
+func TestSign_ExampleIsDocumented(t *testing.T) {
 	b, err := os.ReadFile("../../docs/handlers.md")
 	if err != nil {
 		t.Fatal(err)

@@ -50,8 +50,8 @@ func field(t *testing.T, s *Store, record, name string) int {
 	return at + 1
 }
 
-// TestAuditReports breaks a store in every way that docs/bulk.md names, one after the other.
-func TestAuditReports(t *testing.T) {
+// TestAudit_ReportsEveryViolation breaks a store in every way that docs/bulk.md names, one after the other.
+func TestAudit_ReportsEveryViolation(t *testing.T) {
 	short.Skip(t, "makes many cases")
 	for _, row := range []struct {
 		name  string

@@ -267,7 +267,7 @@ func TestCancel_IsOneStep(t *testing.T) {
 	})
 }
 
-func TestPauseAndResume(t *testing.T) {
+func TestPatch_PausesAndResumes(t *testing.T) {
 	s, _ := open(t, nil)
 	create(t, s, GroupSpec{ID: "g", Tenant: "a"})
 	add(t, s, "g", 0, 100)
@@ -288,7 +288,7 @@ func TestPauseAndResume(t *testing.T) {
 	clean(t, s)
 }
 
-func TestChunks(t *testing.T) {
+func TestAddJobs_ContinuesChunk(t *testing.T) {
 	stores(t, func(t *testing.T, client redis.UniversalClient) {
 		s, _ := openOn(t, client, nil)
 		create(t, s, GroupSpec{ID: "g", Tenant: "a"})
@@ -332,7 +332,7 @@ func TestChunks(t *testing.T) {
 	})
 }
 
-func TestRetention(t *testing.T) {
+func TestTend_DropsDataPastRetention(t *testing.T) {
 	stores(t, func(t *testing.T, client redis.UniversalClient) {
 		s, c := openOn(t, client, nil)
 		create(t, s, GroupSpec{ID: "g", Tenant: "a", Tolerance: Tolerance{Percent: 100, Share: true}})

@@ -76,7 +76,7 @@ func TestKeep_OneOfAll(t *testing.T) {
 }
 
 // A group on offer goes to one process that meets its need, and is dropped when nobody repeats the offer.
-func TestOffer(t *testing.T) {
+func TestOffer_GoesToOneProcess(t *testing.T) {
 	t.Parallel()
 	s, c := open(t, nil)
 	offer := func(group, need string, want bool) {

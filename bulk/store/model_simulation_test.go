@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// TestSimulation runs the scenarios of docs/congestion.md against the model, on a virtual clock. The figures do not depend on the machine,
+// TestModel_MatchesDocumentedFigures runs the scenarios of docs/congestion.md against the model, on a virtual clock. The figures do not depend on the machine,
 // and the document must have exactly these. It runs on one goroutine: the race detector would find nothing and take a minute.
-func TestSimulation(t *testing.T) {
+func TestModel_MatchesDocumentedFigures(t *testing.T) {
 	doc, err := os.ReadFile("../../docs/congestion.md")
 	if err != nil {
 		t.Fatal(err)

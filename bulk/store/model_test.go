@@ -327,9 +327,9 @@ func checkStore(t *rapid.T, client redis.UniversalClient, prefix string, classic
 	c.audit()
 }
 
-// TestModel drives the store and its model through the same random operations of several processes: every answer has to be
+// TestStore_AgreesWithModel drives the store and its model through the same random operations of several processes: every answer has to be
 // that of the model, every start one that the model allows, and at the end nobody may be lost.
-func TestModel(t *testing.T) {
+func TestStore_AgreesWithModel(t *testing.T) {
 	t.Run("server", func(t *testing.T) { t.Parallel(); model(t, redistest.Client(t), false) })
 	t.Run("cluster", func(t *testing.T) { t.Parallel(); model(t, redistest.Cluster(t), false) })
 	t.Run("classic", func(t *testing.T) { t.Parallel(); model(t, redistest.Client(t), true) })

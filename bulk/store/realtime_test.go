@@ -9,8 +9,8 @@ import (
 	"github.com/anteroom/anteroom/internal/short"
 )
 
-// TestRealTime runs the default and the classic pipeline by Redis's own clock, scaled down: 3 tenants, 200 jobs a second each.
-func TestRealTime(t *testing.T) {
+// TestStore_KeepsPaceInRealTime runs the default and the classic pipeline by Redis's own clock, scaled down: 3 tenants, 200 jobs a second each.
+func TestStore_KeepsPaceInRealTime(t *testing.T) {
 	short.Skip(t, "waits for the clock")
 	t.Parallel()
 	for _, c := range Scenarios(1) {

@@ -120,9 +120,9 @@ func oneOfEverything(t *testing.T, client redis.UniversalClient) {
 	}
 }
 
-// TestTheDocumentedUserIsEnough does one of everything as a user who may do what docs/store.md says and no more, on a
+// TestStore_WorksAsDocumentedUser does one of everything as a user who may do what docs/store.md says and no more, on a
 // server and in a cluster of three masters, where a key of another slot is refused.
-func TestTheDocumentedUserIsEnough(t *testing.T) {
+func TestStore_WorksAsDocumentedUser(t *testing.T) {
 	const page = "../../docs/store.md"
 	t.Run("server", func(t *testing.T) {
 		t.Parallel()

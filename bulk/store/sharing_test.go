@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-func TestRatesHold(t *testing.T) {
+func TestPull_HoldsRates(t *testing.T) {
 	for _, row := range []struct {
 		name                    string
 		global, perTenant, rate float64 // of the settings, and of the group
@@ -175,7 +175,7 @@ func TestStart_WaitsForRunAtAndSeal(t *testing.T) {
 	clean(t, s)
 }
 
-func TestQuota(t *testing.T) {
+func TestAddJobs_RefusesOverQuota(t *testing.T) {
 	s, _ := open(t, func(set *Settings) { set.PendingPerTenant = 5 })
 	create(t, s, GroupSpec{ID: "g", Tenant: "a"})
 	add(t, s, "g", 0, 5)
@@ -186,7 +186,7 @@ func TestQuota(t *testing.T) {
 	clean(t, s)
 }
 
-func TestClassicPipeline(t *testing.T) {
+func TestPull_ClassicPipeline(t *testing.T) {
 	s, c := open(t, func(set *Settings) {
 		set.Policy, set.Limiter, set.Gating, set.Global = "score", "fixed_window", false, 30
 	})

@@ -11,9 +11,9 @@ import (
 	"github.com/anteroom/anteroom/internal/short"
 )
 
-// TestSimulationOnRedis runs the scenarios of docs/congestion.md against the scripts, on a virtual clock: with a tenth of the
+// TestStore_ReproducesSimulationOnRedis runs the scenarios of docs/congestion.md against the scripts, on a virtual clock: with a tenth of the
 // jobs, or with BULK_SCALE times fewer (1: the table of the document).
-func TestSimulationOnRedis(t *testing.T) {
+func TestStore_ReproducesSimulationOnRedis(t *testing.T) {
 	short.Skip(t, "makes many cases")
 	t.Parallel()
 	scale := 10

@@ -169,7 +169,7 @@ func clean(t testing.TB, s *Store) {
 	}
 }
 
-func TestLifeOfAGroup(t *testing.T) {
+func TestGroup_FromCreationToResult(t *testing.T) {
 	stores(t, func(t *testing.T, client redis.UniversalClient) {
 		s, c := openOn(t, client, nil)
 		create(t, s, GroupSpec{ID: "g", Tenant: "acme"})

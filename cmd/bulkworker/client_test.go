@@ -46,7 +46,7 @@ processors: {webhook: {url: %q}}
 }
 
 // The scripts run the commands against a bulk worker that is a process of its own.
-func TestClientScripts(t *testing.T) {
+func TestCommands_AgainstRunningWorker(t *testing.T) {
 	short.Skip(t, "runs the built programs")
 	p := startForClients(t)
 	testscript.Run(t, testscript.Params{
@@ -113,7 +113,7 @@ func TestSubmit_ContinuesAfterKill(t *testing.T) {
 }
 
 // An interrupt ends an upload with the way to go on, and a watch with the way back; the group goes on by itself.
-func TestInterrupt(t *testing.T) {
+func TestInterrupt_NamesNextCommand(t *testing.T) {
 	short.Skip(t, "waits for the clock")
 	p := startForClients(t)
 	file := filepath.Join(t.TempDir(), "jobs.ndjson")

@@ -13,7 +13,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"bulkworker": main})
 }
 
-func TestScripts(t *testing.T) {
+func TestCommands_Alone(t *testing.T) {
 	good := redistest.Server(t)
 	gone := redistest.Server(t)
 	gone.Kill()

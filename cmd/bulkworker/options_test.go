@@ -24,7 +24,7 @@ func load(t *testing.T, environ ...string) *config.Bulk {
 }
 
 // The store's own defaults, those of a team's Go worker, are the configuration's.
-func TestStoreSettings(t *testing.T) {
+func TestStoreSettings_DefaultsMatchStore(t *testing.T) {
 	want := store.Defaults()
 	want.Types = map[string]store.TypeLimit{}
 	if got := storeSettings(load(t)); !reflect.DeepEqual(got, want) {
@@ -40,7 +40,7 @@ func TestStoreSettings(t *testing.T) {
 	}
 }
 
-func TestKeepFixed(t *testing.T) {
+func TestKeepFixed_NamesSettingsThatNeedRestart(t *testing.T) {
 	const hook, other = "ANTEROOM_PROCESSORS__WEBHOOK__URL=http://127.0.0.1:1", "ANTEROOM_PROCESSORS__OTHER__KIND=webhook"
 	for _, row := range []struct {
 		name      string

@@ -9,7 +9,7 @@ import (
 	"github.com/anteroom/anteroom/bulk/client"
 )
 
-func TestSeconds(t *testing.T) {
+func TestSeconds_ReadsAsDuration(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		seconds float64
@@ -24,7 +24,7 @@ func TestSeconds(t *testing.T) {
 	}
 }
 
-func TestETA(t *testing.T) {
+func TestETA_ReadsAsRange(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		eta  client.ETA

@@ -221,7 +221,7 @@ func TestServe_SecondSignalEndsImmediately(t *testing.T) {
 	}
 }
 
-func TestReload(t *testing.T) {
+func TestReload_AppliesSettings(t *testing.T) {
 	to := newReceiver(t, nil)
 	token := secretFile(t, "teams-token-of-old")
 	first := fmt.Sprintf("store: {url: %q}\nadmin: {token: operators-token-1}\napi_tokens: [{name: ann, tenants: [acme], token_file: %q}]\n", redistest.Server(t).URL(), token)

@@ -187,7 +187,7 @@ type built struct {
 	TLS       certs.Files
 }
 
-func TestEverySettingReachesWhatIsBuilt(t *testing.T) {
+func TestSettings_AllReachTheirParts(t *testing.T) {
 	vapid := func() string {
 		private, public, err := webpush.GenerateVAPIDKeys()
 		if err != nil {
@@ -271,7 +271,7 @@ func inJSON(t *testing.T, v any) string {
 }
 
 // The settings that serve itself uses: socket, log and where the store is.
-func TestServeTakesTheSettingsOfItsProcess(t *testing.T) {
+func TestServe_UsesItsSettings(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "own")
 	addr := configtest.FreeAddress(t)
 	stderr, stop := configtest.Serve(t, newRoot(nil), `

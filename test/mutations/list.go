@@ -30,7 +30,7 @@ var mutations = []mutation{
 		fault: "an idle flow hoards credit",
 		file:  "lua/lib/fair.lua",
 		old:   "tag = math.max(v, tonumber(last))", new: "tag = tonumber(last)",
-		pkg: "./bulk/store", tests: "^(TestModel|TestSimulation)$",
+		pkg: "./bulk/store", tests: "^(TestStore_AgreesWithModel|TestModel_MatchesDocumentedFigures)$",
 	},
 
 	// Rooms.
@@ -170,25 +170,25 @@ var mutations = []mutation{
 		fault: "a late acknowledgement decides a job",
 		file:  "lua/jobs_ack.lua",
 		old:   "if stored and run.held and", new: "if stored and",
-		pkg: "./bulk/store", tests: "^(TestAck_RefusesOldFence|TestModel)$",
+		pkg: "./bulk/store", tests: "^(TestAck_RefusesOldFence|TestStore_AgreesWithModel)$",
 	},
 	{
 		fault: "retries never end",
 		file:  "lua/jobs_ack.lua",
 		old:   "if run.tries > retries then", new: "if false then",
-		pkg: "./bulk/store", tests: "^(TestRetry_ThenDeadThenRedriven|TestModel)$",
+		pkg: "./bulk/store", tests: "^(TestRetry_ThenDeadThenRedriven|TestStore_AgreesWithModel)$",
 	},
 	{
 		fault: "a refusal spends a try",
 		file:  "lua/jobs_ack.lua",
 		old:   "run.refusals = run.refusals + 1", new: "run.refusals, run.tries = run.refusals + 1, run.tries + 1",
-		pkg: "./bulk/store", tests: "^(TestRefusal_DelaysItsOwnJob|TestModel)$",
+		pkg: "./bulk/store", tests: "^(TestRefusal_DelaysItsOwnJob|TestStore_AgreesWithModel)$",
 	},
 	{
 		fault: "a group is sealed with a chunk half in",
 		file:  "lua/group_seal.lua",
 		old:   "if g[G_CHUNKS_OPEN] > 0 and ARGV[4] ~= '1' then", new: "if false then",
-		pkg: "./bulk/store", tests: "^TestChunks$",
+		pkg: "./bulk/store", tests: "^TestAddJobs_ContinuesChunk$",
 	},
 	{
 		fault: "a job that runs is cancelled twice",
@@ -206,19 +206,19 @@ var mutations = []mutation{
 		fault: "callbacks reach private addresses",
 		file:  "bulk/outbound/address.go",
 		old:   `	{netip.MustParsePrefix("10.0.0.0/8"), "a private address"},` + "\n", new: "",
-		pkg: "./bulk/outbound", tests: "^(TestNotPublic|TestGuard_ChecksResolvedAddress)$",
+		pkg: "./bulk/outbound", tests: "^(TestNotPublic_ClassifiesAddresses|TestGuard_ChecksResolvedAddress)$",
 	},
 	{
 		fault: "a redirect leads a webhook to another host",
 		file:  "bulk/outbound/client.go",
 		old:   "a.Hostname() == b.Hostname() && ", new: "",
-		pkg: "./bulk/outbound", tests: "^TestRedirects$",
+		pkg: "./bulk/outbound", tests: "^TestPost_RedirectsStayOnHost$",
 	},
 	{
 		fault: "a webhook does not say which try it is",
 		file:  "bulk/handler/webhook/webhook.go",
 		old:   "strconv.FormatInt(job.Attempt, 10)", new: "strconv.FormatInt(1, 10)",
-		pkg: "./bulk/handler/webhook", tests: "^TestRequest$",
+		pkg: "./bulk/handler/webhook", tests: "^TestWebhook_SendsDocumentedRequest$",
 	},
 	{
 		fault: "a full table forgets what is in use",

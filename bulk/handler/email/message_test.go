@@ -58,7 +58,7 @@ func parsed(t *testing.T, data string) (header netmail.Header, parts map[string]
 	}
 }
 
-func TestMessage(t *testing.T) {
+func TestEmail_SendsMessage(t *testing.T) {
 	box := newMailbox(t, nil)
 	h := handler(t, Options{SMTP: "smtp://" + box.addr})
 	j := job(map[string]any{
@@ -111,14 +111,14 @@ func TestMessage(t *testing.T) {
 }
 
 // Each run of a job has the same Message-ID, and another job another.
-func TestMessageID(t *testing.T) {
+func TestMessageID_IsSameForEachRun(t *testing.T) {
 	a := messageID("g1/j1", "example.com")
 	if a != messageID("g1/j1", "example.com") || a == messageID("g1/j2", "example.com") || len(a) != 32+len("@example.com") {
 		t.Error(a)
 	}
 }
 
-func TestBadPayload(t *testing.T) {
+func TestEmail_RefusesBadPayload(t *testing.T) {
 	h := handler(t, Options{SMTP: "smtp://127.0.0.1:1"}) // nobody is called
 	many := make([]string, 101)
 	for i := range many {
@@ -162,7 +162,7 @@ func TestBadPayload(t *testing.T) {
 }
 
 // A header is folded where it has blanks, and never into a line of blanks alone: some readers take that for the header's end.
-func TestFolding(t *testing.T) {
+func TestCompose_FoldsHeadersAtBlanks(t *testing.T) {
 	h := handler(t, Options{SMTP: "smtp://127.0.0.1:1"})
 	word := strings.Repeat("l", 100)
 	for _, text := range []string{word + "  " + word, word + "   " + word, " " + word + "     ", strings.Repeat(" ", 300) + word, strings.Repeat("  x", 100)} {
@@ -213,7 +213,7 @@ func checkLetter(fatalf func(string, ...any), l *letter) {
 }
 
 // Text with line ends and header-like lines in every field adds no header and no recipient.
-func TestNoInjection(t *testing.T) {
+func TestCompose_PreventsHeaderInjection(t *testing.T) {
 	h := handler(t, Options{SMTP: "smtp://127.0.0.1:1"})
 	piece := rapid.SampledFrom([]string{"a", "Ä", " ", "\r\n", "\n", "\r", "\x00", "\u2028", "\u0085", ":", "Bcc: x@evil.example", "<x@evil.example>", ",", "\"", "\\", "(", ")",
 		"=?utf-8?q?=0D=0ABcc:_x?=", "@", ".", "b@example.org", strings.Repeat("long ", 40), strings.Repeat("l", 100), strings.Repeat("Ä", 100), "  ", strings.Repeat(" ", 100), "\r\n.\r\n", "\t"})

@@ -20,7 +20,7 @@ func reply(code int, enhanced smtp.EnhancedCode, text string) *smtp.SMTPError {
 	return &smtp.SMTPError{Code: code, EnhancedCode: enhanced, Message: text}
 }
 
-func TestReplies(t *testing.T) {
+func TestEmail_MapsRepliesToVerdicts(t *testing.T) {
 	box := newMailbox(t, nil)
 	h := handler(t, Options{SMTP: "smtp://" + box.addr})
 	for _, c := range []struct {
@@ -80,7 +80,7 @@ func TestReplies(t *testing.T) {
 }
 
 // A message that is out has not failed because of how much is said of it.
-func TestLongResultIsDropped(t *testing.T) {
+func TestEmail_DropsLongResult(t *testing.T) {
 	box := newMailbox(t, nil)
 	for most, want := range map[int]string{31: "", 63: `{"dropped":"result_too_large","limit":63}`} {
 		h := handler(t, Options{SMTP: "smtp://" + box.addr, MaxResult: most})
@@ -126,7 +126,7 @@ func TestSend_GroupsRecipients(t *testing.T) {
 	}
 }
 
-func TestUTF8Addresses(t *testing.T) {
+func TestEmail_SendsToUTF8Address(t *testing.T) {
 	j := job(map[string]any{"to": "jürgen@example.org"})
 	box := newMailbox(t, nil)
 	if _, err := handler(t, Options{SMTP: "smtp://" + box.addr}).Handle(t.Context(), j); err != nil || !box.got(t)[0].utf8 || box.got(t)[0].to[0] != "jürgen@example.org" {
@@ -277,7 +277,7 @@ func TestServer_UsesTLSAndAuth(t *testing.T) {
 }
 
 // At whatever point the server falls silent, the end of the context ends the connection itself.
-func TestReallyCancelled(t *testing.T) {
+func TestEmail_CancelsConnection(t *testing.T) {
 	for _, at := range []string{"accept", "EHLO", "MAIL", "RCPT", "DATA", "."} {
 		t.Run(at, func(t *testing.T) {
 			silent, closed := make(chan struct{}), make(chan struct{})
@@ -366,7 +366,7 @@ func script(t *testing.T, at string, silent, closed chan struct{}) string {
 	return l.Addr().String()
 }
 
-func TestNoServer(t *testing.T) {
+func TestEmail_RetriesWithoutServer(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -377,7 +377,7 @@ func TestNoServer(t *testing.T) {
 	}
 }
 
-func TestNewNamesTheSetting(t *testing.T) {
+func TestNew_ErrorNamesSetting(t *testing.T) {
 	for raw, want := range map[string]string{
 		"":                                            "empty; give the server as smtp://user:pass@host:587 or smtps://user:pass@host:465",
 		"mail.example:587":                            `the scheme is "mail.example", not smtp or smtps`,

@@ -108,7 +108,7 @@ func (g *firebase) options(t *testing.T) Options {
 
 const toAnn = `{"message":{"token":"ann","notification":{"title":"Hi <Ann>"},"data":{"n":"1"}}}`
 
-func TestFCM(t *testing.T) {
+func TestFCM_SendsMessage(t *testing.T) {
 	g := newFirebase(t)
 	h := handler(t, g.options(t))
 	for range 3 {
@@ -133,7 +133,7 @@ func TestFCM(t *testing.T) {
 }
 
 // A notification that is out has not failed because of how much is said of it.
-func TestLongResultIsDropped(t *testing.T) {
+func TestPush_DropsLongResult(t *testing.T) {
 	g := newFirebase(t)
 	o := g.options(t)
 	for most, want := range map[int]string{31: "", 63: `{"dropped":"result_too_large","limit":63}`} {

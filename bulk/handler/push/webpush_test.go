@@ -163,7 +163,7 @@ func (b *browser) payload(more string) string {
 		base64.RawURLEncoding.EncodeToString(b.key.PublicKey().Bytes()), base64.RawURLEncoding.EncodeToString(b.auth), more)
 }
 
-func TestWebPush(t *testing.T) {
+func TestWebPush_SendsMessage(t *testing.T) {
 	b := newBrowser(t)
 	h := b.handler(t)
 	long := strings.Repeat("x", maxData)
@@ -285,7 +285,7 @@ func TestWebPush_CancelsRequest(t *testing.T) {
 	}
 }
 
-func TestBadPayload(t *testing.T) {
+func TestPush_RefusesBadPayload(t *testing.T) {
 	b := newBrowser(t)
 	b.answer = func(http.ResponseWriter) bool { t.Error("something was sent"); return true }
 	h := b.handler(t)
@@ -358,7 +358,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-func TestNewNamesTheSetting(t *testing.T) {
+func TestNew_ErrorNamesSetting(t *testing.T) {
 	b := newBrowser(t)
 	public, private := base64.RawURLEncoding.EncodeToString(b.vapid.PublicKey().Bytes()), base64.RawURLEncoding.EncodeToString(b.vapid.Bytes())
 	vapid := func(public, private, subject string) string {

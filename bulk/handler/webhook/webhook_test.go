@@ -66,7 +66,7 @@ func outcome(err error) string {
 	return kind + " " + f.Code
 }
 
-func TestRequest(t *testing.T) {
+func TestWebhook_SendsDocumentedRequest(t *testing.T) {
 	var got *http.Request
 	var body []byte
 	s := server(t, func(w http.ResponseWriter, r *http.Request) {
@@ -100,7 +100,7 @@ func TestRequest(t *testing.T) {
 	}
 }
 
-func TestAnswers(t *testing.T) {
+func TestWebhook_MapsStatusToVerdict(t *testing.T) {
 	for _, c := range []struct {
 		status     int
 		retryAfter string
@@ -198,7 +198,7 @@ func TestWebhook_ReportsMissingResponse(t *testing.T) {
 }
 
 // The job's context and the time-out end the request itself: the server sees its client leave.
-func TestReallyCancelled(t *testing.T) {
+func TestWebhook_CancelsRequest(t *testing.T) {
 	started, left := make(chan struct{}), make(chan struct{})
 	s := server(t, func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.ReadAll(r.Body)
@@ -254,7 +254,7 @@ func TestWebhook_KeepsConnection(t *testing.T) {
 	}
 }
 
-func TestNewNamesTheSetting(t *testing.T) {
+func TestNew_ErrorNamesSetting(t *testing.T) {
 	for want, o := range map[string]Options{
 		"processors.webhook.url: empty; give the http or https URL that takes the jobs":                                  {},
 		"processors.hooks.url: the scheme is \"ftp\", not http or https":                                                 {Name: "hooks", URL: "ftp://x.example"},
