@@ -20,7 +20,7 @@ type store struct {
 	keyText []byte
 }
 
-// openStore opens the store, and starts the embedded one without a store.url. A store that does not reply is no error: the gateway
+// openStore opens the store, and starts the embedded one without a store.url. A store that does not reply is not an error: the gateway
 // serves without it.
 func openStore(ctx context.Context, c config.Store, log *slog.Logger) (*store, error) {
 	opened, err := storeopen.Open(ctx, c, log)

@@ -10,7 +10,7 @@ import (
 	"os"
 )
 
-// Files name a certificate chain, its private key and the authorities of clients, all PEM. The zero value is no TLS.
+// Files name a certificate chain, its private key and the authorities of clients, all PEM. The zero value means no TLS.
 type Files struct{ CertFile, KeyFile, ClientCAFile string }
 
 // Load reads the files; nil without any. Its errors name the setting under tls that is at fault.
@@ -40,7 +40,7 @@ func (f Files) Load() (*tls.Config, error) {
 	return c, nil
 }
 
-// Listener wraps ln in TLS with whatever is current when a client comes.
+// Listener wraps ln in TLS with the files that are current when a client connects.
 func Listener(ln net.Listener, current func() *tls.Config) net.Listener {
 	return tls.NewListener(ln, &tls.Config{
 		MinVersion:         tls.VersionTLS12,

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Bulk is the whole of the bulk worker's configuration; docs/bulk-config.md is made from its tags.
+// Bulk is the bulk worker's configuration. docs/bulk-config.md is generated from its tags.
 type Bulk struct {
 	Listen           string               `koanf:"listen" default:"127.0.0.1:8090" doc:"Address of the API, the dashboard and the metrics. Port 0 lets the system choose one, which the log then names. On any other than a loopback address a token is required."`
 	TLS              TLS                  `koanf:"tls" doc:"TLS on the listen address; off while both files are empty."`
@@ -40,7 +40,7 @@ type APIToken struct {
 	Name      string   `koanf:"name" doc:"Name of the holder in the log."`
 	Tenants   []string `koanf:"tenants" doc:"Tenants whose groups the token may create, read and change; at least one. admin.token is for all of them."`
 	TokenFile string   `koanf:"token_file" doc:"File that holds the token, at least 16 characters; blanks and line ends around it are ignored."`
-	// What groups made with the token may have at most.
+	// Limits of groups that are created with the token.
 	MaxWeight   float64 `koanf:"max_weight" default:"0" min:"0" max:"100" doc:"Largest weight of a group. 0: any. A weight affects the groups of its tenant only; operators set the shares of tenants."`
 	MaxPriority string  `koanf:"max_priority" default:"" enum:",high,normal,low" doc:"Highest priority of a group, within its tenant only. Empty: any."`
 	MaxPending  int64   `koanf:"max_pending" default:"0" min:"0" doc:"Most pending jobs of the tenant when the token adds some, beside limits.pending_per_tenant. 0: no limit of its own."`
@@ -104,7 +104,7 @@ type Worker struct {
 	ShutdownGrace time.Duration `koanf:"shutdown_grace" default:"30s" min:"0s" max:"1h" doc:"How long running jobs may go on after SIGTERM; a job that has not ended by then returns to its group."`
 }
 
-// Autoscale returns the bounds between which the number of workers follows the load; both are 0 where it does not.
+// Autoscale returns the bounds between which the number of workers follows the load; both are 0 without autoscaling.
 func (w *Worker) Autoscale() (least, most int) {
 	if w.Max == 0 {
 		return 0, 0

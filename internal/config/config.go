@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Config is the whole of the gateway's configuration. Package settings documents the tags, from which docs/config.md is made.
+// Config is the gateway's configuration. Package settings documents the tags, from which docs/config.md is made.
 type Config struct {
 	Listen          string         `koanf:"listen" default:":8080" doc:"Address of the visitors' socket. Port 0 lets the system choose one, which the log then names."`
 	TLS             TLS            `koanf:"tls" doc:"TLS on the visitors' socket; off while both files are empty."`

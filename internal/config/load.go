@@ -27,7 +27,7 @@ var (
 	bulkSchema    = settings.New[Bulk]("bulkworker")
 )
 
-// Settings lists every key of the gateway in the order of the struct, sections before what they hold.
+// Settings lists every key of the gateway in the order of the struct, sections before their settings.
 func Settings() []Setting { return gatewaySchema.Settings() }
 
 // BulkSettings lists every key of the bulk worker likewise.

@@ -10,7 +10,7 @@ import (
 	"github.com/anteroom/anteroom/internal/settings"
 )
 
-// Quota is a number of events in a time, written as 20/1m.
+// Quota is a number of events per duration, written as 20/1m.
 type Quota struct {
 	N   int64
 	Per time.Duration

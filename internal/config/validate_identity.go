@@ -76,7 +76,7 @@ func (g *Guard) Requests() (Quota, error) {
 	return ParseQuota(g.RequestsPerSession, mostRequests)
 }
 
-// identityWarnings warns of identity settings that are rarely meant.
+// identityWarnings warns of identity settings that are usually a mistake.
 func identityWarnings(path string, room *Room, warn func(path, message string)) {
 	i := &room.Identity
 	switch {

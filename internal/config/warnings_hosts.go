@@ -40,7 +40,7 @@ func covers(room, other *Room) bool {
 	return len(other.Paths) > 0 && !slices.ContainsFunc(other.Paths, func(p string) bool { return !slices.Contains(paths, p) })
 }
 
-// warnAccountHeader warns where any program of this machine, as a tunnel or a sidecar, may name the account.
+// warnAccountHeader warns if any program on this machine, such as a tunnel or a sidecar, may set the account header.
 func (c *Config) warnAccountHeader(path string, room *Room, warn func(path, message string)) {
 	if !room.Identity.OnePlace || room.Identity.Header == "" || len(c.TrustedProxies) == 0 {
 		return

@@ -69,7 +69,7 @@ func CheckDir(dir string) error {
 	return nil
 }
 
-// readKey reads the key of a store's directory. Where there is none the error wraps fs.ErrNotExist.
+// readKey reads the key of a store's directory. The error wraps fs.ErrNotExist if there is none.
 func readKey(path string) (id string, secret []byte, err error) {
 	info, err := os.Stat(path)
 	if err != nil {

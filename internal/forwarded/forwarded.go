@@ -7,8 +7,8 @@ import (
 	"net/netip"
 )
 
-// By returns the address of the client that sent r: the other end of its connection, or, where that is one of trusted, the address in
-// X-Forwarded-For at which the trusted proxies end. The zero address where the peer has none.
+// By returns the address of the client that sent r: the peer of its connection or, if the peer is trusted, the last address in
+// X-Forwarded-For that is not of a trusted proxy. It returns the zero address if the peer has none.
 func By(r *http.Request, trusted []netip.Prefix) netip.Addr {
 	ap, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
@@ -36,16 +36,15 @@ func Contains(prefixes []netip.Prefix, a netip.Addr) bool {
 	return false
 }
 
-// Walk follows at most HopsMost elements of the header, each of at most HopMost bytes. It ignores the rest, which a visitor may have
-// added.
+// HopsMost and HopMost limit what Walk reads: the elements of the header, and the bytes of an element. A visitor may have added the rest.
 const (
 	HopsMost = 32
 	HopMost  = 512
 )
 
-// Walk follows the hops from the right as long as they are trusted, at most HopsMost, and returns the address at which it ends. A hop
-// that is no address ends it at the last one that was. last is the last hop that was read: all hops on its right are trusted, so a
-// trusted proxy wrote it.
+// Walk follows the hops from the right as long as they are trusted, at most HopsMost, and returns the first address that is not
+// trusted, or the last one read. A hop that is not an address ends the walk at the address before. last is the last hop that was read; a trusted proxy
+// wrote it, because all hops on its right are trusted.
 func Walk(from netip.Addr, lines [][]byte, trusted []netip.Prefix, address func([]byte) []byte) (addr netip.Addr, last []byte) {
 	hops := 0
 	for i := len(lines) - 1; i >= 0; i-- {

@@ -1,8 +1,8 @@
 // Package lifecycle runs the parts of a program and stops them in order.
 package lifecycle
 
-// Group runs parts until the first of them returns, then stops all in the order in which they were added: each has returned
-// before the next is stopped. Add a part after the parts that depend on it. The zero value is ready.
+// Group runs parts until the first of them returns, then stops all in the order in which they were added. It waits for each part to
+// return before it stops the next. Add a part after the parts that depend on it. The zero value is ready.
 type Group struct{ parts []part }
 
 type part struct {

@@ -30,7 +30,7 @@ func Hangups() <-chan os.Signal {
 }
 
 // AddReloads adds a part that calls reload on SIGHUP, which Hangups receives, and when one of the files changes; files is called
-// anew for each check.
+// for each check.
 func (g *Group) AddReloads(hup <-chan os.Signal, reload func(), files func() []string) {
 	stop := make(chan struct{})
 	g.Add(func() error {
@@ -64,7 +64,7 @@ type mark struct {
 	inode      uint64
 }
 
-// marksOf takes the marks of files, those in known from there.
+// marksOf returns the marks of files. A mark in known is not read again.
 func marksOf(files []string, known map[string]mark) map[string]mark {
 	marks := make(map[string]mark, len(files))
 	for _, f := range files {

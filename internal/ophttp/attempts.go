@@ -14,7 +14,7 @@ const (
 )
 
 // Attempts limits wrong tokens by network, with one GCRA time each. Only wrong tokens count: operators and tenants
-// may share an address behind a proxy, and the holder of a right token must not wait because of another's wrong ones.
+// may share an address behind a proxy, and the holder of a correct token must not wait because others send wrong tokens.
 type Attempts struct {
 	mu sync.Mutex
 	at map[netip.Prefix]time.Time // when the network's allowance is full again
@@ -23,8 +23,8 @@ type Attempts struct {
 // NewAttempts returns empty Attempts.
 func NewAttempts() *Attempts { return &Attempts{at: map[netip.Prefix]time.Time{}} }
 
-// Wrong counts a wrong token. It returns 0 while the network has allowance left, and otherwise how long until it has
-// some again.
+// Wrong counts a wrong token. It returns 0 while the network has allowance left, and otherwise the time until the
+// network has some again.
 func (a *Attempts) Wrong(now time.Time, r *http.Request) time.Duration {
 	return a.wrong(now, network(r))
 }

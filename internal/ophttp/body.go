@@ -15,7 +15,7 @@ const MaxBody = 64 << 10
 // JSONTypes are the content types of a JSON body.
 var JSONTypes = []string{"application/json", "application/merge-patch+json"}
 
-// ReadObject reads a body that is one JSON object of at most MaxBody bytes and returns it without surrounding blanks. Where optional, an
+// ReadObject reads a body that is one JSON object of at most MaxBody bytes and returns it without surrounding blanks. If optional, an
 // empty body is an empty object. Its error is a *Problem.
 func ReadObject(r *http.Request, optional bool) ([]byte, error) {
 	body, err := io.ReadAll(io.LimitReader(r.Body, MaxBody+1))

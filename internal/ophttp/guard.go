@@ -114,7 +114,7 @@ func unauthorized(detail string) *Problem {
 	return p
 }
 
-// match compares token with every known one in constant time: the duration reveals neither how much of it is right nor which one it resembles.
+// match compares token with every known one in constant time: the duration reveals neither how much of token is correct nor which known token it resembles.
 func match[T any](tokens []digest[T], token string) (holder T, ok bool) {
 	sum := sha256.Sum256([]byte(token))
 	for _, t := range tokens {

@@ -94,7 +94,7 @@ func (m *Mux[T]) Guarded(path string, methods Methods[T]) {
 	})
 }
 
-// Probes serves /healthz and /readyz. A nil health or ready is always well.
+// Probes serves /healthz and /readyz. A nil health or ready always succeeds.
 func (m *Mux[T]) Probes(health func() error, ready func() bool) {
 	m.Public("/healthz", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if health != nil {
@@ -115,7 +115,7 @@ func (m *Mux[T]) Probes(health func() error, ready func() bool) {
 	}))
 }
 
-// Metrics returns the handler of /metrics. It logs what cannot be gathered.
+// Metrics returns the handler of /metrics. It logs errors of gathering.
 func Metrics(g prometheus.Gatherer, log *slog.Logger) http.Handler {
 	return promhttp.HandlerFor(g, promhttp.HandlerOpts{ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelError)})
 }

@@ -23,7 +23,7 @@ func (r Reply) Int(i int) int64 { return Int(r.At(i)) }
 // String returns value i as String does.
 func (r Reply) String(i int) string { return String(r.At(i)) }
 
-// Int returns a value that a script wrote as an integer or as its digits; 0 for any other.
+// Int returns the integer of a value that a script wrote as an integer or as digits; 0 for any other value.
 func Int(v any) int64 {
 	switch v := v.(type) {
 	case int64:

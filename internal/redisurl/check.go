@@ -61,7 +61,7 @@ func checkNode(ctx context.Context, node redis.Cmdable) error {
 	return checkVersionAndPolicy(version, policy)
 }
 
-// checkVersionAndPolicy returns an error for a server that cannot be the store. An empty value is unknown, and no error.
+// checkVersionAndPolicy returns an error for a server that cannot be the store. An empty value is unknown and accepted.
 func checkVersionAndPolicy(version, policy string) error {
 	if version != "" {
 		major, _, _ := strings.Cut(version, ".")

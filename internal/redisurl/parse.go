@@ -279,7 +279,7 @@ func (t *target) checkTLS() error {
 	return nil
 }
 
-// Mask returns a URL fit for logs: without passwords, whatever else may be wrong with it.
+// Mask returns a URL without passwords, for logs. It also masks malformed URLs.
 func Mask(raw string) string {
 	head, rest := "", raw
 	if scheme, after, ok := strings.Cut(raw, "://"); ok && !strings.ContainsAny(scheme, "@:/?# ") {

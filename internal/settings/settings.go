@@ -1,5 +1,5 @@
 // Package settings loads a program's configuration from flags, environment, a YAML file and defaults into a struct with tags. It is
-// strict: an unknown name or a value of another type is a problem that names the setting, the value and the way out, and all
+// strict: an unknown name or a value of another type is a problem that names the setting, the value and what to do, and all
 // problems are reported together.
 //
 // The tags of a struct are the single source for loading, checking and documentation:
@@ -10,7 +10,7 @@
 //	enum     the words that are allowed; a leading comma allows an empty one
 //	min, max the smallest and largest value, in the field's own notation
 //	unit     what a plain number counts
-//	live     "true" where operators may change it without a reload
+//	live     "true" if operators may change it without a reload
 //	secret   "true" hides the value, "url" hides the password in it
 //	later    the setting is refused, because its feature is not in this version; what to do instead
 //	only     the kind of section that has the setting
@@ -92,7 +92,7 @@ func New[T any](program string) Schema[T] {
 	return Schema[T]{sc}
 }
 
-// Settings lists every key in the order of the struct, sections before what they hold.
+// Settings lists every key in the order of the struct, sections before their settings.
 func (sc *schema) Settings() []Setting { return slices.Clone(sc.settings) }
 
 func collect(t reflect.Type, prefix string) []Setting {
@@ -180,7 +180,7 @@ func Join(section, name string) string {
 func Element(path string, i int) string { return path + "[" + strconv.Itoa(i) + "]" }
 
 // Visit calls f for every setting of a configuration (a pointer to a struct) except sections; paths have the index of a list's
-// element and the name of a map's. A list or map of sections comes before what it holds.
+// element and the name of a map's. A list or map of sections comes before its sections.
 func Visit(config any, f func(path string, s Setting, v reflect.Value)) {
 	visit(reflect.ValueOf(config).Elem(), "", "", f)
 }

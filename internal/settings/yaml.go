@@ -11,8 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// number is a number as it was written, so that nothing of it is lost on the
-// way through a float.
+// number is a number as it was written, so that it is not rounded to a float.
 type number string
 
 // malformed is a scalar that YAML understands but the loader does not; whether
@@ -72,7 +71,7 @@ func (p *strictYAML) Unmarshal(data []byte) (map[string]any, error) {
 // Marshal makes strictYAML a koanf.Parser.
 func (p *strictYAML) Marshal(tree map[string]any) ([]byte, error) { return yaml.Marshal(tree) }
 
-// convert returns nil where there is no value.
+// convert returns nil if there is no value.
 func (p *strictYAML) convert(node *yaml.Node, path string, depth int) any {
 	if p.nodes++; p.nodes > maxNodes || depth > maxDepth {
 		if !p.tooDeep {
@@ -121,8 +120,8 @@ func (p *strictYAML) mapping(node *yaml.Node, path string, depth int, tree map[s
 		seen[key.Value] = key.Line
 		tree[key.Value] = p.convert(value, at, depth+1)
 	}
-	// What stands here wins over what is merged in, and the first merge over
-	// the later ones.
+	// Keys of the map override merged keys, and the first merge overrides later
+	// ones.
 	for _, value := range merges {
 		p.merge(value, path, depth, tree)
 	}

@@ -32,7 +32,7 @@ type Store struct {
 	server *embedded.Server // nil with a store.url
 }
 
-// Open opens the store, and starts the embedded one without a store.url. A store that does not reply is no error; for a store that
+// Open opens the store, and starts the embedded one without a store.url. A store that does not reply is not an error; for a store that
 // replies but cannot be used the error wraps redisurl.ErrUnsuitable.
 func Open(ctx context.Context, c config.Store, log *slog.Logger) (*Store, error) {
 	redisurl.LogTo(log)
@@ -74,7 +74,7 @@ func (s *Store) Fit(ctx context.Context) error {
 	return err
 }
 
-// Close closes the store. The last program that closes an embedded store ends it.
+// Close closes the store. The last program that closes an embedded store stops it.
 func (s *Store) Close() error {
 	var errs []error
 	if s.Client != nil {

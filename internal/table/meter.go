@@ -1,14 +1,14 @@
 package table
 
-// Meter limits the rate of events of each key by GCRA (ITU-T I.371). Where a set is full it forgets the key whose
-// allowance is whole again soonest, which then gets it back early. Times are in any unit that the callers agree on.
+// Meter limits the rate of events of each key by GCRA (ITU-T I.371). In a full set it forgets the key whose
+// allowance would be whole again first; that key gets its allowance back early. Times are in any unit that the callers agree on.
 type Meter struct{ *Table[struct{}] }
 
 // NewMeter returns a Meter that remembers at most size keys.
 func NewMeter(size int) Meter { return Meter{New[struct{}](size)} }
 
-// Take counts an event of a key and returns 0; or it counts nothing and returns how long the event has to wait. An event takes up
-// an interval, and may come ahead of time by tolerance.
+// Take counts an event of a key and returns 0; or it counts nothing and returns how long the event has to wait. Each event uses
+// an interval, and may come early by tolerance.
 func (m Meter) Take(key uint64, now, interval, tolerance int64) (wait int64) {
 	m.Update(key, now, func(_ *struct{}, whole *int64) {
 		if wait = *whole - now - tolerance; wait <= 0 {

@@ -15,8 +15,8 @@ const (
 // Table maps 64-bit keys to values of type V. Its methods are safe for concurrent use and allocate nothing; a lock is held for
 // one set of entries at a time. Times are in any unit that the callers agree on.
 //
-// A new key replaces, of the entries in its set, one that has ended; else the one that ends first of those that Use has not
-// returned since the set was last full of used entries.
+// A new key replaces an entry of its set that has ended. Else it replaces the entry that ends first among those that Use has not returned
+// since the set was last full of used entries.
 type Table[V any] struct {
 	seed  maphash.Seed
 	sets  [][ways]entry[V]
@@ -56,7 +56,7 @@ func (t *Table[V]) set(key uint64) (*[ways]entry[V], *sync.Mutex, uint64) {
 	return &t.sets[i], lock, key | 1
 }
 
-// Get returns the value of a key and the time until which it counts; ok is false for a key that is not in the table or has
+// Get returns the value of a key and the time until which it is valid; ok is false for a key that is not in the table or has
 // ended by now.
 func (t *Table[V]) Get(key uint64, now int64) (value V, until int64, ok bool) {
 	return t.get(key, now, false)
@@ -80,7 +80,7 @@ func (t *Table[V]) get(key uint64, now int64, use bool) (value V, until int64, o
 	return value, until, ok
 }
 
-// Put stores a value that counts until a time.
+// Put stores a value that is valid until a time.
 func (t *Table[V]) Put(key uint64, now int64, value V, until int64) {
 	set, lock, key := t.set(key)
 	e := place(set, key, now)
@@ -88,8 +88,8 @@ func (t *Table[V]) Put(key uint64, now int64, value V, until int64) {
 	lock.Unlock()
 }
 
-// Update calls f with the value of a key and the time until which it counts, both to be changed, while no other call can reach
-// them. The value of a key that is not in the table or has ended by now is zero, and counts until now.
+// Update calls f with the value of a key and the time until which it is valid. f may change both, and no other call can reach
+// them meanwhile. For a key that is not in the table or has ended by now, the value is zero and valid until now.
 func (t *Table[V]) Update(key uint64, now int64, f func(value *V, until *int64)) {
 	set, lock, key := t.set(key)
 	e := place(set, key, now)
@@ -137,7 +137,7 @@ func rank[V any](e *entry[V], now int64) int {
 	return 2
 }
 
-// Each calls f with every value that counts, one set locked at a time.
+// Each calls f with every valid value, one set locked at a time.
 func (t *Table[V]) Each(now int64, f func(value *V, until int64)) {
 	for i := range t.sets {
 		set, lock, _ := t.set(uint64(i) << 1)
