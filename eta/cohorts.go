@@ -6,34 +6,34 @@ import (
 )
 
 const (
-	cohortSeconds = 5     // of admissions that are looked at as one, and of ages
-	cohortCount   = 360   // that are remembered: half an hour; older ones are one
-	cohortTime    = 1200. // s: time constant over which lengths are learnt
-	lumpSeconds   = 30    // over which the flow to come is compared with its mean
-	lumpsFrom     = 0.3   // mean relative deviation from which a flow comes in lumps,
-	lumpsUntil    = 0.07  // and under which it does not any more
-	startleTime   = 15.   // s: time constant of what ends just now,
-	startleTimes  = 3.    // so many times what was expected is no chance,
-	startleMore   = 3.    // if it is so many more
+	cohortSeconds = 5     // length of a cohort, and step of ages, s
+	cohortCount   = 360   // cohorts that are kept apart: half an hour; all older ones form one
+	cohortTime    = 1200. // s: time constant with which the hazards by age fade
+	lumpSeconds   = 30    // length of the blocks of the future flow that are compared with its mean, s
+	lumpsFrom     = 0.3   // mean relative deviation from which on a flow counts as lumpy,
+	lumpsUntil    = 0.07  // and below which it no longer does
+	surgeTime     = 15.   // s: time constant of the sessions that end just now;
+	surgeFactor   = 3.    // they are a surge if they exceed this multiple of the expected number
+	surgeMore     = 3.    // by more than this many
 )
 
-// cohorts follows sessions by when they were admitted, to foresee when they end: a crowd that was admitted together leaves
-// together, where sessions are of about one length. Which cohort it is that left is not seen, only how many: they are shared
-// out by what is known of each age, from which that is learnt (expectation maximization: A. Dempster, N. Laird, D. Rubin,
-// Maximum Likelihood from Incomplete Data, 1977, for hazards by age, a step for each look).
+// cohorts groups sessions by the time of their admission, to forecast when they end: if sessions have similar lengths, a crowd that was
+// admitted together leaves together. Only the number of ended sessions is known, not their cohorts. So the ended sessions are
+// distributed over the cohorts by the hazard of each age, and the hazards are learnt from that distribution (expectation maximization
+// with one step per forecast: A. Dempster, N. Laird, D. Rubin, Maximum Likelihood from Incomplete Data, 1977).
 type cohorts struct {
-	newest   int64                    // whose admissions are counted now: room time / cohortSeconds
-	alive    [cohortCount + 1]float64 // of those let in so many cohorts ago; the last: earlier
-	ended    [cohortCount + 1]float64 // by age, fading
-	exposure [cohortCount + 1]float64 // people × s
-	lately   [2]float64               // that ended, and were expected to, fading with startleTime
+	newest   int64                    // the cohort of present admissions: room time / cohortSeconds
+	alive    [cohortCount + 1]float64 // active sessions by age in cohorts; the last entry has all older ones
+	ended    [cohortCount + 1]float64 // sessions that ended, by age, fading
+	exposure [cohortCount + 1]float64 // sessions × s, by age, fading
+	lately   [2]float64               // sessions that ended, and that were expected to end, fading with surgeTime
 	lumps    bool
-	at       int64     // when course was worked out, s of room time
-	course   []stretch // from then on
-	mean     float64   // of it, visitors/s
+	at       int64     // room time at which course was calculated, s
+	course   []stretch // forecast from that time on
+	mean     float64   // mean flow of course, visitors/s
 }
 
-// begin assumes that the visitors who are active were admitted last.
+// begin assumes that the active sessions are those of the last admissions.
 func (c *cohorts) begin(in *Input) {
 	c.newest = floorSeconds(in.Now) / cohortSeconds
 	left := float64(in.Active)
@@ -49,7 +49,7 @@ func (c *cohorts) age(second int64) int64 {
 	return min(max(c.newest-second/cohortSeconds, 0), cohortCount)
 }
 
-// after is c after another look at the room; nil where there is no limit.
+// after returns the cohorts after a new input; nil for a room without max_active.
 func (c *cohorts) after(in *Input, was, is churn, elapsed float64) *cohorts {
 	if in.MaxActive <= 0 {
 		return nil
@@ -61,10 +61,10 @@ func (c *cohorts) after(in *Input, was, is churn, elapsed float64) *cohorts {
 	}
 	next := *c
 	hazard := is.ended / max(is.exposure, 1)
-	let := float64(in.Admitted - was.admitted)
-	ended := let - float64(in.Active-was.active)
+	admitted := float64(in.Admitted - was.admitted)
+	ended := admitted - float64(in.Active-was.active)
 	fade := math.Exp(-elapsed / cohortTime)
-	short := math.Exp(-elapsed / startleTime)
+	short := math.Exp(-elapsed / surgeTime)
 	next.lately[0], next.lately[1] = c.lately[0]*short+ended, c.lately[1]*short+float64(in.Active)*elapsed*hazard
 	sum := 0.0
 	for a := range next.alive {
@@ -85,7 +85,7 @@ func (c *cohorts) after(in *Input, was, is churn, elapsed float64) *cohorts {
 		copy(next.alive[1:cohortCount], next.alive[:cohortCount-1])
 		next.alive[0] = 0
 	}
-	next.alive[0] += let
+	next.alive[0] += admitted
 	total := 0.0
 	for _, n := range next.alive {
 		total += n
@@ -98,14 +98,14 @@ func (c *cohorts) after(in *Input, was, is churn, elapsed float64) *cohorts {
 	return &next
 }
 
-// hazard is that of a session of an age to end, 1/s: what was seen, and as much as one session of the mean length.
+// hazard returns the hazard of a session of an age to end, 1/s, from the observed sessions and one assumed session of mean length.
 func (c *cohorts) hazard(a int, mean float64) float64 {
 	mean = max(mean, 1e-4)
 	return (c.ended[a] + 1) / (c.exposure[a] + 1/mean)
 }
 
-// forecast works out how many come in from now on, if as many as there is room for do, at most at the rate in force: stretches of
-// even flow, and whether they differ much.
+// forecast calculates the future admissions, if each free place is taken at once, up to the rate in force. It sets course, as
+// stretches of constant flow, and lumps.
 func (c *cohorts) forecast(in *Input, hazard float64) {
 	c.at = floorSeconds(in.Now)
 	first := cohortSeconds - math.Mod(float64(in.Now)/1e6, cohortSeconds) // s until the newest cohort is complete
@@ -167,7 +167,7 @@ func (c *cohorts) forecast(in *Input, hazard float64) {
 	c.course = append(c.course, stretch{math.Inf(1), max(c.mean, leastRate)})
 }
 
-// findLumps sets whether the flow of ended sessions comes in lumps.
+// findLumps sets lumps: whether the flow varies much.
 func (c *cohorts) findLumps(flow []float64) {
 	const block = lumpSeconds / cohortSeconds
 	mean, apart := 0.0, 0.0
@@ -191,7 +191,7 @@ func (c *cohorts) findLumps(flow []float64) {
 	c.lumps = mean > leastRate && apart/n > least*mean
 }
 
-// lumpy lays out the flow of a room whose sessions end in lumps; false: they do not.
+// lumpy reports whether the sessions of a room end in lumps. It renews the forecast once a second.
 func (c *cohorts) lumpy(in *Input, hazard float64) bool {
 	if c == nil || hazard == 0 {
 		return false
@@ -205,6 +205,6 @@ func (c *cohorts) lumpy(in *Input, hazard float64) bool {
 // unexpected reports whether many more sessions end than expected, or the first few: a crowd that was admitted together may be
 // leaving. With a history, as after a restart, the first few are expected.
 func (c *cohorts) unexpected(ended float64, history bool) bool {
-	return c != nil && !c.lumps && (c.lately[0] > startleTimes*c.lately[1]+startleMore ||
-		!history && ended < churnFew && c.lately[0] > max(ended/2, startleMore))
+	return c != nil && !c.lumps && (c.lately[0] > surgeFactor*c.lately[1]+surgeMore ||
+		!history && ended < churnFew && c.lately[0] > max(ended/2, surgeMore))
 }

@@ -11,7 +11,7 @@ func TestCohorts_CrowdLeavesTogether(t *testing.T) {
 	for second := int64(0); second < 600; second++ {
 		in.Now = (begin + second) * 1e6
 		switch since := second % 60; {
-		case since < 10 && second >= 60, since < 10 && second < 10: // ten leave, and ten come, a second
+		case since < 10 && second >= 60, since < 10 && second < 10: // ten leave and ten are admitted each second
 			in.Admitted += 10
 			in.Active = min(100, in.Active+10)
 			in.Buckets = append(in.Buckets, Bucket{Second: begin + second, Admitted: 10, Busy: 1})
@@ -22,7 +22,7 @@ func TestCohorts_CrowdLeavesTogether(t *testing.T) {
 		switch {
 		case second > 15 && second < 69:
 			if e := f.At(50); e.Known {
-				t.Fatalf("after %d s 50 wait %v s, of whom nobody can know it", second, e.Seconds)
+				t.Fatalf("after %d s there is an estimate for 50 ahead, %v s, although no session has ended yet", second, e.Seconds)
 			}
 		case second > 90 && second%60 == 30:
 			for ahead, want := range map[int64]float64{45: 34.6, 145: 94.6, 245: 154.6} {
@@ -34,23 +34,23 @@ func TestCohorts_CrowdLeavesTogether(t *testing.T) {
 	}
 	in.Now, in.Paused = in.Now+1e6, true
 	if f = (Window{}).Forecast(f, in); f.At(0).Known {
-		t.Error("something is said of a room that is paused")
+		t.Error("a paused room has an estimate")
 	}
 	in.Now, in.Paused, in.MaxActive = in.Now+1e6, false, 0
 	if f = (Window{}).Forecast(f, in); len(f.course) > 0 {
-		t.Error("a room without a limit is forecast by whose sessions end")
+		t.Error("a room without a limit is forecast by its ending sessions")
 	}
 }
 
-// Visitors for whom there will be room have an estimate, the others have none.
+// Visitors for whom the room has places have an estimate, the others have none.
 func TestForecast_FillingRoom(t *testing.T) {
 	in := Input{Now: 1e12, Since: 1e12, Rate: 10, Waiting: 500, MaxActive: 100, Active: 20}
 	f := Window{}.Forecast(nil, in)
 	if e := f.At(79); !e.Known || !near(e.Seconds, 8, 0.01) {
-		t.Errorf("the last who finds room: %+v, want 8 s", e)
+		t.Errorf("79 ahead, the last free place: %+v, want 8 s", e)
 	}
 	if e := f.At(80); e.Known {
-		t.Errorf("of who has to wait until somebody leaves is said %v s", e.Seconds)
+		t.Errorf("80 ahead, no free place: %v s, want no estimate", e.Seconds)
 	}
 }
 

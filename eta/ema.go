@@ -3,10 +3,10 @@ package eta
 import "math"
 
 // EMA averages admissions with weights that fall exponentially with their age, over two horizons: of 30 s and of 300 s of
-// busy time (R. G. Brown, Statistical Forecasting for Inventory Control, 1959: simple exponential smoothing). The long one
-// is believed, because it is the less noisy; where the short one differs from it by more than chance allows (over 2 to 4
-// standard deviations, and by over 10 to 25 %), the flow has changed, and the short one is believed. As in Window, the rate
-// in force stands in for what has not been seen, acts at once when it changes, and is never exceeded.
+// busy time (R. G. Brown, Statistical Forecasting for Inventory Control, 1959: simple exponential smoothing). It uses the
+// long one, which has less noise. If the short one differs from it by more than chance allows (over 2 to 4 standard deviations, and
+// by over 10 to 25 %), the flow has changed, and it uses the short one. As in Window, the rate in force replaces missing
+// observations, acts at once when it changes, and is never exceeded.
 type EMA struct {
 	SecondsPerPlace float64 // as in Window
 }
@@ -18,7 +18,7 @@ const (
 	slowTime = 300.0 // s of busy time
 )
 
-// what a second of busy time leaves of a weight.
+// fastSecond and slowSecond are the factors of a weight for each second of busy time.
 var fastSecond, slowSecond = math.Exp(-1 / fastTime), math.Exp(-1 / slowTime)
 
 // Forecast implements Estimator.
@@ -56,8 +56,8 @@ func (e EMA) observe(in *Input, changes []change) observation {
 			f, w = f*math.Exp(-h.busy[i]/fastTime), w*math.Exp(-h.busy[i]/slowTime)
 		}
 	}
-	beforehand := rateOf(e.SecondsPerPlace, in)
-	prior := (1 - evidence(sums{busy: age}, in.Rate)) * plausible(in, h.sum(0, blockSeconds), beforehand)
+	assumed := rateOf(e.SecondsPerPlace, in)
+	prior := (1 - evidence(sums{busy: age}, in.Rate)) * plausible(in, h.sum(0, blockSeconds), assumed)
 	observed, sampling := 0.0, 0.0
 	if age > 0 {
 		apart := math.Abs(fast.rate() - slow.rate())
@@ -67,13 +67,13 @@ func (e EMA) observe(in *Input, changes []change) observation {
 			changed = 0
 		}
 		observed = changed*fast.rate() + (1-changed)*slow.rate()
-		believed := slow
+		used := slow
 		if changed > 0.5 {
-			believed = fast
+			used = fast
 		}
-		sampling = math.Sqrt(o.dispersion*max(believed.squares, 1)) / max(believed.counted, 1)
+		sampling = math.Sqrt(o.dispersion*max(used.squares, 1)) / max(used.counted, 1)
 	}
-	o.rate = min(prior*beforehand+(1-prior)*observed, in.Rate)
+	o.rate = min(prior*assumed+(1-prior)*observed, in.Rate)
 	o.sampling, o.prior = sampling, prior
 	seen := (1 - prior) * (1 - prior)
 	o.spread = min(1, math.Sqrt(seen*sampling*sampling+prior*prior*priorError*priorError+leastError*leastError))

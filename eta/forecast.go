@@ -12,7 +12,7 @@ type Forecast struct {
 	absent     float64 // share of the visitors reached by the front lately who were absent
 	turnout    turnout
 	leaving    float64   // share of the queue that leaves in a second
-	course     []stretch // how the rate goes on; empty: as it is
+	course     []stretch // the future rate; empty: constant
 	knots      []knot    // corrections and ranges by seconds, ascending; empty: none
 	fallback   string
 	memory     memory // for the next forecast
@@ -49,21 +49,21 @@ func (f *Forecast) Fallback() string {
 	return f.fallback
 }
 
-// quantile of the standard normal distribution between which and its negative lie four fifths.
+// quantile is the value of the standard normal distribution for which four fifths lie between −quantile and quantile.
 const quantile = 1.2816
 
-// At estimates the wait of a visitor with that many people ahead; 0 is the next to be admitted. All three figures grow
-// with ahead. A nil Forecast has no estimates.
+// At returns the estimate for a visitor with that many tickets ahead; 0 is the next to be admitted. All three figures grow with ahead.
+// A nil Forecast has no estimates.
 //
-// The queue is modelled as a fluid: with n people before the visitor who will be present when their turn comes (see
-// turnout) and the visitor, each of whom leaves with hazard θ, and admissions at rate r,
+// The queue is modelled as a fluid. n counts the visitor and the visitors ahead who will be present at their turn (see turnout). Each of
+// them leaves with hazard θ, and r is the rate of admissions:
 //
 //	dn/dt = −r − θn,   so that   T = ln(1 + θn/r)/θ,   and n/r if nobody leaves
 //
 // (the fluid limit of a queue with impatient customers: O. Garnett, A. Mandelbaum, M. Reiman, Designing a Call Center with
 // Impatient Customers, 2002, §4). If r is expected to change, the formula applies to each stretch.
 //
-// Without learnt errors the range is that of the admissions' randomness. With k = rT of them, index of dispersion D of the
+// Without learnt errors the range comes from the randomness of admissions. With k = rT of them, index of dispersion D of the
 // admissions and relative error s of r, the k-th admission comes after k/r on average, and by the central limit theorem for
 // renewal processes (D. R. Cox, Renewal Theory, 1962, §3.3) its variance for a known r is D·k/r². With an r that is itself
 // uncertain the relative deviation is
@@ -78,7 +78,7 @@ func (f *Forecast) At(ahead int64) Estimate {
 	}
 	k := f.turnout.of(float64(max(ahead, 0))) + 1
 	seconds := f.seconds(k)
-	if math.IsInf(seconds, 1) { // admissions end before that turn
+	if math.IsInf(seconds, 1) { // admissions end before the visitor's turn
 		return Estimate{}
 	}
 	if len(f.knots) > 0 {
@@ -92,7 +92,7 @@ func (f *Forecast) factor(seconds float64) float64 {
 	return 1 + quantile*math.Sqrt(f.dispersion/(f.rate*seconds)+f.spread*f.spread)
 }
 
-// seconds until n people who are present have left the queue.
+// seconds returns the time until n present visitors have left the queue.
 func (f *Forecast) seconds(n float64) float64 {
 	if len(f.course) == 0 {
 		return f.hold + f.through(n, f.rate)
@@ -112,7 +112,7 @@ func (f *Forecast) seconds(n float64) float64 {
 	return begin
 }
 
-// through returns the time in which n people leave the queue at one rate of admissions.
+// through returns the time in which n visitors leave the queue at one rate of admissions.
 func (f *Forecast) through(n, rate float64) float64 {
 	if rate < leastRate {
 		return math.Inf(1)
@@ -132,7 +132,7 @@ func (f *Forecast) left(n, rate, seconds float64) float64 {
 	return max(0, n-rate*seconds)
 }
 
-// corrected reads the knots off, in straight lines between them and in proportion beyond.
+// corrected interpolates between the knots, and extends the first and the last one in proportion.
 func (f *Forecast) corrected(seconds float64) Estimate {
 	first, last := f.knots[0], f.knots[len(f.knots)-1]
 	switch {

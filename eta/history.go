@@ -8,11 +8,11 @@ type change struct {
 	rate float64
 }
 
-// notedChanges is prev's list of the policy's rates with the present one, back to the beginning of the history. Lists are
-// shared between forecasts and never written to.
+// notedChanges returns prev, the list of the policy's rates, with the present rate added and without entries older than the history.
+// Forecasts share these lists, which are never written to.
 func notedChanges(prev []change, now int64, rate float64) []change {
 	if len(prev) == 0 {
-		return []change{{from: math.MinInt64, rate: rate}} // all that is older is taken to have had this rate
+		return []change{{from: math.MinInt64, rate: rate}} // all older admissions are assumed to have had this rate
 	}
 	old := 0 // entries that ended before the history begins
 	for old+1 < len(prev) && prev[old+1].from <= now-MaxBuckets {
@@ -31,22 +31,21 @@ func notedChanges(prev []change, now int64, rate float64) []change {
 }
 
 const (
-	blockSeconds = 60    // over which it is judged whether the rate or something else was the limit
-	grainSeconds = 10    // over which admissions are counted for their dispersion
-	leastBusy    = 0.001 // of a second; less is no evidence, only a small divisor
+	blockSeconds = 60    // length of the blocks for which history.read decides whether the rate was the limit
+	grainSeconds = 10    // length of the blocks whose admissions make the dispersion
+	leastBusy    = 0.001 // least busy time of a second that counts, s: a rate over less is not meaningful
 )
 
 // history is the last MaxBuckets seconds, newest first: index 0 is the last whole second. Seconds in which admission was
-// not wanted, or the rate was 0, have busy 0 and count nowhere.
+// not wanted, or the rate was 0, have busy 0 and do not count.
 type history struct {
-	admitted [MaxBuckets]float64 // as they would have been at today's rate
-	counted  [MaxBuckets]float64 // as they were
+	admitted [MaxBuckets]float64 // admissions, scaled to the present rate
+	counted  [MaxBuckets]float64 // admissions as counted
 	busy     [MaxBuckets]float64
 }
 
-// read fills the history. Admissions made under another rate are carried over to the rate of today: in proportion where
-// that rate was what limited them, unchanged where something else did (max_active, an origin's budget), which is judged
-// by the block of a minute that they lie in.
+// read fills the history. Admissions made under another rate are scaled to the present rate if that rate was their limit, and kept
+// if something else was (max_active, an origin's budget). Their block of a minute decides which of the two it was.
 func (h *history) read(in *Input, changes []change) {
 	now := floorSeconds(in.Now)
 	var policy [MaxBuckets]float64

@@ -79,10 +79,10 @@ func (w Weights) String() string {
 	return b.String()
 }
 
-// Hourly is Window for rooms whose flow follows the hour of the day, because an origin, its staff or the length of visits
-// does. A weight scales the flow: where 10 visitors/s came in at weight 1, 15 are expected at 1.5. Admissions of the last
-// quarter of an hour are carried over to the weight of this hour, and a wait that reaches into other hours is the time in
-// which the weighted flow, never more than the rate in force, adds up to those ahead.
+// Hourly is Window for rooms whose flow follows the hour of the day, because the origin, its staff or the length of visits does. A
+// weight scales the flow: if 10 visitors/s were admitted at weight 1, 15 are expected at 1.5. Admissions of the last quarter of an
+// hour are scaled to the weight of this hour. A wait that reaches into other hours is calculated with the weighted flow of each hour,
+// up to the rate in force.
 type Hourly struct {
 	SecondsPerPlace float64 // as in Window
 	Weights         Weights // a Predictor that has learned weights uses those
@@ -126,19 +126,19 @@ func (x Hourly) observe(in *Input, changes []change) observation {
 	return Window{SecondsPerPlace: x.SecondsPerPlace}.weigh(in, &h)
 }
 
-// hours learns weights: how many were admitted, and in how much of the hour admission was wanted.
+// hours learns weights from the admissions of each hour of the day, and the time in it in which admission was wanted.
 type hours struct {
 	admitted, busy [24]float64
 	last           int64 // room second up to which buckets are counted
-	day            int64 // of the last fading
+	day            int64 // day of the last fading
 }
 
 const (
-	dayFade  = 0.7 // what a day leaves of the one before
-	hourBusy = 300 // s of an hour that have to be busy before its weight is believed
+	dayFade  = 0.7 // factor of the counts with each new day
+	hourBusy = 300 // least busy time of an hour with a learned weight, s
 )
 
-// add counts what was admitted during some seconds of an hour.
+// add counts the admissions and the busy time of some seconds of an hour.
 func (h *hours) add(wall int64, z *time.Location, admitted, busy float64) {
 	t := time.UnixMicro(wall).In(z)
 	if day := wall / 86400e6; day != h.day {
@@ -168,8 +168,8 @@ func (h *hours) note(in *Input, z *time.Location) {
 	h.last = now - 1
 }
 
-// weights returns what was learnt, about 1 on average. Hours of which too little is known have the weight that is given for
-// them, to the scale of the others; nil before two hours are known.
+// weights returns the learned weights, about 1 on average. Hours with too little data have their given weight, scaled to the others. It
+// returns nil until two hours have enough data.
 func (h *hours) weights(given Weights) *Weights {
 	var sum, seen, scale float64
 	known := 0

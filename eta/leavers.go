@@ -7,22 +7,22 @@ const (
 	leaveFew  = 20.0  // visitors; fewer are weak evidence
 )
 
-// leavers counts departures elsewhere than at the front of the queue, fading with leaveTime: visitors who left, or whose tickets
-// expired.
+// leavers counts the departures of visitors who left before the front of the queue reached them, or whose tickets expired. Counts fade with
+// leaveTime.
 type leavers struct {
 	came, gone, waiting int64   // totals at the last forecast
-	others              float64 // left elsewhere
-	exposure            float64 // people × s in the queue
+	others              float64 // departures elsewhere than at the front
+	exposure            float64 // visitors × s in the queue
 }
 
-// after is l after another look at the room.
+// after returns the counts after a new input.
 func (l leavers) after(in *Input, elapsed float64) leavers {
 	next := leavers{came: in.Came, gone: in.Gone, waiting: max(in.Waiting, 0)}
 	heads := float64(in.Gone - l.gone)
 	others := float64(in.Came-l.came) - heads - float64(next.waiting-l.waiting)
 	switch {
 	case elapsed == 0 || in.Came < l.came || heads < 0:
-		return next // the beginning, or another one
+		return next // the first input, or the totals began again
 	case others > leaveFew && others > float64(l.waiting)/2:
 		return next // the queue was emptied by hand
 	}
@@ -31,7 +31,7 @@ func (l leavers) after(in *Input, elapsed float64) leavers {
 	return next
 }
 
-// hazard returns the share of the queue that leaves in a second; few departures count little.
+// hazard returns the share of the queue that leaves in a second. Few departures are shrunk towards 0.
 func (l *leavers) hazard() float64 {
 	if l.exposure == 0 {
 		return 0
@@ -41,8 +41,8 @@ func (l *leavers) hazard() float64 {
 
 const (
 	churnTime = 600.0 // s
-	churnFew  = 20.0  // sessions that have to end before their length is believed
-	atRate    = 0.8   // of the rate in force, from which on that is what fills a room
+	churnFew  = 20.0  // ended sessions from which on their hazard is known
+	atRate    = 0.8   // share of the rate in force from which on a room fills at that rate
 )
 
 // churn counts sessions that end, fading with churnTime.
@@ -62,7 +62,7 @@ func (c churn) after(in *Input, elapsed float64) churn {
 	return next
 }
 
-// hazard of a session to end, 1/s; 0: not known.
+// hazard returns the hazard of a session to end, 1/s; 0: not known.
 func (c *churn) hazard() float64 {
 	if c.ended < churnFew || c.exposure <= 0 {
 		return 0
@@ -70,10 +70,9 @@ func (c *churn) hazard() float64 {
 	return c.ended / c.exposure
 }
 
-// full returns after how many seconds a room that is filled at rate will be full, and the rate at which it goes on then, by what is
-// known of its sessions: with n active, each ending with hazard μ, dn/dt = rate − μn. +Inf: never. While the hazard is unknown,
-// the flow of a room that fills at its rate is unknown too: flow is 0. A room that is full already is forecast by its admissions
-// since then.
+// full returns after how many seconds a room that fills at rate will be full (+Inf: never), and its flow from then on. With n active
+// sessions, each ending with hazard μ, dn/dt = rate − μn. While the hazard is unknown, the flow of a room that fills at its rate is
+// unknown too, and 0 is returned. A room that is full already is forecast from its admissions since then.
 func (c *churn) full(in *Input, rate float64) (seconds, flow float64) {
 	hazard := c.hazard()
 	flow = hazard * float64(in.MaxActive)
@@ -107,8 +106,8 @@ type fullness struct {
 }
 
 const (
-	nearlyFull = 0.8 // of max_active: a room that was full is,
-	stillFull  = 60  // until so many seconds after it had fewer active: many may leave at once, and are soon replaced
+	nearlyFull = 0.8 // share of max_active: a room that was full counts as full
+	stillFull  = 60  // until it has been below that share for so many seconds, because a crowd that leaves at once is soon replaced
 )
 
 func (l fullness) after(in *Input, first bool, hazard float64) fullness {

@@ -7,20 +7,19 @@ import (
 )
 
 const (
-	mostTracers   = 512  // places that are followed at once
-	nextPromise   = 0.7  // of the last one, when a place is promised something again
-	leastTraced   = 2.0  // s; less is not followed
-	leastReminded = 10.0 // s, likewise, of what others promised
-	outcomes      = 1024 // that are counted
+	mostTracers   = 512  // places that are tracked at once
+	nextPromise   = 0.7  // share of the last promised wait at which a place gets its next promise
+	leastTraced   = 2.0  // shortest wait that is tracked, s
+	leastReminded = 10.0 // shortest wait promised by others that counts, s
+	outcomes      = 1024 // last outcomes that are counted
 	overdue       = 1.2  // factor by which a wait exceeds its known length before it is recorded again
-	decided       = 1.2  // by what a rate that is set anew, and a wait with it, differs for older promises to count no more
+	decided       = 1.2  // factor by which a newly set rate, and so the wait, must differ to cancel earlier promises
 	hourError     = 0.22 // relative deviation that an hour is expected to bring, growing with the root of time
 )
 
-// ledger compares promised with real waits. It follows places through the queue, none of which needs a visitor: one
-// at the tail every now and then, promised something when it is made and again each time that its wait has shrunk by three
-// tenths, until the front of the queue has passed it. Their errors, by the length of the promised wait, make the range of the
-// next promises (see spread). A decision of an operator is not an error of the estimator: if a rate is set anew or the queue is
+// ledger compares promised with real waits. It tracks places through the queue, which need no visitor: a new one at the tail
+// regularly. A place gets a promise when it is made, and again each time that its wait has shrunk by three tenths, until the front of
+// the queue has passed it. The errors, by the length of the promised wait, make the range of the next promises (see spread). A decision of an operator is not an error of the estimator: if a rate is set anew or the queue is
 // stopped, the places whose waits change receive new promises, and their earlier promises no longer count.
 type ledger struct {
 	tracers []tracer // by order
@@ -28,35 +27,35 @@ type ledger struct {
 	outcome [outcomes]bool
 	counted int
 	within  int
-	made    int64 // when the last tracer was, µs of room time
+	made    int64 // when the last tracer was made, µs of room time
 	now     int64
 	set     float64 // Input.Set
 	stood   bool    // paused, or closed
-	anew    int64   // when one of them changed last, µs of room time
+	anew    int64   // when set or stood changed last, µs of room time
 }
 
 type tracer struct {
 	order    int64
-	next     float64 // s of wait at which something is promised again
+	next     float64 // wait at which the place gets its next promise, s
 	at       int64   // of the last promise
 	seconds  float64 // of the last promise
-	due      int64   // when a promise may next exceed its known length
+	due      int64   // when the next promise exceeds its known length
 	promises []promised
 }
 
 type promised struct {
 	at                 int64
 	seconds, low, high float64
-	learnt             float64 // share of the range that was
-	due                int64   // from then on it exceeds its known length
+	learnt             float64 // share of the range that came from errors
+	due                int64   // when the wait exceeds its known length
 	late               bool    // it took longer than high
-	slot               int     // of its error, once it is late
+	slot               int     // slot of its error, once it is late
 }
 
-// closePassed closes the accounts of those places that the head has passed. That a wait is longer than its range is known before
-// it has ended, and noted then: else what is promised much too little would be learnt of last.
+// closePassed records the waits of the places that the front has passed. A wait that exceeds its range is recorded before it has ended:
+// otherwise the promises that are most too short would be learnt last.
 func (l *ledger) closePassed(in *Input, f *Forecast) {
-	if in.Now < l.now { // another time line
+	if in.Now < l.now { // room time went back: a new store
 		*l = ledger{}
 	}
 	l.now = in.Now
@@ -94,7 +93,7 @@ func (l *ledger) closePassed(in *Input, f *Forecast) {
 	}
 }
 
-// void takes back the promises to those whose wait is another one now. What was foreseen stands.
+// void cancels the promises of the places whose wait differs now. Promises that foresaw the change stay.
 func (l *ledger) void(in *Input, f *Forecast) {
 	l.anew = in.Now
 	for i := range l.tracers {
@@ -121,13 +120,13 @@ func (l *ledger) came(p *promised, real float64) {
 	e.add(l.now, p.seconds, off)
 }
 
-// outlasted records that a wait is not over and exceeds its known length: by as much as the forecast expects it to go on in
-// proportion.
+// outlasted records a wait that is not over and exceeds its known length. It extrapolates the error from the part of the wait that the
+// forecast expects to be left.
 func (l *ledger) outlasted(p *promised, passed, left float64, f *Forecast) {
 	e := &l.errors[knotOf(p.seconds)]
 	real := passed
 	if left < p.seconds {
-		done := f.rate * (p.seconds - left) // people, if it were so fast; chance may have kept some
+		done := f.rate * (p.seconds - left) // visitors admitted so far at that rate; chance may have made it fewer
 		real *= max(1, f.rate*p.seconds/(done+2*math.Sqrt(f.dispersion*done)+f.dispersion))
 	}
 	off := math.Log(real / p.seconds)
@@ -156,7 +155,7 @@ func (l *ledger) record(e *spread, p *promised, real float64) {
 	l.counted++
 }
 
-// remind records the error of a promise that was not followed here. Promises of whole seconds count little if they are short.
+// remind records the error of a promise that was not tracked here. Short waits do not count, because such promises are in whole seconds.
 func (l *ledger) remind(promised, real float64) {
 	e := &l.errors[knotOf(promised)]
 	if promised >= leastReminded && real > 0 && l.now != 0 && float64(l.now-l.anew)/1e6 >= real && e.learnt() < 1 {
@@ -167,7 +166,7 @@ func (l *ledger) remind(promised, real float64) {
 // held returns how many of the last promises were kept, and how many there were.
 func (l *ledger) held() (within, all int) { return l.within, min(l.counted, outcomes) }
 
-// promise makes a new place at the tail, if it is time, and promises those something whose wait has shrunk.
+// promise adds a new place at the tail, if one is due, and gives a new promise to each place whose wait has shrunk.
 func (l *ledger) promise(in *Input, f *Forecast) {
 	if !f.known {
 		return
@@ -196,14 +195,14 @@ func (l *ledger) promise(in *Input, f *Forecast) {
 	}
 }
 
-// note promises a place something: it stands for the last visitor before its order, for it is passed when they are.
+// note records a promise for a place. The place stands for the last visitor before its order: both are passed at the same time.
 func (l *ledger) note(t *tracer, now int64, e Estimate) {
 	due := now + int64(e.High*1e6) + 1
 	t.promises = append(t.promises, promised{at: now, seconds: e.Seconds, low: e.Low, high: e.High, learnt: l.errors[knotOf(e.Seconds)].learnt(), due: due})
 	t.at, t.seconds, t.next, t.due = now, e.Seconds, e.Seconds*nextPromise, min(t.due, due)
 }
 
-// shortest returns the errors of the shortest waits of which any are known; nil: of none.
+// shortest returns the errors of the shortest waits that have any; nil: there are none.
 func (l *ledger) shortest() *spread {
 	for i := range l.errors {
 		if l.errors[i].count > 0 {
@@ -213,8 +212,8 @@ func (l *ledger) shortest() *spread {
 	return nil
 }
 
-// ranges sets the range of a new forecast. Where nothing has come true, chance and the usual course of an hour make it, and
-// the errors of the next shorter waits that have.
+// ranges sets the range of a new forecast. For a length of wait without errors, the range comes from chance, from the usual change of an
+// hour, and from the errors of the next shorter waits that have any.
 func (l *ledger) ranges(f *Forecast) {
 	if !f.known {
 		return
@@ -228,7 +227,7 @@ func (l *ledger) ranges(f *Forecast) {
 	}
 	var low, high float64
 	var nearest *spread
-	if l.counted == 0 { // nothing that was followed here has come true: what it is reminded of holds for shorter waits, too
+	if l.counted == 0 { // no tracked wait has ended: the reminded errors also apply to shorter waits
 		nearest = l.shortest()
 	}
 	for i := range f.knots {

@@ -24,7 +24,7 @@ func readModel(t testing.TB) *Model {
 	return m
 }
 
-// small is a model with one split: before noon it takes twice as long, later half as long.
+// small is a model with one split: before noon waits are twice as long as Window's estimate, later half as long.
 const small = `{"format":"anteroom-eta-model","version":1,"trained_at":"2026-01-05T00:00:00Z",
 "features":["log_seconds","hour","hour_then","minute","five","quarter","used","full","gone"],
 "low":[0,0,0,-3,-3,-3,0,0,0],"high":[9,24,24,3,3,3,1,1,0.2],"base":0,"most":1.5,
@@ -54,7 +54,7 @@ func TestModelled_CorrectsWindow(t *testing.T) {
 
 	at(15)
 	f := x.Forecast(nil, in)
-	at(9) // where the wait is twice as long and not half: it grows by no more than time takes off it
+	at(9) // before noon: the factor is 2 and no longer 0.5. The shown wait must grow no faster than time passes.
 	for range 40 {
 		in.Now += 250_000
 		next := x.Forecast(f, in)
@@ -71,7 +71,7 @@ func TestModelled_CorrectsWindow(t *testing.T) {
 	}{
 		{"no model", FallbackMissing, func(x *Modelled, _ *Input) { x.Model = nil }},
 		{"a day later", FallbackOld, func(_ *Modelled, in *Input) { in.Wall += 25 * 3600e6 }},
-		{"more absence than it has learnt from", FallbackRange, func(x *Modelled, _ *Input) {
+		{"more absence than in the training", FallbackRange, func(x *Modelled, _ *Input) {
 			strange := *m
 			strange.low[8] = 0.1
 			x.Model = &strange
@@ -100,16 +100,16 @@ func TestReadModel_RefusesFaults(t *testing.T) {
 	}
 	for text, says := range map[string]string{
 		"":                                                     "EOF",
-		small + "{}":                                           "behind the model",
+		small + "{}":                                           "after the model",
 		change(`"version":1`, `"version":2`):                   "version 2",
 		change(`"base":0`, `"base":0,"x":1`):                   "unknown field",
 		change(`"base":0`, `"base":9`):                         "base 9",
 		change(`"most":1.5`, `"most":0`):                       "most 0",
-		change(`"hour",`, `"minutes",`):                        "train it anew",
+		change(`"hour",`, `"minutes",`):                        "train it again",
 		change(`"low":[0,`, `"low":[`):                         "low and high",
 		change(`"high":[9,`, `"high":[-9,`):                    "log_seconds",
-		change(`"left":[1,`, `"left":[0,`):                     "do not lie behind it",
-		change(`"right":[2,`, `"right":[3,`):                   "do not lie behind it",
+		change(`"left":[1,`, `"left":[0,`):                     "do not follow it",
+		change(`"right":[2,`, `"right":[3,`):                   "do not follow it",
 		change(`"left":[1,0,0]`, `"left":[]`):                  "one entry a node",
 		change(`"feature":[1,`, `"feature":[9,`):               "no feature 9",
 		change(`,0.6931471805599453,`, `,7,`):                  "a leaf of 7",

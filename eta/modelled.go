@@ -7,7 +7,7 @@ import (
 
 // Modelled is Window, corrected by a model that was trained on its errors (J. H. Friedman, Greedy Function Approximation: A
 // Gradient Boosting Machine, 2001). If the model is missing, older than MaxAge, or its input is outside the range of its
-// training, it is Window, and Forecast.Fallback returns the reason.
+// training, Modelled uses Window alone, and Forecast.Fallback returns the reason.
 type Modelled struct {
 	Window
 	Model  *Model
@@ -45,7 +45,7 @@ func (x Modelled) Forecast(prev *Forecast, in Input) *Forecast {
 	return f
 }
 
-// correctTime is the time constant with which a correction follows the model, s: its features are noisy, and trees have steps.
+// correctTime is the time constant with which a correction follows the model, s, because features are noisy and trees have steps.
 const correctTime = 30.0
 
 // correct sets the knots by the model.
@@ -109,7 +109,7 @@ func Features(f *Forecast, in *Input, z *time.Location) Example {
 	return x
 }
 
-// then fills in the features of a wait.
+// then sets the two features that depend on the wait.
 func (x *Example) then(seconds float64, wall int64, z *time.Location) {
 	x[featureSeconds] = math.Log(max(seconds, 1))
 	x[featureThen] = hourOf(time.UnixMicro(wall + int64(seconds*1e6)).In(z))
@@ -125,7 +125,7 @@ func hourOf(t time.Time) float64 {
 	return float64(t.Hour()) + float64(t.Minute())/60 + float64(t.Second())/3600
 }
 
-// knots are places half an octave apart, from 2 s to 6.4 h.
+// knots is the number of waits for which corrections and ranges are kept, half an octave apart, from 2 s to 6.4 h.
 const knots = 28
 
 func knotAt(i int) float64 { return 2 * math.Exp2(float64(i)/2) }

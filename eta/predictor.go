@@ -2,7 +2,7 @@ package eta
 
 import "time"
 
-// Predictor makes a room's forecasts one after the other, and learns from how they came true. It is not for concurrent use.
+// Predictor makes a room's forecasts one after the other, and learns from their errors. It is not for concurrent use.
 type Predictor struct {
 	estimator Estimator
 	learn     bool // the weights of hours
@@ -13,7 +13,7 @@ type Predictor struct {
 	hours     hours
 }
 
-// NewPredictor returns a Predictor. With learn, an estimator by hours uses the weights that it has seen, once it has.
+// NewPredictor returns a Predictor. With learn, Hourly uses the learned weights, once there are any.
 func NewPredictor(e Estimator, learn bool) *Predictor {
 	p := &Predictor{estimator: e, learn: learn, zone: time.UTC}
 	if x, ok := e.(Hourly); ok {
@@ -59,5 +59,5 @@ func (p *Predictor) Taught(wall int64, admitted int64, busy float64) {
 // the predictor has seen too few such waits itself.
 func (p *Predictor) Remind(promised, real float64) { p.ledger.remind(promised, real) }
 
-// Held returns how many of the last promises of a range were kept, and how many there were, up to 1024.
+// Held returns the number of the last waits that were within their range, and the number of all, up to 1024.
 func (p *Predictor) Held() (within, all int) { return p.ledger.held() }

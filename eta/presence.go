@@ -2,21 +2,22 @@ package eta
 
 import "math"
 
-// AgeCount counts tickets by their time in the queue: those that the head of the queue reached lately, or a sample of those that
-// wait, fading. Bucket i holds times from 2^(i/4)-1 s: of the present until now or their admission, of the absent until their hold
-// ran out. Exposure adds up by how many seconds those times exceed that.
+// AgeCount counts tickets by their time in the queue: those that the front of the queue reached lately, or a sample of the waiting
+// ones. Counts fade. Bucket i holds times from 2^(i/4)-1 s: of present tickets until now or until their admission, of absent tickets
+// until their hold ended. Exposure is the sum of the seconds by which those times exceed the start of the bucket.
 type AgeCount struct {
 	Bucket                    int
 	Present, Absent, Exposure float64
 }
 
-// Hold is for how many more seconds a ticket counts as present, 0 for one that is absent. Silent is one that missed a poll.
+// Hold is the rest of a ticket's presence hold: the seconds for which the ticket still counts as present, 0 for an absent ticket. Silent
+// is set for a ticket that missed a poll.
 type Hold struct {
 	Seconds float64
 	Silent  bool
 }
 
-// AgeBuckets is how many buckets of an AgeCount there are.
+// AgeBuckets is the number of buckets of an AgeCount.
 const AgeBuckets = 81
 
 // AgeBucket returns the bucket of a time in the queue, s.
@@ -35,21 +36,21 @@ var ageEdges = func() (edges [AgeBuckets + 1]float64) {
 }()
 
 const (
-	headsFew   = 20.0 // tickets; fewer prove little
-	hazardFew  = 6.0  // tickets of an age, for whom the hazard of all ages stands in
-	mostAbsent = 0.95 // of the tickets that the front reaches
+	headsFew   = 20.0 // tickets; fewer are weak evidence
+	hazardFew  = 6.0  // weight of the hazard of all ages in a bucket, in tickets
+	mostAbsent = 0.95 // largest probability that a ticket is absent
 )
 
-// presence is the chance that a ticket is still present after a time in the queue, by the tickets that the head reached and
-// those that wait: a hazard to become absent for each bucket of AgeCount, which is the absent over the time that all spent in it
-// (the piecewise exponential model: M. Friedman, Piecewise Exponential Models for Survival Data with Covariates, 1982). An absent
-// ticket is followed until its hold ran out, a present one until now or its admission. A bucket of few tickets is drawn to the hazard
-// of all ages, and that to none while there are few tickets at all. Ages that no ticket had yet have the hazard of all ages, falling
-// as one over the age: patience grows with the time that was spent.
+// presence is the probability that a ticket is still present after a time in the queue, learnt from the tickets that the front reached
+// and from waiting tickets. Each bucket of AgeCount has a hazard to become absent: the absent tickets over the time that all tickets
+// spent in the bucket (the piecewise exponential model: M. Friedman, Piecewise Exponential Models for Survival Data with Covariates,
+// 1982). An absent ticket counts until its hold ended, a present one until now or until its admission. The hazard of a bucket with few
+// tickets is shrunk towards the hazard of all ages, and that towards 0 while there are few tickets at all. Ages without tickets have the
+// hazard of all ages, falling with one over the age: visitors who have waited long are less likely to leave.
 type presence struct {
 	known  bool
-	absent float64             // share of all heads
-	gone   [AgeBuckets]float64 // minus the natural logarithm of the chance, at the end of each bucket
+	absent float64             // share of the tickets that the front reached
+	gone   [AgeBuckets]float64 // minus the natural logarithm of the probability, at the end of each bucket
 }
 
 // add adds counts, times a factor.
@@ -73,7 +74,7 @@ type ageCounts struct {
 	last                  int
 }
 
-// learn reads the counts of tickets at the front and of a sample of the queue, in which each counts once at most.
+// learn reads the counts of the tickets at the front and of a sample of the queue. In total the sample counts at most as many tickets as wait.
 func (p *presence) learn(heads, sample []AgeCount, waiting int64) {
 	*p = presence{}
 	var reached, all ageCounts
@@ -111,7 +112,7 @@ func (p *presence) learn(heads, sample []AgeCount, waiting int64) {
 	}
 }
 
-// after returns the chance that a ticket is present after a time in the queue, s.
+// after returns the probability that a ticket is present after a time in the queue, s.
 func (p *presence) after(seconds float64) float64 {
 	if !p.known {
 		return 1

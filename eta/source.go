@@ -58,12 +58,12 @@ func expect(s source, prev *Forecast, in Input) *Forecast {
 		old = prev.memory
 	}
 	elapsed := float64(in.Now-old.now) / 1e6
-	if elapsed < 0 || elapsed > MaxBuckets { // another time line: nothing of the last forecast can be compared
+	if elapsed < 0 || elapsed > MaxBuckets { // room time went back or jumped: the last forecast is not comparable
 		prev, old, elapsed = nil, memory{}, 0
 	}
 	f := &Forecast{memory: memory{now: in.Now, wall: in.wall(), policy: in.Rate, changes: notedChanges(old.changes, floorSeconds(in.Now), in.Rate)}}
 	f.memory.leavers, f.memory.churn = old.leavers, old.churn
-	if prev == nil || elapsed > 0 { // else no time has passed in which anybody could leave
+	if prev == nil || elapsed > 0 { // otherwise no time has passed in which a visitor could leave
 		f.memory.leavers = old.leavers.after(&in, elapsed)
 		f.memory.churn = old.churn.after(&in, elapsed)
 	}
@@ -75,7 +75,7 @@ func expect(s source, prev *Forecast, in Input) *Forecast {
 	}
 	f.hold = max(0, float64(in.Hold-in.Now)/1e6, f.memory.churn.over(&in))
 	keep := func() {
-		if prev != nil && prev.rate > 0 { // to go on from afterwards
+		if prev != nil && prev.rate > 0 { // the next forecast continues from them
 			f.rate, f.dispersion, f.spread = prev.rate, prev.dispersion, prev.spread
 			f.memory.policy, f.memory.wall = old.policy, old.wall
 		}
@@ -129,8 +129,8 @@ func (f *Forecast) opening(in *Input) {
 // mostStretches is the largest length of a course.
 const mostStretches = 64
 
-// plan lays out how the rate goes on: by the hour of the day, by the steps that the policy will take, and by the limit of
-// active visitors, once that is reached. What the rate in force does not limit now, a higher one will not change.
+// plan sets the course of the rate, from the hours of the day, the policy's future rates and the limit of active visitors, once that is
+// reached. A flow that the rate in force does not limit is not changed by a higher rate.
 func (f *Forecast) plan(s source, in *Input) {
 	hours, _ := s.(clock)
 	full, flow := f.memory.churn.full(in, f.rate)

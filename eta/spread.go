@@ -6,44 +6,41 @@ import (
 )
 
 const (
-	missed     = 0.10 // share of waits that may lie below a range, and above
-	scores     = 128  // errors of waits of one length that are remembered,
-	perWait    = 16.0 // at most as many of one length's time, for those of one time share one fate
-	fewScores  = 48.0 // until there are as many, chance has its part
-	levelGain  = 0.3  // by what a level moves while all waits miss, in the time of one
-	levelStep  = 0.03 // most by one wait
-	leastLevel = -0.2 // below 0 a range is wider than all that came true: at this level
-	widest     = 2.0  // by this factor
+	missed     = 0.10 // share of waits that lie below a range, and of those above
+	scores     = 128  // errors that are kept for waits of one length,
+	perWait    = 16.0 // at most this many from the time of one wait, because errors of the same time are correlated
+	fewScores  = 48.0 // with fewer errors, the range also comes from chance
+	levelGain  = 0.3  // movement of a level during the time of one wait, if all waits miss
+	levelStep  = 0.03 // largest movement by one wait
+	leastLevel = -0.2 // below level 0 a range is wider than all known errors; at this level
+	widest     = 2.0  // by this factor, on the logarithmic scale
 	mostLevel  = 0.4
 	mostWidth  = 4.5 // natural logarithm of the widest range
 )
 
-// spread is that of the errors of waits of about one length, as natural logarithms of real over promised. The range reaches
-// from one quantile of the last of them to another, and the levels of those quantiles are themselves corrected by what
-// comes: with each wait that is judged
+// spread holds the errors of waits of about one length, as natural logarithms of real over promised wait. The range reaches from
+// one quantile of the last errors to another. Each wait that is compared corrects the level α of these quantiles, for each end:
 //
-//	α ← α + γ·(0.1 − err),   err = 1 where the wait lay outside of that end of its range, else 0
+//	α ← α + γ·(0.1 − err),   err = 1 if the wait lay beyond that end of its range, else 0
 //
-// so that in the long run a tenth of the waits lies below the ranges and a tenth above, whatever the errors are and however
-// they change (I. Gibbs, E. Candès, Adaptive Conformal Inference Under Distribution Shift, 2021, equation 2 and
-// proposition 4.1). The promise itself always lies in its range. An estimator that is wrong by habit needs one end only: the
-// other is the promise, and what that leaves out is this one's, a fifth.
+// So in the long run a tenth of the waits lies below the ranges and a tenth above, for any distribution of the errors (I. Gibbs,
+// E. Candès, Adaptive Conformal Inference Under Distribution Shift, 2021, equation 2 and proposition 4.1). The promise itself always
+// lies in its range. If an estimator errs to one side, one end is the promise itself, and the whole fifth lies beyond the other end.
 //
-// Whether a promise is kept is known after the wait, of about T, and those of one time share one fate; so γ is 0.3·Δ/T, Δ
-// since the last wait was judged. An integrator that hears of its doing after T is stable with a gain under π/2, and does
-// not swing under 1/e. T is the median, for a γ that hangs on the wait itself would weigh long ones less.
+// The error of a promise is known only after the wait, about T later, and errors of the same time are correlated. So γ is 0.3·Δ/T,
+// where Δ is the time since the last compared wait. An integrator with the delay T is stable with a gain below π/2, and does not
+// oscillate below 1/e. T is the median wait: if γ depended on each wait itself, long waits would have less weight.
 type spread struct {
-	below, above float64 // α, less missed
-	pinned       [2]bool // the lower, the upper end is the promise itself
-	last         int64   // when a wait was recorded last, µs
-	count        int     // errors that came
-	added        int64   // when the last of them did, µs
+	below, above float64 // α − missed, of each end
+	pinned       [2]bool // whether the lower, the upper end is the promise itself
+	last         int64   // when the last wait was compared, µs
+	count        int     // errors so far
+	added        int64   // when the last one was added, µs
 	score        [scores]float32
-	sorted       []float32 // of them, those that are remembered
+	sorted       []float32 // the errors in score, ascending
 }
 
-// correct moves the levels after a wait below its range, above it, or in it. learnt is the share of the range that came from
-// errors.
+// correct moves the levels after a wait: below its range, above it, or within. learnt is the share of that range that came from errors.
 func (e *spread) correct(now int64, promised, learnt float64, below, above bool) {
 	gamma := levelStep
 	if e.last != 0 {
@@ -106,7 +103,8 @@ func (e *spread) forget(slot int) {
 // learnt returns the share of the range that comes from errors alone.
 func (e *spread) learnt() float64 { return min(1, float64(e.count)/fewScores) }
 
-// own returns the ends of the range: below is not positive, above not negative. Chance widens it while little is known.
+// own returns the ends of the range: below is not positive, above not negative. While few errors are known, chance widens the range. It
+// also notes which ends are the promise itself.
 func (e *spread) own(chance float64) (below, above float64) {
 	chance *= 1 - e.learnt()
 	lower, upper := missed+e.below, missed+e.above
@@ -114,7 +112,7 @@ func (e *spread) own(chance float64) (below, above float64) {
 	return e.ends(chance)
 }
 
-// ends are those of the errors, chance wider.
+// ends returns the ends of the range by the errors, widened by chance.
 func (e *spread) ends(chance float64) (below, above float64) {
 	wide := func(level float64) float64 { return 1 + (widest-1)*min(max(level/leastLevel, 0), 1) }
 	lower, upper := missed+e.below, missed+e.above

@@ -5,12 +5,12 @@ import "math"
 // memory is the state that one forecast passes to the next.
 type memory struct {
 	now       int64           // room time of the forecast, µs
-	policy    float64         // the policy's rate under which Forecast.rate was expected
+	policy    float64         // the policy's rate at that forecast
 	changes   []change        // the policy's rates during the history
-	following bool            // a real change is being followed
+	following bool            // Forecast.rate still follows a real change
 	wall      int64           // Input.Wall of the forecast
 	factors   *[knots]float64 // of a model, as natural logarithms; nil: none
-	prior     float64         // share of the rate that was not seen
+	prior     float64         // share of the rate that was assumed and not observed
 	refuted   bool            // the assumed rate has just been refuted
 	leavers   leavers
 	churn     churn
@@ -19,26 +19,26 @@ type memory struct {
 }
 
 const (
-	leastBand     = 0.05 // relative deviations up to here are noise, however many admissions were counted,
-	mostBand      = 0.30 // and beyond here never
+	leastBand     = 0.05 // relative deviations up to this are always noise,
+	mostBand      = 0.30 // and above this never
 	bandErrors    = 2.5  // standard errors of sampling that are noise
 	followTime    = 5.0  // s: time constant with which a real change is followed
-	followUntil   = 0.02 // relative deviation at which it has been followed
-	driftPerS     = 0.05 // most that noise may move the rate in a second
+	followUntil   = 0.02 // relative deviation below which a change is complete
+	driftPerS     = 0.05 // largest share by which noise may move the rate in a second
 	spreadTime    = 15.0 // s: time constant of the range's width
 	leastTailTime = 1.0  // s
-	refutes       = 0.3  // share of the rate that was assumed and is refuted: not noise
+	refutes       = 0.3  // a fall of the assumed share by more than this is not noise
 )
 
 // steady makes f follow now from prev without jumps.
 //
-//   - A deviation within the noise moves the rate by at most the share elapsed/T of it, where T is the wait of the last
-//     in the queue: for nobody does the end move away faster than time passes, so nobody sees a larger figure than before.
-//   - A larger one is a change. It is followed with a time constant of 5 s until it is within 2 %.
-//   - What proves the rate that was believed beforehand wrong acts at once: those who were told of it are told once.
-//   - A new rate of the policy that matters acts at once, in proportion to what it changes; a small one is like noise.
+//   - A deviation within the noise moves the rate by at most the share elapsed/T, where T is the wait of the last visitor in the queue.
+//     So no wait grows faster than time passes, and no visitor sees a larger figure than before.
+//   - A larger deviation is a change. The rate follows it with a time constant of 5 s until the deviation is within 2 %.
+//   - Observations that refute the assumed rate act at once: visitors see one correction.
+//   - A new rate of the policy acts at once, by the ratio of the expected rates. If that ratio is within the noise, it counts as noise.
 //
-// Both directions are treated alike, else noise would ratchet the estimate to one side.
+// Both directions are treated alike, because otherwise noise would drive the estimate to one side.
 func (f *Forecast) steady(s source, prev *Forecast, now observation, in *Input, elapsed float64) {
 	band := math.Log1p(min(max(bandErrors*now.sampling, leastBand), mostBand))
 	held := prev.rate

@@ -15,8 +15,8 @@ import (
 // immutable.
 type Model struct {
 	Trained time.Time
-	base    float64 // natural logarithm of real over window, on average
-	most    float64 // of the absolute sum
+	base    float64 // start of the sum: natural logarithm of real over window's wait
+	most    float64 // bound of the absolute sum
 	low     [features]float64
 	high    [features]float64
 	trees   [][]node
@@ -25,13 +25,13 @@ type Model struct {
 type node struct {
 	feature     int16 // negative: a leaf
 	left, right int16
-	value       float64 // of a leaf; else the threshold: left where the feature is not more
+	value       float64 // of a leaf; else the threshold: left if the feature is at most value
 }
 
 // features of a model, in this order.
 const features = 9
 
-// FeatureNames are what a model looks at, as its file and the examples for its training name them.
+// FeatureNames are the names of the features, as in a model's file and in the examples for its training.
 //
 //	log_seconds  natural logarithm of window's estimate, s
 //	hour         of the day now, 0 to 24, in the room's time zone
@@ -41,7 +41,7 @@ const features = 9
 //	quarter      of the last fifteen minutes' rate over window's
 //	used         window's rate over the rate in force
 //	full         active over max_active, 0 without a limit
-//	gone         share of those who come to the head that is not there
+//	gone         share of the tickets at the front that are absent
 var FeatureNames = [features]string{"log_seconds", "hour", "hour_then", "minute", "five", "quarter", "used", "full", "gone"}
 
 // Bounds of a model's file.
@@ -71,8 +71,8 @@ type treeFile struct {
 	Right   []int     `json:"right"`
 }
 
-// ReadModel reads a model's file (docs/eta.md has its form). It refuses what is longer than a megabyte, what has unknown
-// members, and trees in which not every node lies behind its parent.
+// ReadModel reads a model's file (docs/eta.md has its form). It refuses a file of more than 1 MiB, unknown members, and trees in which a
+// node does not follow its parent.
 func ReadModel(r io.Reader) (*Model, error) {
 	data, err := io.ReadAll(io.LimitReader(r, maxModelBytes+1))
 	if err != nil {
@@ -85,10 +85,10 @@ func ReadModel(r io.Reader) (*Model, error) {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&f); err != nil {
-		return nil, fmt.Errorf("eta: no model: %w; make one with tools/eta-train", err)
+		return nil, fmt.Errorf("eta: cannot read the model: %w; make one with tools/eta-train", err)
 	}
 	if d.More() {
-		return nil, errors.New("eta: there is something behind the model")
+		return nil, errors.New("eta: the file has more data after the model; make one with tools/eta-train")
 	}
 	return f.model()
 }
@@ -98,9 +98,9 @@ func (f *modelFile) model() (*Model, error) {
 	case f.Format != "anteroom-eta-model" || f.Version != 1:
 		return nil, fmt.Errorf("eta: format %q version %d is not known; want anteroom-eta-model version 1, as tools/eta-train writes it", f.Format, f.Version)
 	case f.Trained.Year() < 2000 || f.Trained.Year() > 9999:
-		return nil, fmt.Errorf("eta: trained_at %s is no time of training", f.Trained.Format(time.RFC3339))
+		return nil, fmt.Errorf("eta: trained_at %s is not in the years 2000 to 9999", f.Trained.Format(time.RFC3339))
 	case !slices.Equal(f.Features, FeatureNames[:]):
-		return nil, fmt.Errorf("eta: the model looks at %q, and this version gives %q; train it anew", f.Features, FeatureNames)
+		return nil, fmt.Errorf("eta: the model has the features %q, this version has %q; train it again with tools/eta-train", f.Features, FeatureNames)
 	case len(f.Low) != features || len(f.High) != features:
 		return nil, fmt.Errorf("eta: low and high need a bound for each of the %d features", features)
 	case !(math.Abs(f.Base) <= maxLog) || !(f.Most > 0 && f.Most <= maxLog):
@@ -143,15 +143,15 @@ func (t *treeFile) nodes() ([]node, error) {
 				return nil, fmt.Errorf("node %d: a leaf of %v is more than ±%v", i, value, maxLog)
 			}
 			left, right = 0, 0
-		case left <= i || left >= n || right <= i || right >= n: // behind their parent: no walk is endless
-			return nil, fmt.Errorf("node %d: its branches %d and %d do not lie behind it", i, left, right)
+		case left <= i || left >= n || right <= i || right >= n: // so that every walk through the tree ends
+			return nil, fmt.Errorf("node %d: its branches %d and %d do not follow it", i, left, right)
 		}
 		nodes[i] = node{int16(feature), int16(left), int16(right), value}
 	}
 	return nodes, nil
 }
 
-// Predict returns the natural logarithm of the wait that is expected over the one that Window estimates.
+// Predict returns the natural logarithm of the expected wait over Window's estimate.
 func (m *Model) Predict(x Example) float64 {
 	sum := m.base
 	for _, tree := range m.trees {

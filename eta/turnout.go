@@ -6,15 +6,15 @@ import (
 	"slices"
 )
 
-// lineSteps is the number of parts of a queue for which present visitors are counted.
-const lineSteps = 24
+// queueParts is the number of parts of a queue in which present visitors are counted.
+const queueParts = 24
 
 // turnout estimates how many visitors will be present when the front of the queue reaches them. The zero value counts all.
 type turnout struct {
 	waiting float64
-	nearest []float64              // of the first ones, by their holds; empty: no holds are known
-	count   [lineSteps + 1]float64 // of those up to rank
-	share   float64                // of those behind
+	nearest []float64               // present visitors among the first ones, by their holds; empty: no holds are known
+	count   [queueParts + 1]float64 // present visitors up to each rank
+	share   float64                 // share of present visitors behind the queue
 }
 
 // of returns how many of the first n are present at their turn.
@@ -27,24 +27,24 @@ func (t *turnout) of(n float64) float64 {
 		i := int(n)
 		return t.nearest[i] + (t.nearest[i+1]-t.nearest[i])*(n-float64(i))
 	case n >= t.waiting:
-		return t.count[lineSteps] + (n-t.waiting)*t.share
+		return t.count[queueParts] + (n-t.waiting)*t.share
 	}
 	near = max(near, 0)
-	i := min(int(lineSteps*math.Sqrt((n-near)/(t.waiting-near))), lineSteps-1)
+	i := min(int(queueParts*math.Sqrt((n-near)/(t.waiting-near))), queueParts-1)
 	from, to := t.rank(i), t.rank(i+1)
 	return t.count[i] + (t.count[i+1]-t.count[i])*ramp(n, from, to)
 }
 
 func (t *turnout) rank(i int) float64 {
 	near := float64(max(len(t.nearest)-1, 0))
-	x := float64(i) / lineSteps
+	x := float64(i) / queueParts
 	return near + (t.waiting-near)*x*x
 }
 
-// foresee counts them: a ticket that is reached after a time in the queue is present with the chance that others had after as
-// long. The holds of the first tickets are known besides: a ticket is present until its hold has run out, and absent then if it
-// missed a poll.
-// The head reaches the first ones first, so that each is reached after those before it have had their turns.
+// foresee calculates the counts. A ticket that the front reaches after some time in the queue is present with the probability that other
+// tickets had after that time. For the first tickets the holds are known too: a ticket is present until its hold has ended, and absent
+// afterwards if it missed a poll. The counts go from the front to the tail, because the turn of a ticket depends on the present tickets
+// before it.
 func (t *turnout) foresee(f *Forecast, p *presence, in *Input) {
 	*t = turnout{}
 	silent := slices.ContainsFunc(in.Holds, func(h Hold) bool { return h.Silent || h.Seconds == 0 })
@@ -61,7 +61,7 @@ func (t *turnout) foresee(f *Forecast, p *presence, in *Input) {
 		}
 		t.count[0] = t.nearest[known]
 	}
-	for i := range lineSteps {
+	for i := range queueParts {
 		from, to := t.rank(i), t.rank(i+1)
 		if to > from {
 			mid := (to - from) / 2
@@ -100,7 +100,7 @@ func (in *Input) age(ahead float64) float64 {
 	switch {
 	case in.OrderAt != nil:
 		order = in.OrderAt(int64(ahead))
-	case in.Head > 0 && in.Waiting > 0: // as if they had come evenly
+	case in.Head > 0 && in.Waiting > 0: // as if arrivals had been even
 		order = in.Head + int64(float64(now-in.Head)*min(ahead/float64(in.Waiting), 1))
 	}
 	return max(0, float64(now-order)/1e6)

@@ -4,21 +4,20 @@ import "math"
 
 // Window estimates from what was admitted in the last 1, 5 and 15 minutes of room time, weighted 0.5, 0.3 and 0.2.
 //
-//   - Time in which admission was not wanted (the queue empty, the room paused) is left out of a window. A window that
-//     reaches back before the room began drops out (the shortest stays, with what there is), as does one without any
-//     busy time, and the weights of the others are scaled up. A window with less than a minute of busy time counts less
-//     in proportion.
-//   - While the longest window that counts holds less than a minute of busy time, or less than 20 admissions at the
-//     policy's rate, the policy's rate stands in for what is missing, unless ten seconds or more show that it is wrong.
+//   - Time in which admission was not wanted (the queue empty, the room paused) does not count. A window that reaches back before the
+//     beginning of the room is dropped, except for the shortest, and so is a window without busy time; the weights of the others are
+//     scaled up. A window with less than a minute of busy time counts less in proportion.
+//   - While the longest window that counts has less than a minute of busy time, or less than 20 admissions at the policy's rate, the
+//     policy's rate fills the gap, unless ten seconds or more show that it is wrong.
 //   - The policy's rate is never exceeded: a burst ends before it shortens the waits farther back. A flow below it (a full
 //     room, a shared budget) is used as observed.
-//   - When the rate of the policy changes, the history is carried over to the new rate at once.
+//   - When the rate of the policy changes, the history is scaled to the new rate at once.
 //   - When the last minute differs from the time before it by more than chance allows (over 2 to 4 standard deviations,
-//     and by over 10 to 25 %), the longer windows lose their weight: a change is believed within about a minute.
+//     and by over 10 to 25 %), the longer windows lose their weight: a change takes effect within about a minute.
 //
 // The rate behind the estimates follows with hysteresis, see steady.
 type Window struct {
-	SecondsPerPlace float64 // assumed before there are observations; 0: one over the rate in force
+	SecondsPerPlace float64 // assumed until there are observations; 0: one over the rate in force
 }
 
 var _ Estimator = Window{}
@@ -32,10 +31,10 @@ var windows = [...]struct {
 }{{60, 0.5}, {300, 0.3}, {900, 0.2}}
 
 const (
-	priorSeconds    = 60   // busy seconds after which the policy's rate is no longer needed,
-	priorAdmissions = 20   // and the admissions that would have been due in them
+	priorSeconds    = 60   // busy seconds from which on the policy's rate is not needed,
+	priorAdmissions = 20   // if at least so many admissions were due in them
 	priorError      = 0.25 // relative error that is assumed of the policy's rate as a forecast
-	leastError      = 0.03 // of any forecast, as visitors' behaviour is unknown
+	leastError      = 0.03 // least relative error of any forecast, because visitors' behaviour is unknown
 	leastRate       = 1e-5 // below one admission a day: no flow
 	mostRate        = 1e9  // keeps products of rates finite for any input
 )
@@ -46,7 +45,7 @@ func (w Window) observe(in *Input, changes []change) observation {
 	return w.weigh(in, &h)
 }
 
-// weigh makes one rate of the windows.
+// weigh returns the observation from the weighted windows.
 func (w Window) weigh(in *Input, h *history) observation {
 	o := observation{dispersion: h.dispersion()}
 	age := float64(in.Now-in.Since) / 1e6
@@ -76,9 +75,9 @@ func (w Window) weigh(in *Input, h *history) observation {
 	} else {
 		trust = 0
 	}
-	believed := rateOf(w.SecondsPerPlace, in)
-	prior := (1 - trust) * plausible(in, minute, believed)
-	o.rate, o.prior = min(prior*believed+(1-prior)*observed, in.Rate), prior
+	assumed := rateOf(w.SecondsPerPlace, in)
+	prior := (1 - trust) * plausible(in, minute, assumed)
+	o.rate, o.prior = min(prior*assumed+(1-prior)*observed, in.Rate), prior
 	if o.rate > 0 {
 		o.errors(parts[:], weights[:], observed, prior)
 	}
@@ -90,8 +89,8 @@ func evidence(s sums, policy float64) float64 {
 	return min(1, s.busy/priorSeconds, s.busy*policy/priorAdmissions)
 }
 
-// plausible returns 1 if the observed admissions fit the assumed rate, and 0 if they surely do not, by the same test as
-// agreement. A few seconds prove nothing: the first in the queue are still polling.
+// plausible returns 1 if the observed admissions fit the assumed rate, and 0 if they certainly do not, by the same test as
+// agreement. A few seconds are no evidence, because the first visitors in the queue have yet to poll.
 func plausible(in *Input, seen sums, prior float64) float64 {
 	switch {
 	case prior == 0:
@@ -106,12 +105,12 @@ func plausible(in *Input, seen sums, prior float64) float64 {
 	apart := 1 - seen.counted/expected
 	if prior < in.Rate {
 		apart = math.Abs(apart)
-	} // else more is a burst, which does not last
+	} // else a larger number is a burst, which does not last
 	return 1 - ramp(apart*math.Sqrt(expected), 2, 4)*ramp(apart, 0.10, 0.25)
 }
 
-// agreement returns 1 where the last minute and the time before it may well have had the same rate, and 0 where they surely
-// had not: a two-sample test of rates with the pooled variance, widened by the dispersion.
+// agreement returns 1 if the last minute and the time before it may have had the same rate, and 0 if they certainly had not: a
+// two-sample test of rates with the pooled variance, widened by the dispersion.
 func agreement(minute, before sums, dispersion float64) float64 {
 	if minute.busy < priorSeconds/2 || before.busy < priorSeconds/2 {
 		return 1
@@ -125,7 +124,7 @@ func agreement(minute, before sums, dispersion float64) float64 {
 	return 1 - ramp(deviations, 2, 4)*ramp(apart/pooled, 0.10, 0.25)
 }
 
-// errors adds up the relative error of the rate: of sampling (the windows share their newest admissions, so the
+// errors sets the relative error of the rate, as the sum of those of sampling (the windows share their newest admissions, so the
 // covariance of two is the variance of the longer), of the windows among each other, and of the prior.
 func (o *observation) errors(parts []sums, weights []float64, observed, prior float64) {
 	variance, among := 0.0, 0.0

@@ -177,10 +177,10 @@ Without FILE the sales are synthetic.`,
 	f.BoolVar(&r.synthetic, "synthetic", false, "add synthetic sales to those of the files")
 	f.StringSliceVar(&r.only, "sale", nil, "only the sales (or rooms) of these `NAMES`")
 	f.IntVar(&r.seeds, "seeds", 2, "play each synthetic sale `N` times")
-	f.Uint64Var(&r.seed, "seed", backtest.HeldOut, "the first seed of chance; the same seeds give the same table, and nothing was tuned or trained on those of the default")
+	f.Uint64Var(&r.seed, "seed", backtest.HeldOut, "first seed of the random numbers; the same seeds produce the same table. No constant was tuned and no model trained on the default's")
 	f.StringVar(&r.zone, "time-zone", "UTC", "`ZONE` of the hours of the day")
 	f.StringVar(&r.weights, "weights", eta.DefaultWeights.String(), "of hourly, or learned")
-	f.StringVar(&r.model, "model", "", "`FILE` of a model, for the estimator model; without one it is an example that was trained on made-up sales")
+	f.StringVar(&r.model, "model", "", "`FILE` of a model, for the estimator model; without it an example that was trained on synthetic sales")
 	f.StringVar(&r.examples, "examples", "", "write what a model learns from to `FILE` (- for standard output), and print no table")
 	f.BoolVar(&r.json, "json", false, "print NDJSON, a row a line")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return r.run(args, cmd.InOrStdin(), cmd.OutOrStdout()) }

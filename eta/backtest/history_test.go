@@ -200,8 +200,8 @@ func TestTable_PrintsTextAndJSON(t *testing.T) {
 		t.Fatalf("%d rows, want 2: one sale, simulated twice, with two estimators", len(rows))
 	}
 	var table strings.Builder
-	if err := Print(&table, rows); err != nil || rows[0].Score.Stood != 0 || !strings.Contains(table.String(), "steady, model: window stood in") {
-		t.Errorf("a model that is missing is not mentioned: %v\n%s", err, table.String())
+	if err := Print(&table, rows); err != nil || rows[0].Score.Fallbacks != 0 || !strings.Contains(table.String(), "steady, model: window replaced the model in") {
+		t.Errorf("the table does not report that the model is missing: %v\n%s", err, table.String())
 	}
 	text, err := json.Marshal(rows[0])
 	if err != nil || !strings.Contains(string(text), `"sale":"steady","estimator":"window"`) || strings.Contains(string(text), "after_step") {

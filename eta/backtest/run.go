@@ -11,29 +11,29 @@ import (
 type Contender struct {
 	Name      string
 	Estimator eta.Estimator
-	Learn     bool // the weights of hours
+	Learn     bool // use learned weights of hours
 }
 
 // Score sums up the errors of an estimator in sales of one kind.
 type Score struct {
-	Asked    int     // estimates of a wait of at least five seconds
-	Unknown  int     // polls without an estimate
-	Stood    int     // polls that the window estimator answered instead
-	Percent  float64 // sum of |promised − real| / real
-	Seconds  float64 // sum of |promised − real|
-	Under    int     // estimates below the real wait
-	Within   int     // waits within the range
-	Updates  int     // estimates after the visitor's first
-	Jumps    int     // of these, more than a fifth higher
-	After    int     // estimates from one to three minutes after the step
-	AfterSum float64 // of their |promised − real| / real
-	First    int     // estimates within the first minute after the step
-	FirstSum float64
+	Asked     int     // estimates of a wait of at least five seconds
+	Unknown   int     // polls without an estimate
+	Fallbacks int     // polls in which window replaced the model
+	Percent   float64 // sum of |promised − real| / real
+	Seconds   float64 // sum of |promised − real|
+	Under     int     // estimates below the real wait
+	Within    int     // waits within the range
+	Updates   int     // estimates after the visitor's first
+	Jumps     int     // of these, more than a fifth higher
+	After     int     // estimates from one to three minutes after the step
+	AfterSum  float64 // of their |promised − real| / real
+	First     int     // estimates within the first minute after the step
+	FirstSum  float64
 }
 
 // Add adds another score.
 func (s *Score) Add(o Score) {
-	s.Asked, s.Unknown, s.Stood = s.Asked+o.Asked, s.Unknown+o.Unknown, s.Stood+o.Stood
+	s.Asked, s.Unknown, s.Fallbacks = s.Asked+o.Asked, s.Unknown+o.Unknown, s.Fallbacks+o.Fallbacks
 	s.Percent, s.Seconds = s.Percent+o.Percent, s.Seconds+o.Seconds
 	s.Under, s.Within, s.Updates, s.Jumps = s.Under+o.Under, s.Within+o.Within, s.Updates+o.Updates, s.Jumps+o.Jumps
 	s.After, s.AfterSum, s.First, s.FirstSum = s.After+o.After, s.AfterSum+o.AfterSum, s.First+o.First, s.FirstSum+o.FirstSum
@@ -124,7 +124,7 @@ func run(s Sale, seed uint64, contenders []Contender, zone *time.Location) ([]Sc
 		for j, f := range forecasts {
 			told[j] = f.At(ahead)
 			if f.Fallback() != eta.FallbackNone {
-				scores[j].Stood++
+				scores[j].Fallbacks++
 			}
 		}
 		a.at, a.told = append(a.at, q.t), append(a.told, told)

@@ -62,7 +62,7 @@ func steps(first float64, more ...float64) func(float64) float64 { // at, value,
 	}
 }
 
-// Synthetic returns the made-up sales for a seed, always the same for one seed.
+// Synthetic returns the simulated sales for a seed, always the same for one seed.
 func Synthetic(seed uint64) []Sale {
 	begin := time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC)
 	hour := Sale{Start: begin, Seconds: 3600, Tick: 0.25, Initial: 4000, Leave: 0.05, Silent: 0.5, NoShow: 0.03,

@@ -118,8 +118,8 @@ func Print(w io.Writer, rows []Row) error {
 		return err
 	}
 	for _, r := range rows {
-		if s := r.Score; s.Stood > 0 {
-			if _, err := fmt.Fprintf(w, "%s, %s: window stood in %d times, for the model is missing, old, or was not trained on a room in such a state\n", r.Sale, r.Estimator, s.Stood); err != nil {
+		if s := r.Score; s.Fallbacks > 0 {
+			if _, err := fmt.Fprintf(w, "%s, %s: window replaced the model in %d polls: the model is missing, too old, or was not trained on that state of the room\n", r.Sale, r.Estimator, s.Fallbacks); err != nil {
 				return err
 			}
 		}
@@ -155,7 +155,7 @@ func (r Row) MarshalJSON() ([]byte, error) {
 		Estimator string   `json:"estimator"`
 		Estimates int      `json:"estimates"`
 		Unknown   int      `json:"unknown"`
-		Stood     int      `json:"fallbacks,omitempty"`
+		Fallbacks int      `json:"fallbacks,omitempty"`
 		MAPE      *float64 `json:"mape,omitempty"`
 		MAE       *float64 `json:"mae_seconds,omitempty"`
 		Under     *float64 `json:"under,omitempty"`
@@ -164,6 +164,6 @@ func (r Row) MarshalJSON() ([]byte, error) {
 		First     *float64 `json:"mape_first_minute_after_step,omitempty"`
 		After     *float64 `json:"mape_after_step,omitempty"`
 		Misses    []string `json:"misses,omitempty"`
-	}{r.Sale, r.Estimator, s.Asked, s.Unknown, s.Stood, known(s.MAPE()), known(s.MAE()), known(s.UnderShare()), known(s.Coverage()),
+	}{r.Sale, r.Estimator, s.Asked, s.Unknown, s.Fallbacks, known(s.MAPE()), known(s.MAE()), known(s.UnderShare()), known(s.Coverage()),
 		known(s.JumpShare()), known(share(s.FirstSum, s.First)), known(s.AfterMAPE()), r.Misses})
 }

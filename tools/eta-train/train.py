@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Train a model for eta.estimator: model.
 
-Reads the examples that `gateway eta backtest --examples FILE` has written, learns by what factor the estimator window is
+Reads the examples that `gateway eta backtest --examples FILE` wrote, learns the factor by which the estimator window is
 wrong, and writes the model to --out or standard output. Needs numpy and scikit-learn (Debian: python3-sklearn). The same examples
 and seed give the same trees.
 """
@@ -19,11 +19,11 @@ except ImportError as e:
     sys.exit(f"{e}: {sys.executable} has no numpy and scikit-learn; on Debian apt-get install python3-sklearn and run this with /usr/bin/python3, or use make eta-train")
 
 FEATURES = ["log_seconds", "hour", "hour_then", "minute", "five", "quarter", "used", "full", "gone"]
-MOST = 1.5  # a wait is changed by at most e^1.5 either way
+MOST = 1.5  # a model changes a wait by a factor of at most e^1.5
 
 
 def read(files, most, rng):
-    """Features and logarithms of real over promised, at most `most` lines, drawn evenly."""
+    """Return features and logarithms of real over estimated wait, of at most `most` examples, drawn at random."""
     x, y = [], []
     for name in files:
         with (sys.stdin if name == "-" else open(name, encoding="utf-8")) as lines:
@@ -43,7 +43,7 @@ def read(files, most, rng):
 
 
 def tree(estimator, rate):
-    """One tree, nodes behind their parents, leaves scaled by the learning rate."""
+    """One tree in the form of the model file: nodes follow their parents, leaves are scaled by the learning rate."""
     t = estimator.tree_
     leaf = t.children_left == -1
     value = np.where(leaf, t.value[:, 0, 0] * rate, t.threshold)
@@ -74,8 +74,8 @@ def main():
         subsample=0.5, min_samples_leaf=50, random_state=a.seed)
     model.fit(x[~test], y[~test])
     off = lambda log: float(np.mean(np.abs(np.exp(-log) - 1)))  # |promised - real| / real
-    print(f"{len(y)} examples; mean absolute percentage error on a fifth of them that was not learnt from: "
-          f"{100 * off(y[test]):.1f} % as window has it, {100 * off(y[test] - model.predict(x[test])):.1f} % with the model", file=sys.stderr)
+    print(f"{len(y)} examples; mean absolute percentage error on the fifth that was held out: "
+          f"{100 * off(y[test]):.1f} % by window, {100 * off(y[test] - model.predict(x[test])):.1f} % by the model", file=sys.stderr)
     text = json.dumps({
         "format": "anteroom-eta-model", "version": 1,
         "trained_at": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
