@@ -11,8 +11,8 @@ import (
 	"github.com/anteroom/anteroom/token"
 )
 
-// Where every room names its hosts and there is no default_origin, other hosts are refused: the gateway has to know that
-// none was given.
+// If every room names its hosts and there is no default_origin, the gateway refuses other hosts. So a missing default_origin must stay
+// empty.
 func TestOptions_KeepAMissingDefaultOrigin(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "gateway.yaml")
 	text := `
@@ -53,8 +53,8 @@ func TestKeys_OfTheEmbeddedStore(t *testing.T) {
 	}
 }
 
-// Accounts' places are given by the active key, wherever it stands, and found by the others; what does not outlive a change of keys
-// goes by the first.
+// Ids of accounts' places are derived with the active key, wherever it is in the list; the other keys find earlier places. Ids that do
+// not outlive a change of keys use the first key.
 func TestKeys_OfAccountsBeginWithTheActiveOne(t *testing.T) {
 	keys := func(list ...config.Key) (first string, accounts []string) {
 		t.Helper()

@@ -15,7 +15,7 @@ import (
 	"github.com/anteroom/anteroom/internal/config/configtest"
 )
 
-// usual is what every row of settingRows begins with.
+// usual is the configuration that every row of settingRows begins with.
 const usual = `
 tokens: {keys: [{id: k1, secret: 0pX2vRk7Q9-mZt4LwYb8NcUe1HsJdAfG}]}
 origins: [{id: shop, servers: ["http://127.0.0.1:9"]}]
@@ -224,7 +224,7 @@ Gateway.Rooms[0].Policy.Plan.events[0].Gathers = 1927704600000000`, With: drawnE
 	{Setting: "rooms[0].events[0].method", Value: "passthrough", Shows: `Gateway.Rooms[0].Policy.Plan.events[0].Method = "passthrough"`, With: event},
 }
 
-// built is what serve makes of the configuration.
+// built is what serve builds from the configuration.
 type built struct {
 	Gateway gateway.Options
 	Core    admission.Options

@@ -10,7 +10,7 @@ import (
 	"github.com/anteroom/anteroom/internal/config"
 )
 
-// Configuration is what check-config and print-config need of a configuration.
+// Configuration is a configuration that check-config and print-config can use.
 type Configuration interface {
 	YAML() ([]byte, error)
 	Warnings() []config.Problem

@@ -84,7 +84,7 @@ func TestLoad_RefusesUnknownVariables(t *testing.T) {
 		{"ANTEROOM_REDIS_PORT_6379_TCP=tcp://10.1.2.3:6379", nil},
 		{"ANTEROOM_A__B_SERVICE_HOST=10.1.2.3", nil},
 		{"ANTEROOM_A__B_PORT=tcp://10.1.2.3:80", nil},
-		// But a port that somebody meant as a setting is one.
+		// A port that is meant as a setting is still reported.
 		{"ANTEROOM_ADMIN__PORT=9090", []string{"ANTEROOM_ADMIN__PORT: no setting has this variable"}},
 	} {
 		t.Run(row.variable, func(t *testing.T) {

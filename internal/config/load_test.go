@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// shop is the least that a file has to say.
+// shop is the smallest valid file.
 const shop = "origins: [{id: shop, servers: [\"http://127.0.0.1:9000\"]}]\n"
 
 // write puts text into a file of the test's own.

@@ -93,7 +93,7 @@ func program(t *testing.T, dir string, env ...string) *helper {
 	return h
 }
 
-// says fails the test unless the program's next line is this.
+// says fails the test unless the next line of the program is want.
 func (h *helper) says(want string) {
 	h.t.Helper()
 	line, err := h.out.ReadString('\n')

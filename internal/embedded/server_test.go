@@ -105,7 +105,7 @@ func TestClose_TheLastProgramStopsTheServer(t *testing.T) {
 	if runID(t, second) != id {
 		t.Fatal("another server after the first program has left")
 	}
-	killServer(t, dir) // somebody else looks after it now
+	killServer(t, dir) // another program supervises it now
 	if next := runID(t, second); next == id {
 		t.Fatal("the same server after it was killed")
 	}

@@ -56,7 +56,7 @@ func TestAddReloads_FollowsSignalsAndFiles(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Fatal(err)
 	}
-	// One that comes while the others end says nothing, and ends nothing.
+	// A SIGHUP while the parts end has no effect.
 	if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}

@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"), goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"))
 }
 
-// prometheus starts a real server that scrapes the target every second, and gives its address.
+// prometheus starts a real server that scrapes the target every second, and returns its address.
 func prometheus(t *testing.T, target string) string {
 	t.Helper()
 	binary, err := exec.LookPath("prometheus")
@@ -81,7 +81,7 @@ func TestScore_OfARealPrometheus(t *testing.T) {
 	defer target.Close()
 	address := prometheus(t, target.Listener.Addr().String())
 	const query = "clamp_max(1 / avg(shop_queue), 1)"
-	// Where a busy machine is late with a scrape there are no results until the next.
+	// If a busy machine is late with a scrape, there are no results until the next one.
 	eventually := func(query string, ok func(float64, error) bool) {
 		t.Helper()
 		for until := time.Now().Add(time.Minute); ; {

@@ -24,7 +24,7 @@ func TestCluster_ReadsItsSlotsAgainWhenTheMasterIsDead(t *testing.T) {
 		DialTimeout: 500 * time.Millisecond, DialerRetries: 1, ReadTimeout: 250 * time.Millisecond, DisableRoutingPolicies: true,
 	})
 	t.Cleanup(func() { _ = c.Close() })
-	// As scripts are sent: the library then neither repeats a call nor looks elsewhere.
+	// As scripts are sent: the library then neither repeats a call nor tries another node.
 	set := func() error {
 		cmd := unrepeated{redis.NewStatusCmd(t.Context(), "set", "{a}k", "v")}
 		return c.Process(t.Context(), cmd)

@@ -111,7 +111,7 @@ func (d *decoder) sections(v reflect.Value, raw any, path string, s Setting) {
 	v.Set(list)
 }
 
-// named adds to what a map of sections has, and changes what it has already.
+// named adds sections to a map of sections, and changes existing ones.
 func (d *decoder) named(v reflect.Value, raw any, path string, s Setting) {
 	tree, ok := raw.(map[string]any)
 	if raw != nil && !ok {

@@ -69,7 +69,7 @@ var (
 	secretPart   = regexp.MustCompile(`--from-(?:literal|file)=([A-Za-z0-9._-]+)`)
 )
 
-// told returns the Secrets that the commands in a values file make, as NAME KEY.
+// told returns the Secrets that the commands in a values file create, as NAME KEY.
 func told(text string) []string {
 	var all []string
 	for _, command := range createSecret.FindAllStringSubmatch(strings.ReplaceAll(text, "\\\n#", ""), -1) {

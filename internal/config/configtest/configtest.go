@@ -33,7 +33,7 @@ type Row struct {
 	Elsewhere string
 }
 
-// Program is what the rows are tried on.
+// Program is the program that the rows configure.
 type Program struct {
 	Settings []config.Setting
 	Base     string // YAML that every row begins with
@@ -158,7 +158,7 @@ func parse(t testing.TB, text string) any {
 	return tree
 }
 
-// nested returns the tree in which value stands at path.
+// nested returns a tree with value at path.
 func nested(path string, value any) any {
 	parts := strings.Split(strings.ReplaceAll(path, "[0]", ".[0]"), ".")
 	for _, part := range slices.Backward(parts) {

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Output is what a program has written so far.
+// Output is the output of a program so far.
 type Output struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -30,7 +30,7 @@ func (o *Output) String() string {
 	return o.text.String()
 }
 
-// Serve runs root with a configuration file in this process. stop ends it and returns what it wrote to stderr.
+// Serve runs root with a configuration file in this process. stop ends it and returns its output on stderr.
 func Serve(t *testing.T, root *cobra.Command, yaml string) (stderr *Output, stop func() string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "config.yaml")
@@ -52,7 +52,7 @@ func Serve(t *testing.T, root *cobra.Command, yaml string) (stderr *Output, stop
 	return stderr, stop
 }
 
-// FreeAddress returns an address of this machine at which nobody listens.
+// FreeAddress returns a loopback address with a free port.
 func FreeAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a test

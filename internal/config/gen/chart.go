@@ -11,8 +11,8 @@ import (
 	"github.com/anteroom/anteroom/internal/config"
 )
 
-// chartValues is the schema of what the Helm chart has of its own; the programs'
-// configuration is put into its $defs.
+// chartValues is the schema of the Helm chart's own values. The schemas of the
+// programs' configurations are added to its $defs.
 //
 //go:embed values.schema.json
 var chartValues []byte
@@ -42,7 +42,7 @@ func valuesSchema() string {
 	return out.String()
 }
 
-// addCeilings adds to what a team's token has in the chart what it may set at most, from api_tokens.
+// addCeilings adds the limits of api_tokens (max_…) to the schema of a team's token in the chart.
 func addCeilings(schema object) {
 	token := schema["properties"].(object)["bulkworker"].(object)["properties"].(object)["apiTokens"].(object)["items"].(object)
 	for name, s := range bulkworker.sectionSchema("api_tokens[].")["properties"].(object) {
@@ -52,8 +52,8 @@ func addCeilings(schema object) {
 	}
 }
 
-// requireAll makes every value required that the templates go through. All of
-// them have defaults, so one is missing only where null has taken it away.
+// requireAll makes every value required that the templates use. All of them have
+// defaults, so a value is missing only if null has removed it.
 func requireAll(schema object) {
 	properties, ok := schema["properties"].(object)
 	if !ok {
@@ -89,9 +89,9 @@ const (
 	durationPattern = `^(0|([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+)$`
 	sizePattern     = `^[0-9]+(B|KiB|MiB|GiB|TiB|PiB)$`
 	cidrPattern     = `^[0-9a-fA-F.:]+/[0-9]+$`
-	// A URL without user and password, which belong into a Secret.
+	// A URL without user and password, which belong in a Secret.
 	openPattern = `^[^@]*$`
-	// Headers whose value is nobody's business are refused: the file is in a ConfigMap.
+	// Headers with a secret value are refused, because the file is in a ConfigMap.
 	openHeader = `^(?i:[a-z0-9-]*)$`
 	secretName = `(?i:authorization|cookie|token|secret|password|api-?key|credential|signature)`
 )

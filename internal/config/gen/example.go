@@ -58,7 +58,7 @@ func (p *program) setting(out *strings.Builder, s config.Setting, indent string)
 		for _, child := range p.children(s.Path + "[].") {
 			p.setting(&item, child, indent+"    ")
 		}
-		// The dash stands on a line of its own, so that comments may come first.
+		// The dash is on a line of its own, so that comments may follow it.
 		fmt.Fprintf(out, "%s  -\n%s", indent, item.String())
 	case s.Optional:
 		fmt.Fprintf(out, "%s# %s: 10\n", indent, s.Name)

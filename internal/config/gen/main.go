@@ -12,17 +12,17 @@ import (
 	"github.com/anteroom/anteroom/internal/config"
 )
 
-// program is one whose configuration is written.
+// program is a program whose configuration is documented.
 type program struct {
 	settings     []config.Setting
 	introduction string // of the reference
 	head         string // of the example
-	rateUnit     string // where a rate names none
-	// shown are the values that the example has in place of defaults: what a
-	// working file cannot leave empty.
+	rateUnit     string // of rates without a unit
+	// shown are the values of the example for settings that a working file cannot
+	// leave empty.
 	shown map[string]string
 	// commented are lists whose element is shown as a comment, because an element
-	// means something by being there.
+	// has an effect even with its defaults.
 	commented map[string]bool
 	// chartSets are the settings that the Helm chart writes itself.
 	chartSets []string
