@@ -13,7 +13,7 @@ func estimate(t testing.TB, e Estimator, in Input, ahead int64) Estimate {
 	t.Helper()
 	got := e.Forecast(nil, in).At(ahead)
 	if !got.Known {
-		t.Fatalf("%T knows nothing of %+v", e, in.Now)
+		t.Fatalf("%T has no estimate at %d", e, in.Now)
 	}
 	return got
 }
@@ -25,7 +25,7 @@ func TestFixed_Forecast(t *testing.T) {
 		in      Input
 		want    float64
 	}{
-		{"one over the rate in force, whatever was seen", 0, lived(10, span{900, 4, 1}), 10},
+		{"one over the rate in force, for any history", 0, lived(10, span{900, 4, 1}), 10},
 		{"two seconds a place", 2, lived(10, span{900, 4, 1}), 0.5},
 		{"never faster than the rate in force", 0.05, lived(10), 10},
 	} {
@@ -36,10 +36,10 @@ func TestFixed_Forecast(t *testing.T) {
 	full := lived(10, span{900, 4, 1})
 	full.MaxActive, full.Active = 50, 50
 	if got := (Fixed{}).Forecast(nil, full).Rate(); !near(got, 4, 1e-9) {
-		t.Errorf("a full room: %v/s, want the 4/s that were let in", got)
+		t.Errorf("a full room: %v/s, want the observed 4/s", got)
 	}
 	if got := (Window{SecondsPerPlace: 0.5}).Forecast(nil, lived(10)).Rate(); !near(got, 2, 1e-9) {
-		t.Errorf("window before it has seen anything: %v/s, want the 2/s of seconds_per_place", got)
+		t.Errorf("window without a history: %v/s, want the 2/s of seconds_per_place", got)
 	}
 }
 
@@ -163,7 +163,7 @@ func TestPredictor_LearnsHours(t *testing.T) {
 		t.Fatalf("%v", w)
 	}
 	if want := DefaultWeights[3] / mean(DefaultWeights, 3); w[3] <= 0 || !near(w[3], want, 0.01) {
-		t.Errorf("an hour that nobody knows: %v, want the given one to the scale of the others, %v", w[3], want)
+		t.Errorf("an hour without data: %v, want its given weight scaled to the others, %v", w[3], want)
 	}
 	if NewPredictor(Hourly{Weights: DefaultWeights, Zone: time.UTC}, true).hours.weights(DefaultWeights) != nil {
 		t.Error("weights of nothing")
@@ -183,7 +183,7 @@ func TestForecast_SubtractsLeavers(t *testing.T) {
 	in := lived(10, span{900, 10, 1})
 	var f *Forecast
 	in.Came, in.Gone, in.Admitted, in.Waiting = 10_000, 4000, 4000, 6000
-	// Half of the heads were absent since their hold ran out after 15 s; all who wait have done so for longer.
+	// Half of the tickets that the front reached were absent after 15 s; all waiting tickets are older.
 	b := AgeBucket(15)
 	in.Heads = []AgeCount{{Bucket: b, Absent: 1000, Exposure: 500 * (AgeEdge(b+1) - AgeEdge(b))}, {Bucket: AgeBucket(3000), Present: 1000}}
 	in.Head, in.OrderAt = in.Now-100e6, func(int64) int64 { return in.Now - 100e6 }
@@ -192,9 +192,9 @@ func TestForecast_SubtractsLeavers(t *testing.T) {
 		t.Fatalf("absent %v, leaving %v", f.Absent(), f.Leaving())
 	}
 	if got := f.At(999).Seconds; !near(got, 50, 0.04) {
-		t.Errorf("1000 ahead, half of whom are not there, at 10/s: %v s", got)
+		t.Errorf("1000 ahead at 10/s, half of them absent: %v s, want about 50 s", got)
 	}
-	// 2 of 6000 leave the queue in each tick besides: 8/s, a hazard of 1/750 s.
+	// In each tick another 2 of 6000 leave the queue: 8/s, a hazard of 1/750 s.
 	for range 4800 {
 		f = Window{}.Forecast(f, in)
 		in.Now += 250_000
@@ -216,7 +216,7 @@ func TestForecast_SubtractsLeavers(t *testing.T) {
 	in.Now += 250_000
 	in.Heads = nil
 	if f = (Window{}).Forecast(f, in); f.Absent() != 0 || f.Leaving() != 0 {
-		t.Errorf("after a loss: %v, %v", f.Absent(), f.Leaving())
+		t.Errorf("after a loss of data: absent %v, leaving %v; want 0, 0", f.Absent(), f.Leaving())
 	}
 }
 
@@ -230,7 +230,7 @@ func TestForecast_FollowsSchedule(t *testing.T) {
 		in.Buckets = lived(99, span{900, 99, 1}).Buckets
 		f := e.Forecast(nil, in)
 		if got := f.At(60*99 - 1).Seconds; !near(got, 60, 1e-6) {
-			t.Errorf("%T: up to the step: %v s", e, got)
+			t.Errorf("%T: up to the step: %v s, want 60 s", e, got)
 		}
 		for ahead, want := range map[int64]float64{60*99 + 400 - 1: 80, 60*99 + 1200 + 50 - 1: 310} {
 			if got := f.At(ahead).Seconds; !near(got, want, 1e-6) {
@@ -238,7 +238,7 @@ func TestForecast_FollowsSchedule(t *testing.T) {
 			}
 		}
 	}
-	slow := lived(20, span{900, 4, 1}) // something else limits it
+	slow := lived(20, span{900, 4, 1}) // something other than the rate limits it
 	slow.Schedule = []Step{{At: slow.Now + 10e6, Rate: 40}}
 	if got := estimate(t, Window{}, slow, 399).Seconds; !near(got, 100, 1e-6) {
 		t.Errorf("a higher rate that was not the limit: %v s, want 100 s", got)
@@ -251,7 +251,7 @@ func TestForecast_FollowsSchedule(t *testing.T) {
 	ends := lived(10, span{900, 10, 1})
 	ends.Schedule = []Step{{At: ends.Now + 60e6, Rate: 0}}
 	if f := (Window{}).Forecast(nil, ends); !f.At(599).Known || f.At(601).Known {
-		t.Error("who comes after the end of all admissions is told something")
+		t.Error("want an estimate up to the end of all admissions, and none after it")
 	}
 	held := lived(10, span{900, 10, 1})
 	held.Hold = held.Now + 5e6
@@ -260,7 +260,7 @@ func TestForecast_FollowsSchedule(t *testing.T) {
 	}
 }
 
-// 20/s come in until 3000 are active, each of whom stays for 300 s; then 10/s do.
+// 20/s are admitted until 3000 sessions are active, each of 300 s; from then on 10/s.
 func TestForecast_RoomThatWillBeFull(t *testing.T) {
 	in := Input{Rate: 20, MaxActive: 3000, Active: 1500}
 	c := churn{}.after(&in, 0)
@@ -274,13 +274,13 @@ func TestForecast_RoomThatWillBeFull(t *testing.T) {
 	}
 	few := churn{ended: 3, exposure: 900}
 	if full, flow := few.full(&in, 20); full != 75 || flow != 0 {
-		t.Errorf("three sessions prove a length: full after %v s, then %v/s", full, flow)
+		t.Errorf("after three ended sessions: full after %v s, then %v/s; want 75 s, and 0/s for an unknown flow", full, flow)
 	}
 	if full, _ := few.full(&in, 15); !math.IsInf(full, 1) {
-		t.Errorf("what limits the flow does not go on: full after %v s", full)
+		t.Errorf("a flow below the rate in force: full after %v s, want never", full)
 	}
 	if full, _ := c.full(&in, 9); !math.IsInf(full, 1) {
-		t.Errorf("9/s fill a room that 10/s leave: %v s", full)
+		t.Errorf("9/s admitted, 10/s leaving: full after %v s, want never", full)
 	}
 	f := &Forecast{known: true, rate: 20, memory: memory{churn: c}}
 	f.plan(nil, &in)
@@ -289,8 +289,8 @@ func TestForecast_RoomThatWillBeFull(t *testing.T) {
 	}
 }
 
-// 100 visitors fill the room at 50/s, each stays for 30 s. There is no estimate before the first of them have left; then as many
-// come in as leave, and with half the places half as many, once there are no more than that.
+// 100 visitors fill the room at 50/s, and each stays for 30 s. There is no estimate before the first of them have left. From then on as
+// many are admitted as leave, and after max_active was halved, half as many, once the room is down to that.
 func TestForecast_FullRoomFollowsSessions(t *testing.T) {
 	for _, name := range []string{"window", "ema", "fixed"} {
 		e, err := New(name, Options{})
@@ -364,7 +364,7 @@ func TestEstimators_Invariants(t *testing.T) {
 					continue
 				}
 				if ended {
-					t.Fatalf("ahead %d is known, and less was not", ahead)
+					t.Fatalf("%d ahead has an estimate, and fewer ahead had none", ahead)
 				}
 				for _, v := range []float64{got.Seconds, got.Low, got.High} {
 					if math.IsNaN(v) || math.IsInf(v, 0) || v < 0 {

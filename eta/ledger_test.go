@@ -54,18 +54,18 @@ func TestLedger_FollowsPlacesToFront(t *testing.T) {
 	}
 	within, all := p.Held()
 	if all < 100 || within != all {
-		t.Errorf("%d of %d promises of a line that moves as foreseen were kept", within, all)
+		t.Errorf("%d of %d promises were kept in a queue that moves as forecast", within, all)
 	}
 	if n := len(p.ledger.tracers); n == 0 || n > mostTracers {
-		t.Errorf("%d places are followed", n)
+		t.Errorf("%d places are tracked", n)
 	}
 	if e := &p.ledger.errors[knotOf(30)]; e.count == 0 || e.at(0.1) < -0.25 || e.at(0.9) > 0.25 {
 		t.Errorf("30 s: %d errors, from %v to %v", e.count, e.at(0.1), e.at(0.9))
 	}
-	in.Now -= 3600e6 // another time line
+	in.Now -= 3600e6 // a new store
 	p.Forecast(in)
 	if _, all := p.Held(); all != 0 {
-		t.Errorf("%d promises of another time line count", all)
+		t.Errorf("%d promises from before room time went back count", all)
 	}
 }
 
@@ -85,7 +85,7 @@ func TestLedger_LearnsFromOverduePromise(t *testing.T) {
 		t.Errorf("after 300 s of a wait of 1000 s: %+v", e)
 	}
 	if within, all := p.Held(); all == 0 || within > all/2 {
-		t.Errorf("%d of %d promises are said to have been kept", within, all)
+		t.Errorf("%d of %d promises count as kept", within, all)
 	}
 }
 
@@ -122,7 +122,7 @@ func TestPredictor_Remind(t *testing.T) {
 	in := lived(10, span{900, 10, 1})
 	in.Ahead = func(int64) int64 { return 999 }
 	p := NewPredictor(Window{}, false)
-	p.Remind(100, 300) // before the first forecast there is no time
+	p.Remind(100, 300) // before the first forecast this has no effect
 	before := p.Forecast(in).At(999)
 	for range 100 {
 		in.Now += 1e6
@@ -132,16 +132,16 @@ func TestPredictor_Remind(t *testing.T) {
 	}
 	after := p.Forecast(in)
 	if e := after.At(999); before.High > 200 || e.High < 300 || !near(e.Seconds, before.Seconds, 0.2) {
-		t.Errorf("%+v became %+v by waits three times as long", before, e)
+		t.Errorf("after waits three times as long as promised %+v became %+v", before, e)
 	}
 	if e := after.At(199); e.High < 60 {
-		t.Errorf("a fifth of the wait: %+v; that it takes three times as long is not expected", e)
+		t.Errorf("a fifth of the wait: %+v; want a range that includes three times the estimate", e)
 	}
 	if n := p.ledger.errors[knotOf(5)].count; n != 0 {
 		t.Errorf("%d promises of a few seconds count", n)
 	}
 	if _, all := p.Held(); all != 0 {
-		t.Errorf("%d promises of others are held against this one", all)
+		t.Errorf("%d promises of others count in the share of kept promises", all)
 	}
 }
 

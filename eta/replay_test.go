@@ -16,11 +16,11 @@ type sale struct {
 	now      int64 // µs
 	rate     float64
 	paused   bool
-	flow     func(seconds float64) float64 // what really is admitted a second, at a time since the beginning
-	lumps    func(mean float64) int64      // how many come in one tick when that many are due
+	flow     func(seconds float64) float64 // real admissions a second, by the time since the beginning
+	lumps    func(mean float64) int64      // admissions in one tick, by the number that is due
 	buckets  []Bucket
 	total    int64
-	let      []int64 // total after each tick
+	admitted []int64 // total admissions after each tick
 	unpaused []int   // by tick: ticks without a pause so far
 	input    Input
 	last     *Forecast
@@ -32,7 +32,7 @@ func newSale(rate float64, flow func(float64) float64, lumps func(float64) int64
 
 func constant(rate float64) func(float64) float64 { return func(float64) float64 { return rate } }
 
-// evenly admits what is due, carrying fractions over, as a leaky bucket does.
+// evenly returns a function that admits the due visitors and carries fractions over, as a leaky bucket does.
 func evenly() func(float64) int64 {
 	carry := 0.0
 	return func(mean float64) int64 {
@@ -43,7 +43,7 @@ func evenly() func(float64) int64 {
 	}
 }
 
-// atRandom returns a Poisson process (Knuth's method; the means are small), as places come free in a full room.
+// atRandom returns a Poisson process (Knuth's method; the means are small), like the free places of a full room.
 func atRandom(seed uint64) func(float64) int64 {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	return func(mean float64) int64 {
@@ -79,7 +79,7 @@ func (s *sale) step(waiting int64) *Forecast {
 	if n := len(s.unpaused); n > 0 {
 		moved += s.unpaused[n-1]
 	}
-	s.let = append(s.let, s.total)
+	s.admitted = append(s.admitted, s.total)
 	s.unpaused = append(s.unpaused, moved)
 	s.now += tick
 	s.input = Input{Now: s.now, Since: start * 1e6, Buckets: s.buckets[max(0, len(s.buckets)-MaxBuckets-1):], Rate: s.rate, Paused: s.paused, Waiting: waiting}
@@ -96,8 +96,8 @@ type promise struct {
 
 // real returns the real wait in seconds without pauses; false if the simulation ended before.
 func (s *sale) real(p promise) (float64, bool) {
-	for i := p.tick + 1; i < len(s.let); i++ {
-		if s.let[i] > s.let[p.tick]+p.ahead {
+	for i := p.tick + 1; i < len(s.admitted); i++ {
+		if s.admitted[i] > s.admitted[p.tick]+p.ahead {
 			return float64(s.unpaused[i]-s.unpaused[p.tick]) * tick / 1e6, true
 		}
 	}
@@ -109,17 +109,17 @@ func (s *sale) run(seconds int, between func(float64)) (promises []promise) {
 	for range seconds * 1e6 / tick {
 		between(s.seconds())
 		f := s.step(20000)
-		if len(s.let)%20 == 0 {
+		if len(s.admitted)%20 == 0 {
 			for _, ahead := range []int64{200, 1000, 3000} {
-				promises = append(promises, promise{tick: len(s.let) - 1, ahead: ahead, estimate: f.At(ahead)})
+				promises = append(promises, promise{tick: len(s.admitted) - 1, ahead: ahead, estimate: f.At(ahead)})
 			}
 		}
 	}
 	return promises
 }
 
-// errorOf is the mean absolute percentage error of the promises made in [from, to) seconds, and the share of the waits
-// that lay within the promised range.
+// errorOf returns the mean absolute percentage error of the promises made in [from, to) seconds, and the share of the waits that lay
+// within the promised range.
 func (s *sale) errorOf(t *testing.T, promises []promise, from, to float64) (mape, within float64) {
 	t.Helper()
 	n := 0
@@ -137,7 +137,7 @@ func (s *sale) errorOf(t *testing.T, promises []promise, from, to float64) (mape
 		}
 	}
 	if n < 20 {
-		t.Fatalf("only %d promises can be judged", n)
+		t.Fatalf("only %d promises can be compared, want 20 or more", n)
 	}
 	return mape / float64(n), within / float64(n)
 }
@@ -149,7 +149,7 @@ func TestWindow_PromisesAgainstRealWaits(t *testing.T) {
 		flow     func(float64) float64 // the real one
 		lumps    func() func(float64) int64
 		between  func(s *sale) func(float64)
-		from, to float64 // promises made then are judged
+		from, to float64 // the promises of this time are compared, s
 		most     float64 // mean absolute percentage error
 	}{
 		{"steady, at the policy's rate", 20, constant(20), evenly, nil, 0, 1200, 0.03},
@@ -207,7 +207,7 @@ func TestWindow_PromisesAgainstRealWaits(t *testing.T) {
 	}
 }
 
-// Visitors are followed through a steady sale with noise, as by their pages: each sees the estimate for the place at that time.
+// A visitor in a steady sale with noise sees the estimate for the place at each moment, as on the waiting page.
 func TestWindow_FigureDoesNotGrow(t *testing.T) {
 	for seed := range uint64(5) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -246,7 +246,7 @@ func TestWindow_Invariants(t *testing.T) {
 			}
 			f = Window{}.Forecast(f, in)
 			if f.At(0).Known && (in.Paused || !(in.Rate > 0)) {
-				t.Fatal("known, though nobody is admitted")
+				t.Fatal("an estimate, although the room admits nobody")
 			}
 			var last Estimate
 			for _, ahead := range []int64{-1, 0, 1, 2, 5, 10, 100, 1000, 99_999, 100_000, 10_000_000, math.MaxInt64} {
@@ -259,7 +259,7 @@ func TestWindow_Invariants(t *testing.T) {
 				if e.Low > e.Seconds || e.Seconds > e.High {
 					t.Fatalf("ahead %d: not in order: %+v", ahead, e)
 				}
-				if f.At(0).Known && !e.Known { // nobody knows when there is room for those
+				if f.At(0).Known && !e.Known { // places become free at an unknown time
 					last = Estimate{Seconds: math.MaxFloat64}
 					continue
 				}
@@ -291,7 +291,7 @@ func TestWindow_NoiseMovesSlowly(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := newSale(1000, constant(rapid.Float64Range(2, 40).Draw(t, "flow")), atRandom(rapid.Uint64().Draw(t, "seed")))
 		waiting := rapid.Int64Range(0, 100_000).Draw(t, "waiting")
-		for range 280 { // past the first minute, in which the policy's rate is unlearnt
+		for range 280 { // past the first minute, in which observations replace the policy's rate
 			s.step(waiting)
 		}
 		before := s.last
@@ -299,10 +299,10 @@ func TestWindow_NoiseMovesSlowly(t *testing.T) {
 			f := s.step(waiting)
 			a, b := before.At(waiting).Seconds, f.At(waiting).Seconds
 			if b > a*1.05 {
-				t.Fatalf("the last in line: %.1f s became %.1f s in %v s", a, b, tick/1e6)
+				t.Fatalf("the last in the queue: %.1f s became %.1f s in %v s", a, b, tick/1e6)
 			}
 			if !f.memory.following && b > a+1.1*tick/1e6+0.1 {
-				t.Fatalf("the last in line: %.2f s became %.2f s in %v s of noise", a, b, tick/1e6)
+				t.Fatalf("the last in the queue: %.2f s became %.2f s in %v s of noise", a, b, tick/1e6)
 			}
 			before = f
 		}

@@ -9,7 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// seen returns the heads of a queue that waited between two times: each becomes absent after a time by its patience, or does not.
+// seen returns the counts of tickets that the front reached after waits between two times. Each ticket becomes absent after its
+// patience, if that is shorter than the wait.
 func seen(rng *rand.Rand, n int, from, to float64, patience func() float64) []AgeCount {
 	var by [AgeBuckets]AgeCount
 	for i := range by {
@@ -56,7 +57,7 @@ func TestPresence_FollowsTheTimeInTheQueue(t *testing.T) {
 	}
 }
 
-// Few heads are weak evidence, and none have no effect. Ages that no head had yet continue the known ages, ever more slowly.
+// Few tickets are weak evidence, and none have no effect. Ages without tickets continue the known ages, ever more slowly.
 func TestPresence_FewHeads(t *testing.T) {
 	absent := func(n, of float64) []AgeCount {
 		return []AgeCount{{Bucket: AgeBucket(30), Absent: n, Present: of - n, Exposure: of}}
@@ -72,7 +73,7 @@ func TestPresence_FewHeads(t *testing.T) {
 		{absent(10, 30), 200, 0.15, 0.3},
 		{absent(10, 30), 1000, 0.05, 0.15},
 		{absent(300, 900), 20, 0.95, 1},
-		{absent(900, 900), math.MaxFloat64, 0.04, 0.06}, // nobody expects that all are absent
+		{absent(900, 900), math.MaxFloat64, 0.04, 0.06}, // the share of absent tickets is bounded
 	} {
 		var p presence
 		p.learn(c.heads, nil, 0)
@@ -93,7 +94,7 @@ func TestTurnout_ByAge(t *testing.T) {
 	}
 	now := lived(10, span{900, 10, 1}).Now
 	old, young := at(func(int64) int64 { return now - 100e6 }), at(func(int64) int64 { return now })
-	// A tenth of a second a place, of whom exp(-t/200) are present when t has passed: dn/dt = 10 exp(t/200).
+	// 10 visitors/s are admitted, and after t seconds exp(-t/200) of the tickets are present: dn/dt = 10 exp(t/200).
 	if want := 200 * math.Log1p(1000./200/10); !near(young, want, 0.03) {
 		t.Errorf("1000 who have just joined: %v s, want %v s", young, want)
 	}
@@ -161,7 +162,7 @@ func TestTurnout_UsesHolds(t *testing.T) {
 	}
 }
 
-// The sample shows the absence in a crowd that came together, before its head has waited as long as the others will.
+// In a crowd that joined at once, the sample shows the absence at ages that no ticket at the front has reached yet.
 func TestPresence_LearnsFromSample(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	patience := func() float64 { return 30 + 300*rng.ExpFloat64() }
@@ -171,12 +172,12 @@ func TestPresence_LearnsFromSample(t *testing.T) {
 		t.Errorf("after 95 s %.3f are present, want %.3f", got, math.Exp(-65./300))
 	}
 	if p.absent != 0 {
-		t.Errorf("%.3f of the heads were absent, and none was", p.absent)
+		t.Errorf("%.3f of the tickets at the front were absent, want 0", p.absent)
 	}
-	// Each of those who wait counts once, however often they were looked at.
+	// Each waiting ticket counts once, however often it was sampled.
 	few := presence{}
 	few.learn([]AgeCount{{Bucket: AgeBucket(95), Present: 1000}}, seen(rng, 4000, 90, 100, patience), 10)
 	if got := few.after(95); got < 0.97 {
-		t.Errorf("ten who wait outweigh a thousand heads: %.3f are present after 95 s", got)
+		t.Errorf("ten waiting tickets outweigh a thousand at the front: %.3f are present after 95 s", got)
 	}
 }

@@ -40,7 +40,7 @@ func TestWindow_Rate(t *testing.T) {
 		want float64 // visitors per second
 	}{
 		{"no past: the policy's rate", lived(10), 10},
-		{"nobody ever waited: the policy's rate", lived(10, span{1000, 3, 0}), 10},
+		{"never a queue: the policy's rate", lived(10, span{1000, 3, 0}), 10},
 		{"30 s at the policy's rate", lived(10, span{30, 10, 1}), 10},
 		{"8 s of a minute's evidence: the rest is prior", lived(10, span{8, 6, 1}), (52*10 + 8*6) / 60.},
 		{"30 s, fewer than would be due, but by chance: half prior", lived(1, span{8, 0, 1}, span{22, 1, 1}), 0.5 + 0.5*22/30},
@@ -55,7 +55,7 @@ func TestWindow_Rate(t *testing.T) {
 		{"five minutes less a second: one window", lived(20, span{239, 10, 1}, span{60, 11, 1}), 11},
 
 		{"a pause is left out", lived(20, span{600, 10, 1}, span{240, 0, 0}, span{60, 10, 1}), 10},
-		{"an empty line is left out, with those who walked straight in", lived(20, span{600, 10, 1}, span{240, 2, 0}, span{60, 10, 1}), 10},
+		{"time without a queue is left out, with its admissions", lived(20, span{600, 10, 1}, span{240, 2, 0}, span{60, 10, 1}), 10},
 		{"a second in which the line stood for a quarter", lived(20, span{900, 2, 0.25}), 8},
 		{"nothing but a pause in the last minute: the longer windows", lived(20, span{840, 10, 1}, span{60, 0, 0}), 10},
 		{"nothing but a pause in fifteen minutes: the policy's rate", lived(20, span{900, 10, 1}, span{900, 0, 0}), 20},
@@ -84,8 +84,8 @@ func TestWindow_UnknownWithoutFlow(t *testing.T) {
 		{"a negative rate", lived(-1)},
 		{"a rate that is no number", lived(math.NaN())},
 		{"an infinite rate", lived(math.Inf(1))},
-		{"a minute in which nobody was let in", lived(10, span{840, 10, 1}, span{60, 0, 1})},
-		{"nobody was ever let in", lived(10, span{900, 0, 1})},
+		{"a minute without an admission", lived(10, span{840, 10, 1}, span{60, 0, 1})},
+		{"no admission yet", lived(10, span{900, 0, 1})},
 	} {
 		f := Window{}.Forecast(nil, row.in)
 		if got := f.At(100); got != (Estimate{}) || f.Rate() != 0 {
@@ -94,7 +94,7 @@ func TestWindow_UnknownWithoutFlow(t *testing.T) {
 	}
 	var none *Forecast
 	if none.At(1).Known || none.Rate() != 0 {
-		t.Error("no forecast at all")
+		t.Error("a nil forecast has an estimate")
 	}
 }
 
@@ -102,11 +102,11 @@ func TestWindow_FullRoom(t *testing.T) {
 	in := lived(100, span{20, 2, 1})
 	in.MaxActive, in.Active = 50, 50
 	if got := (Window{}).Forecast(nil, in).Rate(); !near(got, 2, 1e-9) {
-		t.Errorf("full: %v/s, want the 2/s that were let in", got)
+		t.Errorf("full: %v/s, want the observed 2/s", got)
 	}
 	in.Active = 49
 	if got := (Window{}).Forecast(nil, in).Rate(); !near(got, 2, 1e-9) {
-		t.Errorf("with a place free: %v/s, want the 2/s that were let in", got)
+		t.Errorf("with a place free: %v/s, want the observed 2/s", got)
 	}
 }
 
@@ -119,14 +119,14 @@ func TestForecast_At(t *testing.T) {
 		t.Errorf("the next: %v s, want 0.1", got)
 	}
 	if f.At(-5) != f.At(0) {
-		t.Error("less than nobody ahead is nobody ahead")
+		t.Error("a negative number ahead differs from 0 ahead")
 	}
 	young := Window{}.Forecast(nil, lived(10))
 	if a, b := young.At(1233), f.At(1233); a.High-a.Low < 2*(b.High-b.Low) {
-		t.Errorf("without a past the range %v..%v should be far wider than with one, %v..%v", a.Low, a.High, b.Low, b.High)
+		t.Errorf("without a history the range is %v..%v; want at least twice the width of %v..%v", a.Low, a.High, b.Low, b.High)
 	}
 	if got := f.At(0); got.High/got.Seconds < 1+quantile || got.High/got.Seconds > 1.01+quantile {
-		t.Errorf("the first in line: high/seconds %v, want 1+z: chance alone decides", got.High/got.Seconds)
+		t.Errorf("0 ahead: high/seconds is %v, want 1+z", got.High/got.Seconds)
 	}
 }
 
@@ -151,7 +151,7 @@ func TestWindow_RangeWidth(t *testing.T) {
 		{"no past", lived(20)},
 	} {
 		if got := width(row.in); got < even*1.02 {
-			t.Errorf("%s: %.3f, hardly more than %.3f of an even past", row.name, got, even)
+			t.Errorf("%s: width %.3f, want 2 %% more than the %.3f of an even history", row.name, got, even)
 		}
 	}
 	var gaps []span
@@ -160,7 +160,7 @@ func TestWindow_RangeWidth(t *testing.T) {
 	}
 	whole, broken := Window{}.Forecast(nil, lived(20, span{900, 10, 1})).At(0), Window{}.Forecast(nil, lived(20, gaps...)).At(0)
 	if !near(broken.High, whole.High, 0.001) {
-		t.Errorf("gaps in which nobody waited are no dispersion: %+v, without them %+v", broken, whole)
+		t.Errorf("gaps without a queue changed the range: %+v, without gaps %+v", broken, whole)
 	}
 }
 
@@ -197,7 +197,7 @@ func TestWindow_LumpyAdmissionsWidenRange(t *testing.T) {
 }
 
 func TestWindow_NewRateActsAtOnce(t *testing.T) {
-	limited := lived(20, span{900, 8, 1}) // something other than the rate lets 8/s in
+	limited := lived(20, span{900, 8, 1}) // something other than the rate limits the flow to 8/s
 	saturated := lived(20, span{900, 20, 1})
 	for _, row := range []struct {
 		name string
@@ -277,7 +277,7 @@ func TestForecast_DoesNotChangeInput(t *testing.T) {
 func TestForecast_BoundsChanges(t *testing.T) {
 	in := lived(10, span{900, 10, 1})
 	var f *Forecast
-	for i := range 5000 { // an adaptive room that never rests, looked at four times a second
+	for i := range 5000 { // an adaptive room whose rate always changes, with four forecasts a second
 		in.Now += 250_000
 		in.Rate = 10 + float64(i%7)/20
 		next := Window{}.Forecast(f, in)
