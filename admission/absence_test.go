@@ -50,7 +50,7 @@ func TestAbsence_RaisedRevivesNoSpentTicket(t *testing.T) {
 		}
 	}
 	if s := mustCheck(t, fresh, since); s.State != Waiting {
-		t.Errorf("heard 20 minutes ago, within the raised absence: %v %s", s.State, s.Reason)
+		t.Errorf("polled 20 minutes ago, within the raised absence: %v %s", s.State, s.Reason)
 	}
 }
 
@@ -118,7 +118,7 @@ func TestClaimWindow_ShortenedKeepsAdvisedPolls(t *testing.T) {
 			p.ClaimWindow = 15 * time.Second
 			r = shorten(t, r, p, func(p Policy) *Room { return testRoom(t, server.Client(), prefix, c, p) }, func() { must(t, server.Client().FlushAll(ctx5(t)).Err()) })
 			pass(3)
-			nearby := before // another of its visitors comes by: after a loss of data the line has it again
+			nearby := before // another of its visitors comes by: after a loss of data the queue has it again
 			mustCheck(t, r, nearby)
 			pass(37)
 			if s := mustCheck(t, r, before); s.State != Admitted {
@@ -231,6 +231,6 @@ func TestAbsence_LoweredRemembersOutages(t *testing.T) {
 		}
 	}
 	if s := mustCheck(t, r, ticket); s.State != Waiting || !s.Gathering {
-		t.Errorf("heard 280 s before, without the outage: %v %s", s.State, s.Reason)
+		t.Errorf("polled 280 s before, without the outage: %v %s", s.State, s.Reason)
 	}
 }

@@ -31,7 +31,7 @@ func TestAccount_OfflinePlacesBecomeOne(t *testing.T) {
 			one, two := s.gateway(p), s.gateway(p)
 			one.tick()
 			two.tick()
-			one.arrives() // the only one whom the burst lets in
+			one.arrives() // takes the burst
 			before := Standing{}
 			if onError == OnErrorWait {
 				before = one.device(1)
@@ -56,7 +56,7 @@ func TestAccount_OfflinePlacesBecomeOne(t *testing.T) {
 			two.tick()
 			got, other := two.check(first.Ticket), one.check(second.Ticket)
 			if got.Ticket.Order != other.Ticket.Order || got.State != other.State {
-				t.Errorf("one says %+v, the other %+v", got, other)
+				t.Errorf("one gateway returns %+v, the other %+v", got, other)
 			}
 			one.tick2()
 			snap := one.room.Snapshot()
@@ -95,7 +95,7 @@ func TestAccount_PlaceSurvivesEmptiedStore(t *testing.T) {
 		t.Errorf("the phone has %+v, it had %+v", got, phone)
 	}
 	if got := g.check(behind); got.State != Waiting || got.Ticket.Order != behind.Order {
-		t.Errorf("who is behind has %+v", got)
+		t.Errorf("the visitor behind has %+v", got)
 	}
 	s.pass(2 * time.Second)
 	if got := fresh.check(laptop.Ticket); got.Ticket.Order != phone.Ticket.Order {
@@ -118,7 +118,7 @@ func TestAccount_OutlivesItsPlaces(t *testing.T) {
 	g.tick()
 	in := g.device(1)
 	if in.State != Active || !in.New {
-		t.Fatalf("let in at once: %+v", in)
+		t.Fatalf("admitted immediately: %+v", in)
 	}
 	for range 90 { // 6 minutes, and no silence that would be taken out of room time
 		s.pass(4 * time.Second)
@@ -155,7 +155,7 @@ func TestAccount_OutlivesItsPlaces(t *testing.T) {
 		t.Errorf("a new account in a draining room: %+v %q %v", s, refusal, err)
 	}
 	if s, refusal, err := g.room.Join(g.ctx(), Arrival{ID: ID{9, 3}, Keyed: true, Account: true, Held: true}); err != nil || refusal == Granted && s.State != Ended {
-		t.Errorf("a place that nobody holds: %+v %q %v", s, refusal, err)
+		t.Errorf("an account without a place: %+v %q %v", s, refusal, err)
 	}
 }
 
@@ -167,12 +167,12 @@ func TestAccount_BringsAdmittedTicket(t *testing.T) {
 	s := newStage(t)
 	g := s.gateway(p)
 	g.tick()
-	g.arrives() // the only one whom the burst lets in
+	g.arrives() // takes the burst
 	in := g.waits()
 	s.pass(2 * time.Second)
 	g.tick2()
 	if got := g.poll(&in); got.State != Active {
-		t.Fatalf("not let in: %+v", got)
+		t.Fatalf("not admitted: %+v", got)
 	}
 	g.device(1)
 	a := Arrival{ID: ID{9, 1}, Client: Client{9, 1}, Keyed: true, Account: true, Interval: time.Minute, From: in.ID}

@@ -17,11 +17,11 @@ import (
 	"github.com/anteroom/anteroom/internal/short"
 )
 
-// advisedVisitor polls exactly when the last answer advised it, until it is let in or goes.
+// advisedVisitor polls exactly when the last response advised, until it is admitted or leaves.
 type advisedVisitor struct {
 	t     Ticket
 	next  int64 // of the clock, µs
-	goes  int64 // polls no more from then on, without a word; 0: stays
+	goes  int64 // leaves silently at that time; 0: stays
 	in    int64 // admitted_at
 	ended State
 }
@@ -53,7 +53,7 @@ func newAdvisedCrowd(t *testing.T, seed uint64, gateways int, p Policy) *advised
 func (m *advisedCrowd) now() int64   { return m.s.us.Load() }
 func (m *advisedCrowd) first() *Room { return m.gateways[0].room }
 
-// join lets n visitors join, 50,000 a second. goes returns after how long one goes; 0: never.
+// join adds n visitors, 50,000 a second. goes returns after how long a visitor leaves; 0: never.
 func (m *advisedCrowd) join(n int, goes func() time.Duration) {
 	m.t.Helper()
 	for i := range n {
@@ -127,7 +127,7 @@ func (m *advisedCrowd) pollDue() {
 	all.Wait()
 }
 
-// poll asks as gateway.serveStatus does: what is about to be advised goes with the question.
+// poll checks a ticket as gateway.serveStatus does, with the interval and wait that the response is about to show.
 func (m *advisedCrowd) poll(r *Room, v *advisedVisitor, plan *pace.Plan, rate, random float64) {
 	ahead, wait, known := r.Ahead(v.t.Order), 0.0, rate > 0
 	v.t.Wait = 0
@@ -157,14 +157,14 @@ func (m *advisedCrowd) poll(r *Room, v *advisedVisitor, plan *pace.Plan, rate, r
 	}
 }
 
-// staying are those who poll to the end, by order.
+// staying returns the visitors who poll to the end, by order.
 func (m *advisedCrowd) staying() []*advisedVisitor {
 	list := slices.DeleteFunc(slices.Clone(m.all), func(v *advisedVisitor) bool { return v.goes > 0 })
 	slices.SortFunc(list, func(a, b *advisedVisitor) int { return cmp.Compare(a.t.Order, b.t.Order) })
 	return list
 }
 
-// verdict checks that none of those who poll as advised lost the place, or saw a later order admitted more than a tick sooner.
+// verdict checks that no visitor who polls as advised lost the place, or was overtaken by a later order by more than a tick.
 func (m *advisedCrowd) verdict(allIn bool) {
 	m.t.Helper()
 	list := m.staying()
@@ -204,7 +204,7 @@ func (m *advisedCrowd) verdict(allIn bool) {
 	}
 }
 
-// nobodyParked fails when more are parked than have gone: somebody who polls as advised is among them.
+// nobodyParked fails when more tickets are parked than visitors have left: a visitor who polls as advised is parked then.
 func (m *advisedCrowd) nobodyParked() func() {
 	failed := false
 	return func() {
@@ -266,7 +266,7 @@ func TestAdvisedPolling_Resumed(t *testing.T) {
 	m.verdict(true)
 }
 
-// A block of visitors who polled once and have gone lies ahead of visitors who poll as advised, and the block ends at once.
+// A block of visitors who polled once and left is ahead of visitors who poll as advised, and expires all at the same time.
 func TestAdvisedPolling_DeadBlock(t *testing.T) {
 	short.Skip(t, "simulates minutes of a crowd")
 	for name, keyed := range map[string]bool{"plain joins": false, "joins by a key": true} {

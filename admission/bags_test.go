@@ -59,7 +59,7 @@ func TestPresenceBuckets_HoldQueuedTicketsOnly(t *testing.T) {
 			case "hear":
 				code := script("room_seen", who, "", 30)[0]
 				if at, known := heard[who]; known && code == replyUnknown && r.Now()-at < p.Absence.Microseconds() {
-					t.Fatalf("%x was heard of %d µs ago and is not in line", who, r.Now()-at)
+					t.Fatalf("%x polled %d µs ago and is not in the queue", who, r.Now()-at)
 				}
 				if heard[who] = r.Now(); code != replyWaiting {
 					delete(heard, who)
@@ -92,7 +92,7 @@ func TestPresenceBuckets_HoldQueuedTicketsOnly(t *testing.T) {
 					tick()
 				}
 			}
-			line, err := client.ZRange(ctx, r.keys[2], 0, -1).Result()
+			queue, err := client.ZRange(ctx, r.keys[2], 0, -1).Result()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -113,11 +113,11 @@ func TestPresenceBuckets_HoldQueuedTicketsOnly(t *testing.T) {
 					}
 				}
 			}
-			want := slices.Concat(line, parked)
+			want := slices.Concat(queue, parked)
 			slices.Sort(want)
 			slices.Sort(records)
 			if !slices.Equal(records, want) {
-				t.Fatalf("records of %x, in line %x, parked %x", records, line, parked)
+				t.Fatalf("records of %x, in the queue %x, parked %x", records, queue, parked)
 			}
 		}
 	})
@@ -150,13 +150,13 @@ func TestPresenceBuckets_PollExpiresAbsentNeighbours(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	clock.pass(4 * time.Second) // no tick looks at anybody from here on
+	clock.pass(4 * time.Second) // no further tick expires a ticket
 	for _, want := range []int64{5, 3, 2} {
 		hear(ids[0])
-		line, _ := client.ZCard(ctx5(t), r.keys[2]).Result()
+		queue, _ := client.ZCard(ctx5(t), r.keys[2]).Result()
 		parked, _ := client.ZCard(ctx5(t), r.keys[3]).Result()
-		if line+parked != want {
-			t.Errorf("%d are left, want %d", line+parked, want)
+		if queue+parked != want {
+			t.Errorf("%d are left, want %d", queue+parked, want)
 		}
 	}
 	hear(ids[6])
@@ -200,10 +200,10 @@ func TestTick_ExpiresAbsentBehindPresent(t *testing.T) {
 	}
 	pass(30)
 	if n := in(); n != [2]int64{2, 1} {
-		t.Errorf("before absence: %d in line and parked", n)
+		t.Errorf("before absence: %d in the queue and parked", n)
 	}
 	pass(2)
 	if n := in(); n != [2]int64{1, 0} {
-		t.Errorf("after absence: %d in line and parked", n)
+		t.Errorf("after absence: %d in the queue and parked", n)
 	}
 }

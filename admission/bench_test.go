@@ -20,7 +20,7 @@ const benchQueue = 1_000_000
 func benchRoom(b *testing.B) (*Room, []Ticket, redis.UniversalClient) {
 	b.Helper()
 	client := redistest.Server(b).Client()
-	// Ticks of a millisecond: each look at the room is one.
+	// With an interval of a millisecond no tick is skipped.
 	core, err := New(Options{Client: client, Timeout: 10 * time.Second, Tick: time.Millisecond, Log: quiet()})
 	if err != nil {
 		b.Fatal(err)
@@ -36,21 +36,21 @@ func benchRoom(b *testing.B) (*Room, []Ticket, redis.UniversalClient) {
 		b.Fatal(err)
 	}
 	qs := make([]enterQ, batchMost)
-	line := make([]Ticket, 0, benchQueue)
-	for len(line) < benchQueue {
+	queue := make([]Ticket, 0, benchQueue)
+	for len(queue) < benchQueue {
 		for i := range qs {
-			qs[i] = enrolling(r, testID(), r.Now()-int64(benchQueue-len(line)-i))
+			qs[i] = enrolling(r, testID(), r.Now()-int64(benchQueue-len(queue)-i))
 		}
 		replies, err := r.calls.sendEnter(ctx, qs)
 		if err != nil {
 			b.Fatal(err)
 		}
 		for i, a := range replies {
-			line = append(line, Ticket{ID: qs[i].id, Order: a.ord, Seen: a.h.time, Hold: qs[i].hold, Epoch: a.h.epoch, Fence: a.h.fence})
+			queue = append(queue, Ticket{ID: qs[i].id, Order: a.ord, Seen: a.h.time, Hold: qs[i].hold, Epoch: a.h.epoch, Fence: a.h.fence})
 		}
 	}
 	benchTick(b, r)
-	return r, line, client
+	return r, queue, client
 }
 
 // benchTick waits until a tick has built a snapshot.
@@ -80,12 +80,12 @@ func BenchmarkJoinLongQueue(b *testing.B) {
 }
 
 func BenchmarkAhead(b *testing.B) {
-	r, line, _ := benchRoom(b)
+	r, queue, _ := benchRoom(b)
 	b.ReportAllocs()
 	b.ResetTimer()
 	b.RunParallel(func(pb *testing.PB) {
 		for i := 0; pb.Next(); i++ {
-			if r.Ahead(line[i*7919%benchQueue].Order) < 0 {
+			if r.Ahead(queue[i*7919%benchQueue].Order) < 0 {
 				b.Error("negative")
 				return
 			}
@@ -94,8 +94,8 @@ func BenchmarkAhead(b *testing.B) {
 }
 
 func BenchmarkCheckFromSnapshot(b *testing.B) {
-	r, line, _ := benchRoom(b)
-	far := line[benchQueue/2:]
+	r, queue, _ := benchRoom(b)
+	far := queue[benchQueue/2:]
 	b.ReportAllocs()
 	b.ResetTimer()
 	b.RunParallel(func(pb *testing.PB) {
@@ -109,8 +109,8 @@ func BenchmarkCheckFromSnapshot(b *testing.B) {
 }
 
 func BenchmarkCheckFromMemory(b *testing.B) {
-	r, line, _ := benchRoom(b)
-	head := line[:500]
+	r, queue, _ := benchRoom(b)
+	head := queue[:500]
 	remember := func() {
 		for _, t := range head {
 			r.memory.put(t.ID, remembered{standing: Standing{State: Waiting, Ticket: t}, at: r.c.mono() + int64(time.Hour)})
@@ -131,8 +131,8 @@ func BenchmarkCheckFromMemory(b *testing.B) {
 
 // BenchmarkCheckAtTheFront measures checks that go to Redis in batches, with 500 callers a processor.
 func BenchmarkCheckAtTheFront(b *testing.B) {
-	r, line, _ := benchRoom(b)
-	head := line[:900]
+	r, queue, _ := benchRoom(b)
+	head := queue[:900]
 	b.ReportAllocs()
 	b.SetParallelism(500)
 	b.ResetTimer()

@@ -18,7 +18,7 @@ type mixed struct {
 	admittedAt int64 // 0: not yet
 }
 
-// poll asks about all who were not admitted, at either gateway, and keeps what they are told.
+// poll checks all tickets that are not admitted, at either gateway, and keeps the results.
 func (s *sharing) poll(all []*mixed) {
 	var asking sync.WaitGroup
 	for i, v := range all {
@@ -72,7 +72,7 @@ func TestBudget_SharedByLotteryAndEvent(t *testing.T) {
 		v.t.Client, v.t.Interval = testClient(1), time.Minute
 		all = append(all, v)
 	}
-	// until plays to that second, and gives what the rooms admitted.
+	// until plays to that second and returns how many each room admitted.
 	until := func(second int64) []int64 {
 		t.Helper()
 		got := s.run(time.Duration(at(second)-s.clock.us)*time.Microsecond, nil)
@@ -90,7 +90,7 @@ func TestBudget_SharedByLotteryAndEvent(t *testing.T) {
 	within("lots before the opening", got[0], 0, 0)
 	within("the other room, which has all of the budget", got[1], 6*rate-6, 6*rate+6)
 	until(11)
-	s.poll(all) // those who were drawn are heard, and nobody of them is admitted for a while
+	s.poll(all) // the drawn tickets poll, and none is admitted for a while
 	got = until(16)
 	within("the other room meanwhile", got[1], 3*rate, 5*rate)
 	got = until(24)

@@ -14,8 +14,8 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-// sharing is rooms of one origin on several gateways, and a bucket that is the budget's promise: whatever they admit together
-// is taken from it, and must be there.
+// sharing is rooms of one origin on several gateways, and a token bucket as the bound of the budget: all their admissions are
+// taken from it, and it must never be overdrawn.
 type sharing struct {
 	t     rapid.TB
 	test  *testing.T
@@ -54,7 +54,7 @@ func (s *sharing) configure(policies ...Policy) {
 	}
 }
 
-// join enrols n visitors at a room, or lets them in.
+// join enrols n visitors at a room, or admits them.
 func (s *sharing) join(gateway, room, n int) {
 	qs := make([]enterQ, n)
 	for i := range qs {
@@ -95,7 +95,7 @@ func (s *sharing) reload(policies ...Policy) {
 	s.configure(policies...)
 }
 
-// judge takes from the bucket what was admitted since the last call; all of it now.
+// judge takes all admissions since the last call from the bucket, at the present time.
 func (s *sharing) judge() {
 	if s.relax > 0 && s.clock.us >= s.relax {
 		s.bound, s.relax = s.next, 0
@@ -118,7 +118,7 @@ func (s *sharing) judge() {
 	}
 }
 
-// run ticks every gateway every 250 ms, out of step, for so long, and gives what each room admitted.
+// run ticks every gateway every 250 ms, out of step, for d, and returns how many each room admitted.
 func (s *sharing) run(d time.Duration, between func()) []int64 {
 	before := append([]int64(nil), s.in...)
 	n := len(s.cores) * len(s.in)
@@ -137,7 +137,7 @@ func (s *sharing) run(d time.Duration, between func()) []int64 {
 	return got
 }
 
-// play lets every gateway tick when it wants to, a little late by chance, for so long, and gives what each room admitted.
+// play ticks every gateway at its own pauses, with a random delay, for d, and returns how many each room admitted.
 func (s *sharing) play(d time.Duration) []int64 {
 	before := append([]int64(nil), s.in...)
 	chance := rand.New(rand.NewPCG(1, 2))
@@ -232,8 +232,8 @@ func TestBudget_SharedByWeightAndUsedUp(t *testing.T) {
 	})
 }
 
-// emptied is a room with a line whose budget, 20/s with a burst of 20, is used up, and a lease of all that came in since,
-// which was given and not brought to the room.
+// emptied returns a room with a queue whose budget, 20/s with a burst of 20, is used up, and a lease of all that the budget has
+// gained since, which was granted and not passed to the room.
 func emptied(t *testing.T) (s *sharing, lease string) {
 	s = newSharing(t, t, redistest.Client(t), redistest.Prefix(t), 1, budgeted(20_000, 20_000, 1000, 1_000_000))
 	r := s.rooms[0][0]
@@ -248,7 +248,7 @@ func emptied(t *testing.T) (s *sharing, lease string) {
 	return s, lease
 }
 
-// bring brings a lease to the room, at a time at which it ticks.
+// bring passes a lease to the room, at a time at which the room ticks.
 func (s *sharing) bring(lease string) (admitted int64) {
 	before := s.in[0]
 	if _, err := s.rooms[0][0].ticker.advance(s.test.Context(), lease); err != nil {
@@ -299,7 +299,7 @@ func TestBudget_BurstOfOneIsUsedUp(t *testing.T) {
 		both := s.play(10 * time.Second)
 		t.Log(gateways, alone, both)
 		if alone[0] < 10 || both[0]+both[1] < 10 || min(both[0], both[1]) < 4 {
-			t.Errorf("%d gateways let in %v and then, two rooms, %v of 10", gateways, alone, both)
+			t.Errorf("%d gateways admitted %v and then, two rooms, %v of 10", gateways, alone, both)
 		}
 	}
 }
@@ -320,7 +320,7 @@ func TestLease_OvertakesNoOther(t *testing.T) {
 	s.tick(1, 0) // has asked after the first, and is done before it
 	s.clock.pass(176 * time.Millisecond)
 	if n := s.bring(slow); n < 30 {
-		t.Errorf("%d were let in by a lease of 200 ms at 200/s", n)
+		t.Errorf("%d were admitted by a lease of 200 ms at 200/s", n)
 	}
 }
 

@@ -36,7 +36,7 @@ func TestCore_SettlesAfterFirstTickAndRunsAgain(t *testing.T) {
 	}
 }
 
-// asked is a hook that says when the first command is on its way.
+// asked is a hook that closes c when the first command is sent.
 type asked struct {
 	once sync.Once
 	c    chan struct{}
@@ -80,7 +80,7 @@ func TestTick_SilentStoreBlocksNoReader(t *testing.T) {
 	select {
 	case <-looked:
 	case err := <-ticked:
-		t.Errorf("a look at the rooms waited until the store's answer was given up: %v", err)
+		t.Errorf("reading the rooms waited for the deadline of the store call: %v", err)
 		ticked <- err
 	}
 	srv.Cont()
@@ -110,10 +110,10 @@ func TestBatcher_PanicIsErrorForAll(t *testing.T) {
 	for err := range errs {
 		n++
 		if err == nil {
-			t.Fatal("an answer that nobody gave")
+			t.Fatal("a reply that the store did not send")
 		}
 	}
 	if n != batchMost-1 {
-		t.Fatalf("%d of %d were told", n, batchMost-1)
+		t.Fatalf("%d of %d callers got the error", n, batchMost-1)
 	}
 }

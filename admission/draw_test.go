@@ -76,7 +76,7 @@ func TestDraw_IsSameAtEveryGateway(t *testing.T) {
 			}
 			late := mustCheck(t, a, unconfirmed)
 			if late.State != Waiting || late.Ticket.Order < drawn {
-				t.Errorf("who was confirmed after the opening has the order %d, drawn at %d", late.Ticket.Order, drawn)
+				t.Errorf("a ticket confirmed after the opening has the order %d, drawn at %d", late.Ticket.Order, drawn)
 			}
 			for i, g := range all {
 				if i == len(all)/2 { // half of them were quick, and wait for the others
@@ -89,14 +89,14 @@ func TestDraw_IsSameAtEveryGateway(t *testing.T) {
 				if want := d.Order(g.t.ID, drawn); s.State != Waiting || s.Ticket.Order != want || !s.Renewed {
 					t.Fatalf("visitor %d: %+v, drawn %d", i, s, want)
 				}
-				// A client that does not keep its token is told the same elsewhere.
+				// A client that does not keep its token gets the same order elsewhere.
 				if s := mustCheck(t, []*Room{b, a}[i%2], g.t); s.Ticket.Order != d.Order(g.t.ID, drawn) {
 					t.Fatalf("visitor %d at the other gateway: %+v", i, s)
 				}
 				g.heard(s)
 			}
 			if got := a.Snapshot().Admissions; got != 0 {
-				t.Errorf("%d were admitted before all could be heard", got)
+				t.Errorf("%d were admitted before all could poll", got)
 			}
 			slices.SortFunc(all, func(x, y *gatherer) int { return int(x.t.Order - y.t.Order) })
 			for range 200 {
@@ -367,7 +367,7 @@ func TestReject_AdmitsNobody(t *testing.T) {
 			}
 			s := r.Snapshot()
 			if s.Admissions != 5 || s.Policy.Method != Reject {
-				t.Errorf("%s, and %d were let in", s.Policy.Method, s.Admissions)
+				t.Errorf("%s, and %d were admitted", s.Policy.Method, s.Admissions)
 			}
 			for _, f := range s.Flow {
 				if f.Second > c.now()/1e6-9 && f.Busy > 0 {
@@ -402,10 +402,10 @@ func TestDraw_AbsentTicketIsLate(t *testing.T) {
 		kept.heard(mustCheck(t, b, kept.t))
 	}
 	if s := mustCheck(t, b, kept.t); s.State != Waiting || !s.Gathering {
-		t.Errorf("who was heard of: %+v", s)
+		t.Errorf("the ticket that polled: %+v", s)
 	}
 	if s := mustCheck(t, b, put.t); s.State != Expired || s.Reason != ReasonLate {
-		t.Errorf("who was not: %+v", s)
+		t.Errorf("the ticket that did not poll: %+v", s)
 	}
 }
 
@@ -437,14 +437,14 @@ func TestDraw_OrderCountsOverLaterJoin(t *testing.T) {
 				t.Fatalf("joined after the opening: %+v %v", s, err)
 			}
 			want := rooms[1].draws.draw(p.OpensAt).Order(a.ID, rooms[1].Snapshot().Drawn)
-			for i, r := range []*Room{rooms[1], rooms[2], rooms[0]} { // which know of the later place, and not
+			for i, r := range []*Room{rooms[1], rooms[2], rooms[0]} { // the first two have replied about the later place
 				c.pass(1100 * time.Millisecond)
 				if s := mustCheck(t, r, lot); s.State != Waiting || s.Ticket.Order != want || !s.Renewed {
 					t.Errorf("%d: %+v, want the order %d", i, s, want)
 				}
 			}
 			if found, err := rooms[0].Lookup(ctx5(t), a.ID); err != nil || found.Order != want {
-				t.Errorf("the line holds %+v, %v", found, err)
+				t.Errorf("the queue holds %+v, %v", found, err)
 			}
 		})
 	}

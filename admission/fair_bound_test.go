@@ -26,7 +26,7 @@ func newLedger() *ledger {
 	return &ledger{map[string]int64{}, map[string]int64{}, map[[2]string]*span{}}
 }
 
-// working says which flows have work now, in sets that share among themselves; whoever is in none starts anew.
+// working records which flows have work now, in sets that share among themselves. A flow in no set starts anew.
 func (l *ledger) working(sets ...[]string) {
 	now := map[[2]string]*span{}
 	for _, flows := range sets {
@@ -116,7 +116,7 @@ func fairTree(t *rapid.T, strict bool) {
 		batch := rapid.IntRange(1, 3).Draw(t, "batch")
 		for range rapid.IntRange(1, 100).Draw(t, "visits") {
 			working()
-			var high [3]bool // who has somebody waiting
+			var high [3]bool // levels that have work
 			for level := range high {
 				high[level] = waiting(tree, level)
 			}
@@ -176,7 +176,7 @@ func fairTree(t *rapid.T, strict bool) {
 	})
 }
 
-// waiting says whether anybody in a level could be served now.
+// waiting reports whether a group of a level could be served now.
 func waiting(tree *admissiontest.FairTree, level int) bool {
 	for _, g := range tree.Groups {
 		if g.Level == level && tree.Waiting(level, g.Tenant) {

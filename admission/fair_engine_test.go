@@ -24,7 +24,8 @@ type engine struct {
 	added map[string]int // jobs of each group so far
 }
 
-// pageOfJobs: a visit ends with a page of the group's order, which the model does not know; all jobs of a group fit into one.
+// pageOfJobs is the size of a page of a group's order. A visit of the engine ends with its page, which the model does not know, so
+// all jobs of a group fit into one.
 const pageOfJobs = 100
 
 var engineLevels = []store.Level{store.High, store.Normal, store.Low}

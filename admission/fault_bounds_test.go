@@ -35,7 +35,7 @@ func TestSilentStore_NothingPilesUp(t *testing.T) {
 	p := faultPolicy
 	p.Rate, p.Burst = 1000, 1000
 	r := core.Room("sale", p)
-	awaitWithin(t, patience, "the first look", func() bool { return r.Tick(t.Context()) == nil })
+	awaitWithin(t, patience, "the first tick", func() bool { return r.Tick(t.Context()) == nil })
 	before := runtime.NumGoroutine()
 	var longest, most atomic.Int64
 	crowd := func(wave byte) {
@@ -74,7 +74,7 @@ func TestSilentStore_NothingPilesUp(t *testing.T) {
 		}
 		proxy.Heal()
 		proxy.Reset()
-		awaitWithin(t, patience, "the store is heard", func() bool { return r.Tick(t.Context()) == nil && core.Up() })
+		awaitWithin(t, patience, "the store is reachable", func() bool { return r.Tick(t.Context()) == nil && core.Up() })
 	}
 	// Join, check (which may have to enrol) and claim: four deadlines.
 	if d := time.Duration(longest.Load()); d > faultSlack {
@@ -118,7 +118,7 @@ func TestStart_ServesWithoutStore(t *testing.T) {
 			defer stop()
 			core.Settle(ctx)
 			if ctx.Err() != nil {
-				t.Fatal("the first look does not end")
+				t.Fatal("the first tick does not end")
 			}
 			var tickets []Ticket
 			for i := range 20 {
@@ -170,7 +170,7 @@ func TestStart_HangingFirstTickBlocksNobody(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ticked := make(chan error)
 	go func() { ticked <- r.Tick(ctx) }()
-	awaitWithin(t, patience, "the look hangs", func() bool {
+	awaitWithin(t, patience, "the tick hangs", func() bool {
 		b := make([]byte, 1<<20)
 		return strings.Contains(string(b[:runtime.Stack(b, true)]), "(*Core).prepare")
 	})
@@ -179,7 +179,7 @@ func TestStart_HangingFirstTickBlocksNobody(t *testing.T) {
 	select {
 	case <-asked:
 	case err := <-ticked:
-		t.Errorf("the rooms waited for the first look, which ended with %v", err)
+		t.Errorf("the rooms waited for the first tick, which ended with %v", err)
 		<-asked
 		ticked = nil
 	}
@@ -230,12 +230,12 @@ func TestIdleRoom_TicksSoonAfterStoreFails(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
 	proxy := redistest.Proxy(t, server.Socket())
-	var looks atomic.Int64
+	var ticks atomic.Int64
 	core, err := New(Options{
 		Client: storeClient(t, proxy.Addr()), Timeout: faultTimeout, Tick: faultTick, Log: slog.New(slog.DiscardHandler),
 		Observe: func(script string, _ time.Duration, _ error) {
 			if script == "room_advance" {
-				looks.Add(1)
+				ticks.Add(1)
 			}
 		},
 	})
@@ -249,18 +249,18 @@ func TestIdleRoom_TicksSoonAfterStoreFails(t *testing.T) {
 	defer run.Wait()
 	defer stop()
 	awaitWithin(t, patience, "the room is known", func() bool { return r.Snapshot().Known })
-	n := looks.Load()
-	awaitWithin(t, patience, "a look of its own time", func() bool { return looks.Load() > n })
+	n := ticks.Load()
+	awaitWithin(t, patience, "a tick at its interval", func() bool { return ticks.Load() > n })
 	began := time.Now()
 	proxy.Cut()
 	awaitWithin(t, patience, "the breaker opens", func() bool {
 		r.Charge(t.Context())
 		return !core.Up()
 	})
-	n = looks.Load()
-	awaitWithin(t, patience, "a look", func() bool { return looks.Load() > n+5 })
+	n = ticks.Load()
+	awaitWithin(t, patience, "five more ticks", func() bool { return ticks.Load() > n+5 })
 	if d := time.Since(began); d > 1500*time.Millisecond {
-		t.Errorf("the next looks came %s after the last one, the idle time is 2 s", d)
+		t.Errorf("the next ticks came %s after the last one; the idle interval is 2 s", d)
 	}
 }
 

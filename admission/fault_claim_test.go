@@ -18,10 +18,10 @@ func TestOutOfMemory_ServesWaitingVisitors(t *testing.T) {
 	g := s.gateway(p)
 	g.tick()
 	g.arrives()
-	var line []Ticket
+	var queue []Ticket
 	for range 10 {
 		s.pass(time.Millisecond)
-		line = append(line, g.waits())
+		queue = append(queue, g.waits())
 	}
 	g.tick2()
 	admin := s.server.Client()
@@ -32,7 +32,7 @@ func TestOutOfMemory_ServesWaitingVisitors(t *testing.T) {
 		if k := g.waits(); k.Epoch != "" {
 			t.Fatalf("enrolled beyond maxmemory: %+v", k)
 		} else {
-			line = append(line, k)
+			queue = append(queue, k)
 		}
 		if g.room.Charge(g.ctx()) {
 			t.Fatal("charged beyond maxmemory")
@@ -46,8 +46,8 @@ func TestOutOfMemory_ServesWaitingVisitors(t *testing.T) {
 		g.tick2()
 	}
 	in := 0
-	for i := range line {
-		if got := g.poll(&line[i]); got.State == Active {
+	for i := range queue {
+		if got := g.poll(&queue[i]); got.State == Active {
 			in++
 		} else if i < 10 || !got.Offline {
 			t.Fatalf("guest %d: %+v", i, got)
@@ -62,8 +62,8 @@ func TestOutOfMemory_ServesWaitingVisitors(t *testing.T) {
 	for range 30 {
 		s.pass(tick)
 		g.tick()
-		for i := range line[10:] {
-			if g.poll(&line[10+i]).State == Active {
+		for i := range queue[10:] {
+			if g.poll(&queue[10+i]).State == Active {
 				in++
 			}
 		}
@@ -232,17 +232,17 @@ func TestReset_IsBounded(t *testing.T) {
 	if err := g.room.Pause(g.ctx(), "ann"); err != nil {
 		t.Fatal(err)
 	}
-	line := make([]Ticket, 6000)
+	queue := make([]Ticket, 6000)
 	var all sync.WaitGroup
-	for i := range line {
-		line[i] = Ticket{ID: ID{1, byte(i), byte(i >> 8), 7}, Client: Client{1, byte(i), byte(i >> 8)}}
+	for i := range queue {
+		queue[i] = Ticket{ID: ID{1, byte(i), byte(i >> 8), 7}, Client: Client{1, byte(i), byte(i >> 8)}}
 		all.Go(func() {
-			st, refusal, err := g.room.Join(g.ctx(), Arrival{ID: line[i].ID, Client: line[i].Client, Keyed: true})
+			st, refusal, err := g.room.Join(g.ctx(), Arrival{ID: queue[i].ID, Client: queue[i].Client, Keyed: true})
 			if err != nil || refusal != Granted || st.State != Waiting {
 				t.Errorf("%+v %q %v", st, refusal, err)
 			}
-			st.Ticket.Client = line[i].Client
-			line[i] = st.Ticket
+			st.Ticket.Client = queue[i].Client
+			queue[i] = st.Ticket
 		})
 	}
 	all.Wait()
@@ -261,7 +261,7 @@ func TestReset_IsBounded(t *testing.T) {
 		t.Fatalf("%d admitted, %d active", snap.Admitted, snap.Active)
 	}
 	for _, i := range []int{0, 1, 4999, 5000, 5999} {
-		if got, err := g.room.Claim(g.ctx(), line[i]); err == nil && got.State == Active {
+		if got, err := g.room.Claim(g.ctx(), queue[i]); err == nil && got.State == Active {
 			t.Fatalf("ticket %d: %+v", i, got)
 		}
 	}
@@ -269,6 +269,6 @@ func TestReset_IsBounded(t *testing.T) {
 		t.Fatalf("the session: %+v %v", got, err)
 	}
 	if got, _ := g.arrives(); got.State != Active {
-		t.Fatalf("who comes next: %+v", got)
+		t.Fatalf("the next visitor: %+v", got)
 	}
 }

@@ -20,8 +20,8 @@ import (
 	"github.com/anteroom/anteroom/internal/redisurl"
 )
 
-// What the fault tests run with: calls time out and ticks come many times
-// faster than in production, so that an outage of half a second is a long one.
+// Settings of the fault tests. Calls time out and ticks follow each other many times faster than in production, so that an outage
+// of half a second is long.
 const (
 	faultTimeout = 50 * time.Millisecond
 	faultTick    = 20 * time.Millisecond
@@ -56,7 +56,7 @@ type site struct {
 // callHops is how often a call may have to wait for the processor, in turn with others.
 const callHops = 10
 
-// lateness measures how much later than asked this machine wakes who sleeps, and tells what a call may take for that.
+// lateness measures how late timers fire on this machine, and returns how much longer a call may take because of that.
 func lateness(t testing.TB) func() time.Duration {
 	var most atomic.Int64
 	done, ended := make(chan struct{}), make(chan struct{})
@@ -77,8 +77,8 @@ func lateness(t testing.TB) func() time.Duration {
 	return func() time.Duration { return callHops * time.Duration(most.Load()) }
 }
 
-// said tells whether a store call failed with an error that holds text.
-func (s *site) said(text string) bool {
+// failedWith reports whether a store call failed with an error that contains text.
+func (s *site) failedWith(text string) bool {
 	found := false
 	s.errs.Range(func(k, _ any) bool {
 		found = strings.Contains(k.(string), text)
@@ -87,7 +87,7 @@ func (s *site) said(text string) bool {
 	return found
 }
 
-// storeClient is what the programs open for a store of that address.
+// storeClient returns the client that the programs open for a store of that address.
 func storeClient(t testing.TB, addr string) redis.UniversalClient {
 	t.Helper()
 	c, err := redisurl.Open("redis://"+addr, faultTimeout)
@@ -124,7 +124,7 @@ func newSite(t testing.TB, p Policy, args ...string) *site {
 		runs.Go(func() { _ = core.Run(running) })
 	}
 	t.Cleanup(s.stop)
-	s.await("the first look", func() bool { return s.up() && s.rooms[0].Snapshot().Known && s.rooms[1].Snapshot().Known })
+	s.await("the first tick", func() bool { return s.up() && s.rooms[0].Snapshot().Known && s.rooms[1].Snapshot().Known })
 	return s
 }
 
@@ -166,8 +166,7 @@ func wait(t testing.TB, d time.Duration) {
 	}
 }
 
-// guest is one who joins, polls and claims through both gateways in turn, and
-// keeps the newest token.
+// guest is a visitor who joins, polls and claims through both gateways in turn, and keeps the newest token.
 type guest struct {
 	id        ID
 	client    Client
@@ -175,7 +174,7 @@ type guest struct {
 	confirmed int64 // Redis's clock after the store first confirmed the place, µs
 	at        int64 // admitted_at
 	in        bool
-	entered   atomic.Int64 // the same, for who looks while the crowd is there
+	entered   atomic.Int64 // the same, readable while the crowd runs
 }
 
 // audience is a crowd of guests and what it saw.
@@ -191,14 +190,14 @@ type audience struct {
 	left    atomic.Bool
 }
 
-// abandon sends home who is not in yet, and is content with that.
+// abandon ends the visits of guests who are not admitted yet, which is then no failure.
 func (a *audience) abandon() {
 	a.left.Store(true)
 	a.leave()
 	a.done.Wait()
 }
 
-// send lets n guests come, every apart.
+// send starts n guests, one every so often.
 func (s *site) send(n int, every time.Duration) *audience {
 	a := &audience{s: s}
 	for range n {
@@ -321,8 +320,8 @@ func (s *site) clock() int64 {
 	return now.UnixMicro()
 }
 
-// loss is what a failover may cost: what a master had acknowledged between two
-// moments of Redis's clock and its successor never heard of.
+// loss is what a failover may lose: writes that a master acknowledged between two moments of Redis's clock and its successor
+// does not have.
 type loss struct {
 	from, till int64 // µs; both 0: nothing is lost
 	visitors   int64 // thousandths of a visitor that may be admitted again
@@ -330,11 +329,10 @@ type loss struct {
 
 func (l loss) holds(at int64) bool { return l.from <= at && at < l.till }
 
-// judge checks, when all are in: never over the limit, first come first in, one
-// session a ticket, no call beyond its deadline.
+// judge checks the whole run: the limit and the order hold, a ticket makes one session, and no call exceeds its deadline.
 func (a *audience) judge(p Policy) { a.judgeAfter(p, loss{}) }
 
-// judgeAfter is judge where a part of what happened was lost.
+// judgeAfter is judge after a failover that may have lost writes.
 func (a *audience) judgeAfter(p Policy, lost loss) {
 	t := a.s.t
 	t.Helper()
@@ -357,12 +355,12 @@ func (a *audience) judgeAfter(p Policy, lost loss) {
 	}
 	for _, x := range a.guests {
 		for _, y := range a.guests {
-			// x was in line for certain when y was admitted, with a smaller order or while y had none. An order that
+			// x was in the queue for certain when y was admitted, with a smaller order or while y had none. An order that
 			// the store never confirmed says nothing: a join whose answer was lost has an earlier one.
 			ahead := x.confirmed > 0 && x.confirmed < y.at && !lost.holds(x.confirmed) &&
 				(y.ticket.Order == 0 || y.confirmed > 0 && x.ticket.Order < y.ticket.Order)
 			if ahead && y.at < x.at {
-				t.Fatalf("order %d was admitted at %d, before order %d, in line since %d and admitted at %d",
+				t.Fatalf("order %d was admitted at %d, before order %d, in the queue since %d and admitted at %d",
 					y.ticket.Order, y.at, x.ticket.Order, x.confirmed, x.at)
 			}
 		}
@@ -371,7 +369,7 @@ func (a *audience) judgeAfter(p Policy, lost loss) {
 	defer cancel()
 	for i, g := range a.guests {
 		if lost.holds(g.at) {
-			continue // its place may be in line again
+			continue // its place may be in the queue again
 		}
 		thief := g.ticket
 		thief.ID, thief.Client = g.id, Client{9, 9}

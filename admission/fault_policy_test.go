@@ -31,7 +31,7 @@ func TestOffline_NewVisitorsFollowPolicy(t *testing.T) {
 		{policy: OnErrorLocal, line: true, first: Waiting, second: Waiting},
 		{policy: OnErrorLocal, paused: true, first: Waiting, second: Waiting},
 	} {
-		t.Run(fmt.Sprintf("%s, line %t, paused %t", row.policy, row.line, row.paused), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%s, queue %t, paused %t", row.policy, row.line, row.paused), func(t *testing.T) {
 			t.Parallel()
 			p := faultPolicy
 			p.Rate, p.Burst, p.OnStoreError, p.Paused = 10_000, 1000, row.policy, false
@@ -90,7 +90,7 @@ func TestOffline_OrdersFollowTimeOfJoining(t *testing.T) {
 	g.back()
 	other.back()
 	// A minute's orders take 60 ms of room time. Those who come after them are quicker
-	// than the first poll of the line.
+	// than the first poll of the queue.
 	s.pass(30 * time.Millisecond)
 	for range 3 {
 		s.pass(50 * time.Millisecond)
@@ -105,7 +105,7 @@ func TestOffline_OrdersFollowTimeOfJoining(t *testing.T) {
 	for i, k := range line {
 		f, err := g.room.Lookup(g.ctx(), k.ID)
 		if err != nil || f.Ahead != int64(i) {
-			t.Fatalf("guest %d is behind %d in line: %+v %v", i, f.Ahead, f, err)
+			t.Fatalf("guest %d is behind %d in the queue: %+v %v", i, f.Ahead, f, err)
 		}
 	}
 }
@@ -131,10 +131,10 @@ func TestLocal_AdmitsItsShare(t *testing.T) {
 	if n := gs[1].room.Snapshot().Gateways; n != 2 {
 		t.Fatalf("%d gateways", n)
 	}
-	inLine := int64(0) // admitted before the outage
+	admittedBefore := int64(0) // admitted before the outage
 	for i := range line {
 		if gs[0].check(line[i]).State == Admitted {
-			inLine++
+			admittedBefore++
 		}
 	}
 	s.cutOff(gs...)
@@ -147,7 +147,7 @@ func TestLocal_AdmitsItsShare(t *testing.T) {
 		s.pass(50 * time.Millisecond)
 		for _, g := range gs {
 			if got, _ := g.arrives(); got.State != Waiting {
-				t.Fatalf("a newcomer passed the line: %+v", got)
+				t.Fatalf("a newcomer passed the queue: %+v", got)
 			}
 			// The last poll first, of those who are served by this gateway too.
 			for i := len(line) - 1; i >= 0; i-- {
@@ -160,11 +160,11 @@ func TestLocal_AdmitsItsShare(t *testing.T) {
 				}
 				in[line[i].ID] = got.AdmittedAt
 				elapsed := s.us.Load() - began
-				if reached := elapsed*p.Rate/1e9 + inLine + 1; int64(i) > reached {
-					t.Fatalf("after %d µs place %d was let in, the room has come to %d", elapsed, i, reached)
+				if reached := elapsed*p.Rate/1e9 + admittedBefore + 1; int64(i) > reached {
+					t.Fatalf("after %d µs place %d was admitted, the room has come to %d", elapsed, i, reached)
 				}
 				if most := elapsed*p.Rate/1e9 + 2; int64(len(in)) > most {
-					t.Fatalf("after %d µs %d were let in, at most %d may be", elapsed, len(in), most)
+					t.Fatalf("after %d µs %d were admitted, at most %d may be", elapsed, len(in), most)
 				}
 			}
 		}
@@ -177,7 +177,7 @@ func TestLocal_AdmitsItsShare(t *testing.T) {
 		g.tick2()
 	}
 	if n := gs[0].room.Snapshot().Active; n != int64(len(in))+1 {
-		t.Fatalf("%d sessions, %d were let in", n, len(in)+1)
+		t.Fatalf("%d sessions, %d were admitted", n, len(in)+1)
 	}
 	// Those who are in by now stay in, and their tickets make no second session.
 	for i, k := range line {
@@ -428,12 +428,12 @@ func TestLocal_KeepsMaxActive(t *testing.T) {
 		return in
 	}
 	if n := minute(); n != 4 {
-		t.Fatalf("%d were let in where 4 had room", n)
+		t.Fatalf("%d were admitted where 4 had room", n)
 	}
 	gs[1].room.Revoke(inside[0])
 	gs[1].room.Revoke(inside[0])
 	if n := minute(); n != 1 {
-		t.Fatalf("%d were let in when one had gone", n)
+		t.Fatalf("%d were admitted when one had gone", n)
 	}
 	for _, g := range gs {
 		g.back()

@@ -40,7 +40,7 @@ func (s *stage) pass(d time.Duration) { s.us.Add(d.Microseconds()) }
 
 const stagedTimeout = 5 * time.Second // generous: what fails here fails at once
 
-// gateway is a new one; a first tick is left to the caller.
+// gateway returns a new gateway. The caller runs its first tick.
 func (s *stage) gateway(p Policy) *stagedGateway {
 	s.t.Helper()
 	g := &stagedGateway{s: s, proxy: redistest.Proxy(s.t, s.server.Socket())}
@@ -70,8 +70,7 @@ func (g *stagedGateway) ctx() context.Context {
 	return ctx
 }
 
-// cutOff takes the store away from gateways and lets their breakers open: when no
-// call was answered for a deadline's time.
+// cutOff makes the store unreachable for gateways, and waits until they count it as away: after a deadline without a reply.
 func (s *stage) cutOff(gs ...*stagedGateway) {
 	s.t.Helper()
 	for i := range 2 {
@@ -90,14 +89,14 @@ func (s *stage) cutOff(gs ...*stagedGateway) {
 	}
 }
 
-// back gives the store back and ticks until it is heard.
+// back makes the store reachable again and ticks until the gateway is up.
 func (g *stagedGateway) back() {
 	g.s.t.Helper()
 	g.proxy.Heal()
-	awaitWithin(g.s.t, patience, "the store is heard again", func() bool { return g.room.Tick(g.ctx()) == nil && g.core.Up() })
+	awaitWithin(g.s.t, patience, "the store is reachable again", func() bool { return g.room.Tick(g.ctx()) == nil && g.core.Up() })
 }
 
-// arrives is one who joins through g.
+// arrives joins a new visitor through g.
 func (g *stagedGateway) arrives() (Standing, Refusal) {
 	g.s.t.Helper()
 	g.s.serial++
@@ -113,7 +112,7 @@ func (g *stagedGateway) arrives() (Standing, Refusal) {
 	return s, refusal
 }
 
-// waits is one who joins through g and has to wait.
+// waits joins a new visitor through g, who has to wait.
 func (g *stagedGateway) waits() Ticket {
 	g.s.t.Helper()
 	s, refusal := g.arrives()
@@ -133,7 +132,7 @@ func (g *stagedGateway) check(t Ticket) Standing {
 	return s
 }
 
-// poll is check, and a claim when it is the turn.
+// poll checks a ticket, and claims it when it is admitted.
 func (g *stagedGateway) poll(t *Ticket) Standing {
 	g.s.t.Helper()
 	s := g.check(*t)

@@ -21,7 +21,7 @@ type storeFault struct {
 	begin func(*site)
 	last  time.Duration
 	end   func(*site)
-	says  string // part of the error that the store has to have answered
+	reply string // part of the error that the store must have replied
 	down  bool   // nothing answers meanwhile: the rooms go down and answers are made offline
 }
 
@@ -164,7 +164,7 @@ var storeFaults = []storeFault{
 			s.server.Kill()
 			s.server.Restart() // returns when it has loaded
 		},
-		end: func(*site) {}, says: "LOADING",
+		end: func(*site) {}, reply: "LOADING",
 	},
 	{
 		name: "writes stopped because saving fails",
@@ -183,7 +183,7 @@ var storeFaults = []storeFault{
 			}
 			saved(s, "ok")
 		},
-		says: "MISCONF", down: true,
+		reply: "MISCONF", down: true,
 	},
 	{
 		name:  "one gateway of two cut off",
@@ -193,12 +193,12 @@ var storeFaults = []storeFault{
 	{
 		name:  "a read-only replica, then master again",
 		begin: func(s *site) { do(s, "REPLICAOF", "127.0.0.1", "1") },
-		last:  600 * time.Millisecond, end: func(s *site) { do(s, "REPLICAOF", "NO", "ONE") }, says: "READONLY", down: true,
+		last:  600 * time.Millisecond, end: func(s *site) { do(s, "REPLICAOF", "NO", "ONE") }, reply: "READONLY", down: true,
 	},
 	{
 		name:  "too few replicas",
 		begin: func(s *site) { config(s, "min-replicas-to-write", 1) },
-		last:  600 * time.Millisecond, end: func(s *site) { config(s, "min-replicas-to-write", 0) }, says: "NOREPLICAS", down: true,
+		last:  600 * time.Millisecond, end: func(s *site) { config(s, "min-replicas-to-write", 0) }, reply: "NOREPLICAS", down: true,
 	},
 	{
 		name: "no more clients",
@@ -210,7 +210,7 @@ var storeFaults = []storeFault{
 	},
 }
 
-// saved lets the store save and waits until it says how that went.
+// saved lets the store save and waits for that status.
 func saved(s *site, status string) {
 	s.t.Helper()
 	do(s, "BGSAVE")
@@ -247,10 +247,10 @@ func TestStoreFaults_KeepPromises(t *testing.T) {
 			wait(t, f.last)
 			in := a.in.Load()
 			if f.down && in == int64(len(a.guests)) {
-				t.Fatal("everybody got in before the store was back")
+				t.Fatal("all guests were admitted before the store was back")
 			}
-			if !s.said(f.says) && f.says != "" {
-				t.Errorf("the store never answered %s", f.says)
+			if !s.failedWith(f.reply) && f.reply != "" {
+				t.Errorf("the store never replied %s", f.reply)
 			}
 			f.end(s)
 			awaitWithin(t, faultRecovery+faultSlack, "the rooms are back", s.up)

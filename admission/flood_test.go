@@ -34,7 +34,7 @@ func TestFlood_StoreHoldsOneFront(t *testing.T) {
 		}
 	}
 	sent.Wait()
-	line := func() int64 {
+	queue := func() int64 {
 		t.Helper()
 		n, err := client.ZCard(ctx5(t), rooms[0].keys[2]).Result()
 		if err != nil {
@@ -42,7 +42,7 @@ func TestFlood_StoreHoldsOneFront(t *testing.T) {
 		}
 		return n
 	}
-	if n := line(); n != 1000 {
+	if n := queue(); n != 1000 {
 		t.Fatalf("%d are in the store after %d arrivals that never polled; the front is 1000", n, 3*flood)
 	}
 	c.pass(250 * time.Millisecond)
@@ -57,9 +57,9 @@ func TestFlood_StoreHoldsOneFront(t *testing.T) {
 	}
 	c.pass(time.Second)
 	if n := rooms[0].Ahead(c.us); n < 3*flood {
-		t.Errorf("%d are ahead of who comes now, of %d", n, 3*flood)
+		t.Errorf("%d are ahead of the next visitor, of %d", n, 3*flood)
 	}
-	// Only who polls takes up room.
+	// Only tickets that poll take up memory.
 	for range 40 * 60 {
 		c.pass(250 * time.Millisecond)
 		if err := rooms[0].Tick(ctx5(t)); err != nil {
@@ -73,8 +73,8 @@ func TestFlood_StoreHoldsOneFront(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := line(); n != 0 {
-		t.Errorf("%d are left in line after absence", n)
+	if n := queue(); n != 0 {
+		t.Errorf("%d are left in the queue after absence", n)
 	}
 	if n, err := client.HLen(ctx5(t), rooms[0].keys[4]).Result(); err != nil || n != 0 {
 		t.Errorf("%d bags of presence are left: %v", n, err)

@@ -8,8 +8,8 @@ import (
 	"github.com/anteroom/anteroom/internal/short"
 )
 
-// behindTheFront returns a ticket that was admitted while nobody else was present, and that lies behind the front since 1,500
-// earlier tickets came back.
+// behindTheFront returns a ticket that was admitted while no other was present, and is behind the front since 1,500 earlier
+// tickets came back.
 func behindTheFront(t *testing.T, absence, silence time.Duration) (Ticket, []*stagedGateway) {
 	t.Helper()
 	p := faultPolicy
@@ -19,21 +19,21 @@ func behindTheFront(t *testing.T, absence, silence time.Duration) (Ticket, []*st
 	g.tick()
 	other.tick()
 	g.arrives() // takes the burst
-	line := make([]Ticket, 1501)
-	for i := range line {
+	queue := make([]Ticket, 1501)
+	for i := range queue {
 		s.pass(time.Millisecond)
-		line[i] = g.waits()
-		g.poll(&line[i])
+		queue[i] = g.waits()
+		g.poll(&queue[i])
 	}
-	v := &line[1500]
+	v := &queue[1500]
 	g.tick2()
 	other.tick()
-	s.lives(silence, g, other) // nobody reaches a gateway; all are parked
+	s.lives(silence, g, other) // nobody polls; all are parked
 	g.poll(v)
 	s.lives(2*time.Second, g, other)
-	for i := range line[:1500] {
+	for i := range queue[:1500] {
 		s.pass(time.Millisecond)
-		g.poll(&line[i])
+		g.poll(&queue[i])
 	}
 	s.lives(2*time.Second, g, other)
 	if f, err := g.room.Lookup(g.ctx(), v.ID); err != nil || f.State != Admitted {
@@ -84,16 +84,16 @@ func TestCheck_FindsTicketRemovedElsewhereAfterHold(t *testing.T) {
 	g.tick()
 	other.tick()
 	g.arrives()
-	line := make([]Ticket, 1100)
-	for i := range line {
+	queue := make([]Ticket, 1100)
+	for i := range queue {
 		s.pass(time.Millisecond)
-		line[i] = g.waits()
-		if i < len(line)-1 {
-			line[i].Interval = 15 * time.Minute // they stay present meanwhile
+		queue[i] = g.waits()
+		if i < len(queue)-1 {
+			queue[i].Interval = 15 * time.Minute // they stay present meanwhile
 		}
-		g.poll(&line[i])
+		g.poll(&queue[i])
 	}
-	k := line[len(line)-1]
+	k := queue[len(queue)-1]
 	g.tick2()
 	other.tick()
 	if err := other.room.RemoveTicket(other.ctx(), "ann", k.ID); err != nil {

@@ -36,11 +36,11 @@ func TestJoinLimiter_CountsAndForgets(t *testing.T) {
 	if s.blocked("ticket", 100) != 0 || s.blocked("another", 0) != 0 {
 		t.Error("blocked for longer than that, or by another")
 	}
-	// However many come, the table holds what it holds; whoever is counted now stays for a while.
+	// The table is bounded, however many addresses join; an address that is counted now stays for a while.
 	for i := range 10 * joinWindowsMost {
 		s.join(fmt.Sprintf("flood%013dnetwork%011d", i, i), p, 61*minute)
 	}
 	if wait, _ := s.join(who(3, 3), p, 61*minute); wait != 0 {
-		t.Error("a flood of others counts against somebody")
+		t.Error("joins of other addresses count against this one")
 	}
 }

@@ -90,7 +90,7 @@ func TestJoins_FollowModel(t *testing.T) {
 				if g.enters > entered {
 					c.model.Refill()
 				}
-				if g.calls == before { // of one that was refused or heard a moment ago
+				if g.calls == before { // refused or confirmed a moment ago
 					return
 				}
 				want, _ := c.model.Seen(signed[i])
@@ -199,7 +199,7 @@ func TestJoins_PlaceIsCountedOnce(t *testing.T) {
 	if _, refusal, _ := r.Join(t.Context(), Arrival{ID: ID{2}, Keyed: true, Address: at(1, 1)}); refusal != TooMany {
 		t.Errorf("a second place: %q, want %q", refusal, TooMany)
 	}
-	// The store is emptied: whoever was in line comes back, even where its address has used up its share.
+	// The store is emptied: queued tickets come back, even if their address has used up its share.
 	if err := client.Del(t.Context(), keysOf(t, client.Keys(t.Context(), prefix+":*").Val())...).Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -265,6 +265,6 @@ func TestJoins_LimitHoldsDuringOutage(t *testing.T) {
 		}
 	}
 	if in != 3 || refused != 9 {
-		t.Errorf("%d were let in and %d refused, want 3 and 9", in, refused)
+		t.Errorf("%d were admitted and %d refused, want 3 and 9", in, refused)
 	}
 }

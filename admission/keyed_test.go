@@ -81,7 +81,7 @@ func TestKeyedJoin_CostsAsMuchAsPlain(t *testing.T) {
 			p.Joins, p.JoinsPer = 1, time.Hour
 			r.setPolicy(p)
 			mustTick(t, r)
-			flood(connections, "address-1network-1", TooMany) // all of an address at once; whoever fits is granted
+			flood(connections, "address-1network-1", TooMany) // all of an address at the same time; those within the limit are granted
 			had = calls.Load()
 			flood(joins, "address-1network-1", TooMany)
 			if n := calls.Load() - had; n > 20 {
@@ -109,9 +109,9 @@ func TestKeyedJoin_SmallestSignedOrderCounts(t *testing.T) {
 	for _, r := range rooms {
 		mustTick(t, r)
 	}
-	line := func() int64 { return client.ZCard(ctx5(t), rooms[0].keys[2]).Val() }
-	if line() != frontSizeTest {
-		t.Fatalf("the queue holds %d", line())
+	queue := func() int64 { return client.ZCard(ctx5(t), rooms[0].keys[2]).Val() }
+	if queue() != frontSizeTest {
+		t.Fatalf("the queue holds %d", queue())
 	}
 	a := Arrival{ID: testID(), Client: testClient(1), Keyed: true, Interval: 5 * time.Second}
 	var tickets []Ticket
@@ -123,7 +123,7 @@ func TestKeyedJoin_SmallestSignedOrderCounts(t *testing.T) {
 		tickets = append(tickets, s.Ticket)
 		c.pass(time.Second)
 	}
-	if line() != frontSizeTest {
+	if queue() != frontSizeTest {
 		t.Fatalf("a join behind the front was enrolled")
 	}
 	early, late := tickets[0], tickets[1]
@@ -147,8 +147,8 @@ func TestKeyedJoin_SmallestSignedOrderCounts(t *testing.T) {
 			t.Errorf("joined again once it polled: %+v %v", s, err)
 		}
 	}
-	if line() != frontSizeTest+1 {
-		t.Errorf("the queue holds %d, want one place more than the front", line())
+	if queue() != frontSizeTest+1 {
+		t.Errorf("the queue holds %d, want one place more than the front", queue())
 	}
 }
 

@@ -9,8 +9,8 @@ import (
 	"github.com/anteroom/anteroom/internal/short"
 )
 
-// TestLeave_UnpolledTicketLeavesNothing: of joins that are given up at once the store remembers a front's worth before the
-// front and none behind it, within maxmemory and beyond, and the gateway a bounded number.
+// Of joins that are followed by a departure, the store remembers at most one front, and none behind the front, within maxmemory
+// and beyond. The gateway remembers a bounded number.
 func TestLeave_UnpolledTicketLeavesNothing(t *testing.T) {
 	short.Skip(t, "makes many thousands of joins")
 	client, c := redistest.Server(t).Client(), newTestClock()
@@ -82,8 +82,8 @@ func TestLeave_UnpolledTicketLeavesNothing(t *testing.T) {
 	}
 }
 
-// A ticket that left stays left on every gateway. One behind the front that never polled is in no queue: the gateway that it was
-// given up at says so, and elsewhere a poll finds the place of its order.
+// A ticket that left stays left on every gateway. A ticket behind the front that never polled is not in the
+// store: the gateway where it left remembers its end, and elsewhere a poll finds the place of its order.
 func TestLeave_IsFinalForPlaceInQueue(t *testing.T) {
 	client, prefix, c := redistest.Client(t), redistest.Prefix(t), newTestClock()
 	p := basePolicy

@@ -12,7 +12,7 @@ import (
 
 // What is done to a ticket, and by which client.
 type asked struct {
-	what   string // enter check claim look leave revoke
+	what   string // enter check claim lookup leave revoke
 	ticket int
 	client byte
 }
@@ -30,7 +30,7 @@ const (
 // ticket too: what the model admits, the room must have admitted.
 //
 //   - → W   enter, check, claim            W → A   in order, while A + C ≤ most
-//     A  → C   a claim; the same client may repeat it, others are told E
+//     A  → C   a claim; the same client may repeat it, others get E
 //     -, W, A → E   leave                     any → E   revoke
 type sequential struct {
 	most   int     // max_active
@@ -49,7 +49,7 @@ func (s places) set(t int, where, client byte) places {
 	return places(b)
 }
 
-// admit lets ticket t in, and whoever waits before it.
+// admit admits ticket t and all waiting tickets before it.
 func (m sequential) admit(s places, t int) (places, bool) {
 	for u := range m.orders {
 		if s.at(u) == waits && (u == t || m.orders[u] > 0 && m.orders[t] > 0 && m.orders[u] < m.orders[t]) {
@@ -72,7 +72,7 @@ func (m sequential) within(s places) bool {
 	return n <= m.most
 }
 
-// step says whether the answer could have been given in state s, and what the state is then. An unknown answer could.
+// step reports whether the reply is possible in state s, and the state after it. An unknown reply is possible.
 func (m sequential) step(s places, q asked, a told) (bool, places) {
 	t := q.ticket
 	where := s.at(t)
@@ -84,7 +84,7 @@ func (m sequential) step(s places, q asked, a told) (bool, places) {
 		return a == done || a == unknown, s.set(t, over, 0)
 	case "revoke":
 		return a == done || a == unknown, s.set(t, over, 0)
-	case "look":
+	case "lookup":
 		switch {
 		case where == byte(a):
 			return true, s
@@ -143,7 +143,7 @@ func (m sequential) model() porcupine.Model {
 			}
 			all := []any{next}
 			if a == unknown && (q.what == "claim" || q.what == "enter") && next.at(q.ticket) == waits {
-				// It may have been let in.
+				// It may have been admitted.
 				if ok, next := m.step(s, q, active); ok {
 					all = append(all, next)
 				}
@@ -179,11 +179,11 @@ func TestSequentialRoom_Steps(t *testing.T) {
 		{"refused after a claim that was not answered", []porcupine.Operation{op("enter", 0, 'a', waits, 1, 2), op("claim", 0, 'a', unknown, 3, never), op("claim", 0, 'b', over, 5, 6)}, true},
 		{"a claim that was not answered had no effect", []porcupine.Operation{op("enter", 0, 'a', waits, 1, 2), op("claim", 0, 'a', unknown, 3, never), op("claim", 0, 'b', active, 5, 6), op("claim", 0, 'a', over, 7, 8)}, true},
 		{"it takes effect once", []porcupine.Operation{op("enter", 0, 'a', waits, 1, 2), op("claim", 0, 'a', unknown, 3, never), op("claim", 0, 'b', active, 5, 6), op("claim", 0, 'a', active, 7, 8)}, false},
-		{"let in at once without an answer", []porcupine.Operation{op("enter", 0, 'a', unknown, 1, never), op("claim", 0, 'b', over, 5, 6), op("claim", 0, 'a', active, 7, 8)}, true},
+		{"admitted immediately without an answer", []porcupine.Operation{op("enter", 0, 'a', unknown, 1, never), op("claim", 0, 'b', over, 5, 6), op("claim", 0, 'a', active, 7, 8)}, true},
 		{"left", []porcupine.Operation{op("enter", 0, 'a', waits, 1, 2), op("leave", 0, 'a', done, 3, 4), op("claim", 0, 'a', active, 5, 6)}, false},
 		{"left, waits again", []porcupine.Operation{op("enter", 0, 'a', waits, 1, 2), op("leave", 0, 'a', done, 3, 4), op("enter", 0, 'a', waits, 5, 6)}, false},
 		{"left while it claimed", []porcupine.Operation{op("enter", 0, 'a', waits, 1, 2), op("leave", 0, 'a', done, 3, 6), op("claim", 0, 'a', active, 4, 5)}, true},
-		{"a session is not left", []porcupine.Operation{op("enter", 0, 'a', waits, 1, 2), op("claim", 0, 'a', active, 3, 4), op("leave", 0, 'a', done, 5, 6), op("look", 0, 'a', active, 7, 8)}, true},
+		{"a session is not left", []porcupine.Operation{op("enter", 0, 'a', waits, 1, 2), op("claim", 0, 'a', active, 3, 4), op("leave", 0, 'a', done, 5, 6), op("lookup", 0, 'a', active, 7, 8)}, true},
 		{"revoked", []porcupine.Operation{op("enter", 0, 'a', active, 1, 2), op("revoke", 0, 'o', done, 3, 4), op("claim", 0, 'a', active, 5, 6)}, false},
 		{"admitted, waits again", []porcupine.Operation{op("enter", 0, 'a', waits, 1, 2), op("check", 0, 'a', admitted, 3, 4), op("claim", 0, 'a', waits, 5, 6)}, false},
 		{"out of order", []porcupine.Operation{op("enter", 0, 'a', waits, 1, 2), op("enter", 1, 'b', waits, 3, 4), op("claim", 1, 'b', active, 5, 6), op("claim", 0, 'a', waits, 7, 8)}, false},

@@ -19,7 +19,7 @@ import (
 	"github.com/anteroom/anteroom/internal/short"
 )
 
-// history is what several clients did in one room through several gateways, and what each was told.
+// history records what several clients did in one room through several gateways, and the replies.
 type history struct {
 	rooms []*Room // the same one, of every gateway
 	start time.Time
@@ -41,8 +41,8 @@ type history struct {
 // shownOrder is an order that the store answered, and the time at which that answer was there.
 type shownOrder struct{ at, order int64 }
 
-// pair is a ticket and a gateway. A gateway repeats what it knows of a ticket for a second, which no history can tell
-// from a gateway that is wrong: so each is asked about each ticket once.
+// pair is a ticket and a gateway. A gateway repeats a reply about a ticket for a second, which a history cannot distinguish
+// from a wrong reply, so each gateway is asked about each ticket once.
 type pair struct{ ticket, gateway int }
 
 // The size of one history: enough to meet, few enough to be checked.
@@ -125,7 +125,7 @@ func (h *history) once(ctx context.Context, c int, p pair) {
 		q.what = "claim"
 		s, err = r.Claim(ctx, ticket)
 	case n < 17:
-		q.what = "look"
+		q.what = "lookup"
 		var f Found
 		f, err = r.Lookup(ctx, h.ids[t])
 		s = Standing{State: f.State, Ticket: Ticket{Order: f.Order}}
@@ -144,15 +144,15 @@ func (h *history) once(ctx context.Context, c int, p pair) {
 	h.note(q, call, s, err)
 }
 
-// note records an answer. Those that say nothing about the store are left out: looks and checks without it, and checks
-// that say "waiting" or "admitted": a gateway may have that from its snapshot.
+// note records a reply. Replies that may not come from the store are left out: lookups and checks without it, and checks that
+// return waiting or admitted, which may come from the snapshot.
 func (h *history) note(q asked, call int64, s Standing, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	op := porcupine.Operation{Input: q, Call: call, Return: int64(time.Since(h.start)), Output: told(unknown)}
 	switch {
 	case err != nil && !errors.Is(err, ErrNotYet) && !errors.Is(err, ErrUnknown) && !errors.Is(err, ErrStore):
-		op.Output = told('!') // nothing that the model knows
+		op.Output = told('!') // no reply of the model
 	case errors.Is(err, ErrStore) || s.Offline:
 		op.Return = never
 		h.gaps++
@@ -170,19 +170,19 @@ func (h *history) note(q asked, call int64, s Standing, err error) {
 		op.Output = told(over)
 	}
 	if q.what == "enter" && op.Output == told(waits) && !s.New {
-		op.Output = told(unknown) // it was in line once; of now a gateway's memory says nothing
+		op.Output = told(unknown) // it was in the queue once; memory does not show whether it still is
 	}
 	if op.Output == told(active) {
 		h.sessions++
 	}
 	t := q.ticket
-	if s.State == Waiting && q.what != "look" {
+	if s.State == Waiting && q.what != "lookup" {
 		if !h.has[t] || !s.Offline && s.Ticket.Epoch != "" {
 			h.tickets[t], h.has[t] = s.Ticket, true
 		}
 	}
-	if s.State == Waiting && !s.Offline && s.Ticket.Order > 0 && (q.what == "look" || s.Ticket.Epoch != "" && q.what != "claim") {
-		// A gateway that heard no answer may sign the same place once more: the smallest order counts, so an order never grows.
+	if s.State == Waiting && !s.Offline && s.Ticket.Order > 0 && (q.what == "lookup" || s.Ticket.Epoch != "" && q.what != "claim") {
+		// A gateway that got no reply may sign the same place once more: the smallest order counts, so an order never grows.
 		for _, before := range h.shown[t] {
 			if before.at < call && before.order < s.Ticket.Order {
 				h.moved = true
@@ -193,7 +193,7 @@ func (h *history) note(q asked, call int64, s Standing, err error) {
 			h.orders[t] = s.Ticket.Order
 		}
 	}
-	if op.Output == told(unknown) && (q.what == "look" || q.what == "check" && h.tickets[t].Epoch != "") ||
+	if op.Output == told(unknown) && (q.what == "lookup" || q.what == "check" && h.tickets[t].Epoch != "") ||
 		q.what == "check" && (op.Output == told(waits) || op.Output == told(admitted)) {
 		return
 	}
@@ -240,7 +240,7 @@ func TestRoom_IsLinearizable(t *testing.T) {
 			t.Parallel()
 			cores := linearCores(t, f.run)
 			var sum struct{ rounds, histories, calls, gaps, in, decided int }
-			// A fault that hits no call says nothing.
+			// A fault that hits no call tests nothing.
 			for ; sum.rounds == 0 || f.name != "none" && sum.gaps < 10 && sum.rounds < 30; sum.rounds++ {
 				for _, h := range linearRound(t, cores, sum.rounds) {
 					sum.histories, sum.calls, sum.gaps, sum.in = sum.histories+1, sum.calls+len(h.ops), sum.gaps+h.gaps, sum.in+h.sessions
@@ -314,7 +314,7 @@ func linearRound(t *testing.T, cores []*Core, round int) []*history {
 	return list
 }
 
-// judge says whether there is an order that explains the history; one that takes too long to look for is left open.
+// judge reports whether an order explains the history. A search that takes too long leaves the question open.
 func (h *history) judge(t *testing.T) (decided bool) {
 	if h.moved {
 		t.Errorf("an order that the store answered has grown:\n%s", h.text(porcupine.LinearizationInfo{}))

@@ -19,7 +19,7 @@ func TestTick_SmallBurstReachesRate(t *testing.T) {
 		{"20/s, 1, three gateways", 20_000, 1000, 20_000, 3},
 		{"50/s, 2", 50_000, 2000, 50_000, 1},
 		{"20/s, 5.5", 20_000, 5500, 20_000, 1},
-		{"200/s, 1: no more than one a look", 200_000, 1000, 40_000, 1},
+		{"200/s, 1: at most one a tick", 200_000, 1000, 40_000, 1},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -52,7 +52,7 @@ func TestLeakyBucket_AdmitsOneByOne(t *testing.T) {
 		s.clock.pass(s.rooms[0][0].ticker.pause() + 2*time.Millisecond) // as late as a loop is
 	}
 	if s.in[0] < 90 || together > 5 {
-		t.Errorf("%d came in with 100 looks, %d of them together with another", s.in[0], together)
+		t.Errorf("%d were admitted by 100 ticks, %d of them together with another", s.in[0], together)
 	}
 }
 

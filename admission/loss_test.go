@@ -16,8 +16,7 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-// survivors checks what holds when the store loses the room: all of it, or what
-// happened since an older copy.
+// survivors checks what holds when the store loses the room: all of it, or all writes since an older copy.
 type survivors struct {
 	crowd
 	in   map[ID]int64 // admitted_at of those who are in
@@ -60,8 +59,8 @@ func (c *survivors) older(t *rapid.T) {
 	if c.copy == nil {
 		t.Skip("no copy yet")
 	}
-	// Every gateway has heard of what is about to be lost: one that has not
-	// cannot tell (a failover may repeat the admissions of its lag).
+	// Every gateway knows the writes that are about to be lost. A gateway that does not
+	// cannot detect their loss (a failover may repeat the admissions of its lag).
 	for _, g := range c.gateways {
 		if err := g.room.Tick(context.Background()); err != nil {
 			t.Fatal(err)
@@ -173,7 +172,7 @@ func TestLossOfData_KeepsPlaces(t *testing.T) {
 	})
 }
 
-// claimTwice: who is in cannot get in again, with whatever token.
+// claimTwice checks that no token of an admitted visitor makes a second session.
 func (c *survivors) claimTwice(t *rapid.T) {
 	v := c.one()
 	if v.state != Active {

@@ -10,7 +10,7 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-// lots are gateways of one lottery whose secrets may differ.
+// lots is the gateways of one lottery, whose secrets may differ.
 type lots struct {
 	t  *testing.T
 	c  *testClock
@@ -33,13 +33,13 @@ func (l *lots) pass(seconds int, rooms ...*Room) {
 	}
 }
 
-// commits checks what gateways tell of the draw: that of a policy.
+// commits checks that gateways report the commitment of a policy.
 func (l *lots) commits(to Policy, rooms ...*Room) {
 	l.t.Helper()
 	want := to.Plan.Draw(to.OpensAt).Commitment()
 	for i, r := range rooms {
 		if got, _, _ := r.Commitment(r.view.schedule.Load().Policy.Plan.Draw(to.OpensAt)); got != want {
-			l.t.Fatalf("gateway %d tells the commitment %x, want %x", i, got[:4], want[:4])
+			l.t.Fatalf("gateway %d has the commitment %x, want %x", i, got[:4], want[:4])
 		}
 	}
 }
@@ -60,7 +60,7 @@ func TestDrawSecret_DifferentSecretsMakeOneDraw(t *testing.T) {
 	l.pass(2, a, b)
 	l.commits(first, a, b)
 	if b.DrawsApart() || log.Len() > 0 {
-		t.Errorf("it is told before it is sure: %s", log.String())
+		t.Errorf("the difference is logged too early: %s", log.String())
 	}
 	l.pass(20, b, a)
 	if !b.DrawsApart() || a.DrawsApart() {
@@ -83,7 +83,7 @@ func TestDrawSecret_DifferentSecretsMakeOneDraw(t *testing.T) {
 	}
 
 	if _, _, known := b.Commitment(second.Plan.Draw(second.OpensAt)); known {
-		t.Error("the seed is told before the opening")
+		t.Error("the seed is published before the opening")
 	}
 	for a.Snapshot().Drawn == 0 {
 		l.pass(1, b, a)
@@ -119,7 +119,7 @@ func TestDrawSecret_ChangedByAllGateways(t *testing.T) {
 	l.pass(15, a, b)
 	l.commits(old, a, b)
 	if !a.DrawsApart() {
-		t.Error("nobody says that one has the old file still")
+		t.Error("no gateway logs that one still has the old secret")
 	}
 	b.setPolicy(fresh)
 	l.pass(11, a, b)
@@ -161,7 +161,7 @@ func TestDrawSecret_UnknownSeedAdmitsNobody(t *testing.T) {
 	l.pass(6, b)
 	l.commits(first, b)
 	if s := mustJoin(t, b, testID(), testClient(2)); s.State != Waiting {
-		t.Errorf("who comes while nobody knows the draw: %+v, want a place in line", s)
+		t.Errorf("a join while no gateway knows the draw: %+v, want a place in the queue", s)
 	}
 	l.pass(8, b)
 	l.commits(second, b)

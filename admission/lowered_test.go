@@ -33,7 +33,7 @@ func TestAbsence_LoweredKeepsAdvisedPolls(t *testing.T) {
 	p.Absence = time.Minute
 	r.setPolicy(p)
 	pass(int(checked.Hold / time.Second))
-	// Where the line does not hold it the token alone speaks for it.
+	// A store that does not hold the ticket has only the token.
 	if s := mustCheck(t, testRoom(t, client, prefix+"b", c, p), checked); s.State != Waiting {
 		t.Errorf("with a store that does not know the room: %+v", s)
 	}
@@ -70,7 +70,7 @@ func TestSessionTTL_LoweredKeepsSessions(t *testing.T) {
 			if other.Order > 0 && c.us/1e6%30 < 2 {
 				s := mustCheck(t, r, other)
 				if other = s.Ticket; s.State != Waiting {
-					t.Fatalf("%d s before the pass of who is in ends: %+v", ends-c.us/1e6, s)
+					t.Fatalf("%d s before the pass of the session ends: %+v", ends-c.us/1e6, s)
 				}
 			}
 		}

@@ -91,7 +91,7 @@ func TestMemory_AsksStoreOncePerSecond(t *testing.T) {
 		}
 	}
 	clock.pass(300 * time.Millisecond)
-	costs("polls of one who waits", 0, func() { check(Waiting) }) // the join was heard
+	costs("polls of one who waits", 0, func() { check(Waiting) }) // the join counts as a poll
 	costs("claims of one who waits", 1, func() { claim(Waiting) })
 	clock.pass(time.Second)
 	costs("claims and polls a second later", 2, func() { check(Waiting); claim(Waiting) })
@@ -162,7 +162,7 @@ func TestMemory_ReturnsWhatWasStored(t *testing.T) {
 			t.Errorf("%+v, want %+v", got, want)
 		}
 		if m.settled(want.ID) {
-			t.Error("who waits is taken for settled")
+			t.Error("a waiting ticket counts as settled")
 		}
 	}
 	ended := remembered{standing: Standing{State: Ended, Reason: ReasonLeft, Ticket: Ticket{ID: waits.ID}}, at: now}
@@ -212,7 +212,7 @@ func TestMemory_EarlyClaimHidesNoPoll(t *testing.T) {
 		t.Fatal(err)
 	}
 	if silent := time.Duration(clock.us-f.Seen) * time.Microsecond; silent > 2*time.Second || f.Parked {
-		t.Errorf("polled every second, it was last heard of %s ago (parked: %t)", silent, f.Parked)
+		t.Errorf("polled every second, the store last confirmed it %s ago (parked: %t)", silent, f.Parked)
 	}
 }
 
@@ -247,14 +247,14 @@ func TestJoin_AsksOnceAboutEndedPlace(t *testing.T) {
 				}
 			}
 		}
-		r.store.markAway(nil) // whoever asks the store fails
+		r.store.markAway(nil) // calls to the store fail
 		if got, _, err := r.Join(ctx5(t), left); got.State != Ended || got.Offline || err != nil {
 			t.Errorf("once more: %+v %v", got, err)
 		}
 		r.store.markBack()
 	}
 	if _, _, err := a.Join(ctx5(t), Arrival{ID: testID(), Keyed: true, Held: true}); !errors.Is(err, ErrUnknown) {
-		t.Errorf("an id of nobody: %v", err)
+		t.Errorf("an unknown id: %v", err)
 	}
 }
 

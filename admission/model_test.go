@@ -21,7 +21,7 @@ import (
 
 const tick = 250 * time.Millisecond
 
-// visitor is one who keeps the newest token.
+// visitor is a visitor who keeps the newest token.
 type visitor struct {
 	t     Ticket
 	state State
@@ -172,7 +172,8 @@ func (c *crowd) account() {
 	c.visitors = append(c.visitors, &visitor{t: s.Ticket, state: s.State})
 }
 
-// comeBack is a visitor whose pass has ended: the place has the order of the pass, or the pass keeps none. A session gives one.
+// comeBack returns a visitor whose pass has ended. The place has the order of the pass, if the pass keeps it. A session makes one
+// such place.
 func (c *crowd) comeBack() {
 	v, g := c.one(), c.any()
 	id := ID{0: 252, 1: v.t.ID[0], 2: v.t.ID[1], 3: v.t.ID[2] + v.t.ID[3] + 1}
@@ -222,13 +223,13 @@ func (c *crowd) poll() {
 	}
 	if g.calls == before {
 		// From memory, at most a second old: other gateways may know better, but
-		// a session or the end of a ticket is not made up. (Before a tick tells of a
-		// reset, who was admitted is told so still; the claim decides.)
+		// a session or the end of a ticket is not made up. (Before a tick shows a
+		// reset, an admitted ticket is still reported as admitted; the claim decides.)
 		if _, settled := c.model.Grants[v.t.ID]; s.State != Waiting && s.State != Admitted && !settled && s.Reason != ReasonReset && c.model.Fence == v.t.Fence {
 			c.t.Fatalf("memory says %d %q of %v, which was never admitted", s.State, s.Reason, v.t.ID)
 		}
 	} else if s.State == Expired && s.Reason == ReasonReset && v.t.Fence < c.model.Fence {
-		// How a ticket from before a reset ended, a gateway that has heard of the reset does not ask, and one that has not may.
+		// A gateway that knows a reset does not ask how an earlier ticket ended; one that does not know it may.
 	} else if want, reason := c.model.Seen(v.t); s.State != want || reason != "" && s.Reason != reason {
 		c.t.Fatalf("poll: %d %q, model %d %q", s.State, s.Reason, want, reason)
 	}
@@ -258,7 +259,7 @@ func (c *crowd) claim() {
 	if err != nil && !errors.Is(err, ErrNotYet) {
 		c.t.Fatal(err)
 	}
-	if g.calls == before { // repeated within a second: nothing was claimed, and nobody else's claim is told
+	if g.calls == before { // repeated within a second: nothing was claimed, and no claim of another client is reported
 		grant := c.model.Grants[t.ID]
 		if s.State == Active && grant != nil && (grant.What != ReasonClaimed || grant.Client != t.Client) {
 			c.t.Fatalf("memory gives a session to a claim of %v, model %+v", t.ID, grant)
@@ -292,7 +293,7 @@ func (c *crowd) resync(t Ticket) {
 	c.t.Fatalf("claim of an unknown ticket: the store holds %+v (%v)", f, err)
 }
 
-// compare looks every ticket up.
+// compare looks up every ticket.
 func (c *crowd) compare() {
 	room := c.gateways[0].room
 	rank := map[ID]int64{}

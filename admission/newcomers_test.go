@@ -45,7 +45,7 @@ func TestArrivals_CountedOnce(t *testing.T) {
 		n += k
 	}
 	if n != each*who {
-		t.Errorf("%d arrivals were told as %d", each*who, n)
+		t.Errorf("%d arrivals were sent as %d", each*who, n)
 	}
 }
 
@@ -76,7 +76,7 @@ func TestArrivals_DelayedWriterLosesNoCount(t *testing.T) {
 	add(1, 1+2*int64(len(a)), old)
 	tell()
 	if told != 12 {
-		t.Errorf("12 arrivals were told as %d", told)
+		t.Errorf("12 arrivals were sent as %d", told)
 	}
 }
 
@@ -108,7 +108,7 @@ func TestArrivals_CountAsAheadUntilSnapshot(t *testing.T) {
 	const arrived = 100
 	for range arrived {
 		if s := mustJoin(t, second, testID(), testClient(1)); s.Ticket.Epoch != "" {
-			t.Fatal("a place in a long line was not signed but enrolled")
+			t.Fatal("a place in a long queue was not signed but enrolled")
 		}
 	}
 	last := clock.now()
@@ -127,7 +127,7 @@ func TestArrivals_CountAsAheadUntilSnapshot(t *testing.T) {
 	tick(second, time.Millisecond)
 	is(second, "in the snapshot", 1500+arrived)
 	if n := second.view.length(second.Snapshot()); n != 1500+arrived {
-		t.Errorf("%d in line, want %d", n, 1500+arrived)
+		t.Errorf("%d in the queue, want %d", n, 1500+arrived)
 	}
 }
 

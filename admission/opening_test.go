@@ -36,7 +36,7 @@ func TestPrequeue_AbandonedPlacesDoNotCount(t *testing.T) {
 	if _, refusal, _ := b.Join(ctx5(t), Arrival{ID: testID()}); refusal != Full {
 		t.Fatalf("the eleventh of ten: %q", refusal)
 	}
-	for range 2 { // the second time it is not there
+	for range 2 { // the second time the ticket has left
 		if err := b.Leave(ctx5(t), all[0].t); err != nil {
 			t.Fatal(err)
 		}
@@ -45,7 +45,7 @@ func TestPrequeue_AbandonedPlacesDoNotCount(t *testing.T) {
 	gather(t, b, 1)
 	want(10)
 
-	// Five are heard through either gateway, the others are silent for absence.
+	// Five poll through both gateways, the others are silent for absence.
 	for i := range 5 {
 		pass(40 * time.Second)
 		for k, g := range all[1:6] {
@@ -56,7 +56,7 @@ func TestPrequeue_AbandonedPlacesDoNotCount(t *testing.T) {
 	gather(t, a, 5)
 	want(10)
 
-	// A token of before its renewal moves another's place; that one is counted anew, and nobody is forgotten.
+	// A poll with an older token moves the count of another place. That place is counted again, and none is forgotten.
 	stale := *all[1]
 	pass(50 * time.Second)
 	for _, g := range all[1:6] {
@@ -68,7 +68,7 @@ func TestPrequeue_AbandonedPlacesDoNotCount(t *testing.T) {
 		t.Errorf("with a copy of a token %d gather, want 10 or 11", n)
 	}
 
-	// A store that comes back empty counts on from what it is told.
+	// A store that comes back empty continues from the restored count.
 	keys, err := client.Keys(context.Background(), prefix+":{room:*").Result()
 	if err != nil || client.Del(context.Background(), keys...).Err() != nil {
 		t.Fatal(err)
@@ -105,7 +105,7 @@ func TestOpening_PostponedHoldsAgainstOldConfiguration(t *testing.T) {
 	}
 	pass(10, func() {})
 	a.setPolicy(later)
-	pass(45, func() { // over the old time; the last that is heard of is now one, now the other
+	pass(45, func() { // past the old time; the gateways tick last in turn
 		for i, r := range []*Room{b, a} {
 			s := r.Snapshot()
 			if s.Drawn != 0 || !s.Gathering() {
@@ -117,7 +117,7 @@ func TestOpening_PostponedHoldsAgainstOldConfiguration(t *testing.T) {
 		}
 	})
 	if s := b.Snapshot(); s.Policy.OpensAt != later.OpensAt {
-		t.Errorf("a gateway with the old file tells %d, want %d", s.Policy.OpensAt, later.OpensAt)
+		t.Errorf("a gateway with the old configuration shows %d, want %d", s.Policy.OpensAt, later.OpensAt)
 	}
 	for _, g := range all[:3] {
 		g.heard(mustCheck(t, b, g.t))
@@ -130,7 +130,7 @@ func TestOpening_PostponedHoldsAgainstOldConfiguration(t *testing.T) {
 	lots := later.Plan.Draw(later.OpensAt)
 	for i, g := range all {
 		if s := mustCheck(t, b, g.t); s.State != Waiting || s.Ticket.Order != 0 {
-			t.Fatalf("a gateway that does not know the draw gives visitor %d %+v", i, s)
+			t.Fatalf("a gateway that does not know the draw returns for visitor %d %+v", i, s)
 		}
 		if i%2 == 0 {
 			if s := mustCheck(t, a, g.t); s.Ticket.Order != lots.Order(g.t.ID, drawn) {
@@ -142,7 +142,7 @@ func TestOpening_PostponedHoldsAgainstOldConfiguration(t *testing.T) {
 	pass(2, func() {})
 	for i, g := range all {
 		if s := mustCheck(t, b, g.t); s.State != Waiting || s.Ticket.Order != lots.Order(g.t.ID, drawn) {
-			t.Fatalf("with its new file it gives visitor %d %+v", i, s)
+			t.Fatalf("with its new configuration it returns for visitor %d %+v", i, s)
 		}
 	}
 }
@@ -171,7 +171,7 @@ func TestOpening_BroughtForwardByAllGateways(t *testing.T) {
 		told()
 	}
 	if told() != sooner.OpensAt {
-		t.Fatal("it is not brought forward though all say so")
+		t.Fatal("it is not brought forward though all gateways have the new opening")
 	}
 	for range 10 {
 		told()
@@ -220,7 +220,7 @@ func TestOpening_MovedToAnotherDay(t *testing.T) {
 	}
 	pass(2, func(i int) *Room { return b })
 	a.setPolicy(moved)
-	pass(80, func(i int) *Room { return []*Room{a, b}[i/4] }) // the first four are heard at the new file
+	pass(80, func(i int) *Room { return []*Room{a, b}[i/4] }) // the first four poll at the gateway with the new configuration
 	for i := range all {
 		if got := states[i]; (got == Admitted) != (i < 4) {
 			t.Errorf("before the old opening visitor %d is %d", i, got)
@@ -379,7 +379,7 @@ func TestOpening_BeforeItsTimeOvertakesNobody(t *testing.T) {
 		"no lottery, a lottery again, and no lottery any more": func(t *testing.T, c *testClock, r *Room, p Policy, _ func()) {
 			fifo(r, p)
 			pass(t, c, r, 1)
-			r.setPolicy(p) // whoever gathers hears nothing of it
+			r.setPolicy(p) // visitors of the pre-queue do not poll meanwhile
 			pass(t, c, r, 90)
 			fifo(r, p)
 			pass(t, c, r, 2)
@@ -402,7 +402,7 @@ func TestOpening_BeforeItsTimeOvertakesNobody(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := newTestClock()
-			p := lottery(c.now(), 9*time.Minute) // it gathers already
+			p := lottery(c.now(), 9*time.Minute) // the pre-queue has begun
 			p.Absence = 10 * time.Minute
 			server := redistest.Server(t)
 			r := testRoom(t, server.Client(), redistest.Prefix(t), c, p)
@@ -420,7 +420,7 @@ func TestOpening_BeforeItsTimeOvertakesNobody(t *testing.T) {
 			late := mustJoin(t, r, testID(), testClient(9)).Ticket
 			pass(t, c, r, 25)
 			in := 0
-			for range 14 { // the first time a minute after they were heard last
+			for range 14 { // the first time a minute after their last poll
 				newcomer := mustCheck(t, r, late)
 				in = 0
 				for _, g := range all {

@@ -68,7 +68,7 @@ func TestCutOff_PollersAreNotLate(t *testing.T) {
 		name string
 		t    Ticket
 		want State
-	}{{"in line before, and polled", before, Waiting}, {"joined at the beginning, and polled", early, Waiting}, {"joined at the end", last, Waiting}, {"silent", gone, Expired}} {
+	}{{"in the queue before, and polled", before, Waiting}, {"joined at the beginning, and polled", early, Waiting}, {"joined at the end", last, Waiting}, {"silent", gone, Expired}} {
 		if got := g.check(row.t); got.State != row.want {
 			t.Errorf("%s: %+v", row.name, got)
 		}
@@ -120,10 +120,10 @@ func TestCutOff_LocalAdmissions(t *testing.T) {
 	g.tick()
 	other.tick()
 	g.arrives()
-	var line []Ticket
+	var queue []Ticket
 	for range 600 {
 		s.pass(time.Millisecond)
-		line = append(line, g.waits())
+		queue = append(queue, g.waits())
 	}
 	g.tick2()
 	other.tick()
@@ -133,17 +133,17 @@ func TestCutOff_LocalAdmissions(t *testing.T) {
 	for s.us.Load()-from < 60e6 {
 		s.pass(tick)
 		other.tick()
-		for i := range line {
-			if line[i].ID != (ID{}) && i%2 == 0 && g.check(line[i]).State == Active {
-				line[i], local = Ticket{}, local+1
+		for i := range queue {
+			if queue[i].ID != (ID{}) && i%2 == 0 && g.check(queue[i]).State == Active {
+				queue[i], local = Ticket{}, local+1
 			}
-			if i%2 == 1 && line[i].ID != (ID{}) && s.us.Load()/250_000%40 == 0 && other.poll(&line[i]).State == Active {
-				line[i] = Ticket{}
+			if i%2 == 1 && queue[i].ID != (ID{}) && s.us.Load()/250_000%40 == 0 && other.poll(&queue[i]).State == Active {
+				queue[i] = Ticket{}
 			}
 		}
 	}
 	if most := 65*4/2 + 1; local == 0 || local > most {
-		t.Errorf("%d were let in by the gateway that was cut off, want at most %d", local, most)
+		t.Errorf("%d were admitted by the gateway that was cut off, want at most %d", local, most)
 	}
 	before := other.room.Snapshot().Admissions
 	g.back()
@@ -217,16 +217,16 @@ func TestNeverConnected_OrderIsTimeOfJoining(t *testing.T) {
 	other.tick()
 	other.arrives()
 	g.proxy.Cut()
-	var line []Ticket
+	var queue []Ticket
 	for i := range 6 {
 		s.lives(time.Second, other)
-		line = append(line, []*stagedGateway{g, other}[i%2].waits())
+		queue = append(queue, []*stagedGateway{g, other}[i%2].waits())
 	}
-	for i := range line {
-		other.check(line[i])
+	for i := range queue {
+		other.check(queue[i])
 	}
-	for i := range line {
-		if f, err := other.room.Lookup(other.ctx(), line[i].ID); err != nil || f.Ahead != int64(i) {
+	for i := range queue {
+		if f, err := other.room.Lookup(other.ctx(), queue[i].ID); err != nil || f.Ahead != int64(i) {
 			t.Errorf("visitor %d has %d ahead: %v", i, f.Ahead, err)
 		}
 	}

@@ -86,21 +86,21 @@ func TestLocal_FlappingStoreIsNotOverTheLimit(t *testing.T) {
 	p := basePolicy
 	p.Rate, p.Burst, p.OnStoreError = 20_000, 60_000, OnErrorLocal
 	rooms := []*Room{testRoom(t, client, prefix, c, p), testRoom(t, client, prefix, c, p)}
-	var line []Ticket
+	var queue []Ticket
 	for i := range 1200 {
 		tk := Ticket{ID: testID(), Client: testClient(byte(1 + i%200)), Interval: 2 * time.Second}
 		if s, _, err := rooms[i%2].Join(ctx5(t), Arrival{ID: tk.ID, Client: tk.Client, Interval: tk.Interval}); err != nil {
 			t.Fatal(err)
 		} else if s.State == Waiting {
 			s.Ticket.Client, s.Ticket.Interval = tk.Client, tk.Interval
-			line = append(line, s.Ticket)
+			queue = append(queue, s.Ticket)
 		}
 	}
-	var times []int64 // µs since the beginning at which somebody was let in
+	var times []int64 // of admissions, µs since the beginning
 	from := c.now()
 	polls := func(step int) {
-		for i := range line {
-			tk := &line[i]
+		for i := range queue {
+			tk := &queue[i]
 			if tk.ID == (ID{}) || i > 700 {
 				continue
 			}
@@ -146,12 +146,12 @@ func TestLocal_FlappingStoreIsNotOverTheLimit(t *testing.T) {
 	}
 	all := slices.Sorted(slices.Values(append(times, store...)))
 	if len(times) == 0 {
-		t.Fatal("nobody was let in without the store")
+		t.Fatal("nobody was admitted without the store")
 	}
 	for i := range all {
 		for k := i; k < len(all); k++ {
 			if n, most := int64(k-i+1), (all[k]-all[i])*p.Rate/1e9+p.Burst/1000+1; n > most {
-				t.Fatalf("from %d ms to %d ms %d were let in, at most %d may be (%d of all without the store)", all[i]/1000, all[k]/1000, n, most, len(times))
+				t.Fatalf("from %d ms to %d ms %d were admitted, at most %d may be (%d of all without the store)", all[i]/1000, all[k]/1000, n, most, len(times))
 			}
 		}
 	}
@@ -179,7 +179,7 @@ func TestTick_AdmittedAtComesFromStore(t *testing.T) {
 	}
 }
 
-// hall is a room at some gateways, whose visitors poll every second. Nobody is let in before the end.
+// hall is a room at some gateways, whose visitors poll every second. No visitor is admitted before the end.
 type hall struct {
 	t        *rapid.T
 	client   redis.UniversalClient
@@ -227,7 +227,7 @@ func (h *hall) arrive(i int) {
 	}
 	p.t.Order, p.t.Seen, p.t.Epoch, p.t.Fence = s.Ticket.Order, s.Ticket.Seen, s.Ticket.Epoch, s.Ticket.Fence
 	h.people = append(h.people, p)
-	// A join that a long line or an outage has not enrolled is enrolled by its first poll.
+	// A join that a long queue or an outage has not enrolled is enrolled by its first poll.
 	h.poll(p, i)
 }
 
@@ -252,7 +252,7 @@ func (h *hall) poll(p *inHall, i int) {
 	}
 }
 
-// polls lets everybody poll each step through a gateway of their own. Those that have the store tick meanwhile.
+// polls makes every visitor poll at each step through a gateway of its own. Gateways that reach the store tick meanwhile.
 func (h *hall) polls(n int, step time.Duration) {
 	for range n {
 		for left := step; left > 0; left -= 4 * time.Second {

@@ -27,7 +27,7 @@ func mustCheck(t *testing.T, r *Room, tk Ticket) Standing {
 	return s
 }
 
-// counted is a room that counts its store calls by script.
+// counted returns a room that counts its store calls by script.
 func counted(t *testing.T, client redis.UniversalClient, prefix string, c *testClock, p Policy) (*Room, map[string]int) {
 	t.Helper()
 	calls := map[string]int{}
@@ -50,14 +50,14 @@ func TestOutage_IdleRoomExpiresNobody(t *testing.T) {
 	r := testRoom(t, redistest.Client(t), redistest.Prefix(t), c, basePolicy)
 	c.pass(time.Second)
 	r.store.markAway(errAway)
-	var line []Ticket
+	var queue []Ticket
 	for range 3 {
 		c.pass(2 * time.Minute)
 		s := mustJoin(t, r, testID(), testClient(1))
 		if s.State != Waiting || !s.Offline {
 			t.Fatalf("joined without the store: %+v", s)
 		}
-		line = append(line, s.Ticket)
+		queue = append(queue, s.Ticket)
 	}
 	c.pass(basePolicy.Absence)
 	mustTick(t, r)
@@ -65,12 +65,12 @@ func TestOutage_IdleRoomExpiresNobody(t *testing.T) {
 	for range 6 { // the burst, and one who has to wait
 		mustJoin(t, r, testID(), testClient(3))
 	}
-	for i, tk := range line {
+	for i, tk := range queue {
 		if s := mustCheck(t, r, tk); s.State != Waiting && s.State != Admitted {
 			t.Fatalf("visitor %d after the outage: %+v", i, s)
 		}
 	}
-	for i, tk := range line {
+	for i, tk := range queue {
 		if f, err := r.Lookup(ctx5(t), tk.ID); err != nil || f.Ahead != int64(i) {
 			t.Fatalf("visitor %d: %+v %v", i, f, err)
 		}
@@ -88,15 +88,15 @@ func TestOffline_HoardedTokensAreNotFirst(t *testing.T) {
 		mustTick(t, r)
 	}
 	mustJoin(t, r, testID(), testClient(1)) // the burst
-	var line []Ticket
+	var queue []Ticket
 	for range 50 {
 		c.pass(time.Millisecond)
-		line = append(line, mustJoin(t, r, testID(), testClient(2)).Ticket)
+		queue = append(queue, mustJoin(t, r, testID(), testClient(2)).Ticket)
 	}
 	c.pass(500 * time.Millisecond)
 	mustTick(t, r)
 	snap := r.Snapshot()
-	if snap.Waiting != int64(len(line)) {
+	if snap.Waiting != int64(len(queue)) {
 		t.Fatalf("%d wait", snap.Waiting)
 	}
 	hoarded := []Ticket{
@@ -112,7 +112,7 @@ func TestOffline_HoardedTokensAreNotFirst(t *testing.T) {
 			t.Fatalf("token %+v got in: %+v", tk, s)
 		}
 	}
-	if s := mustCheck(t, r, line[0]); s.State != Active {
+	if s := mustCheck(t, r, queue[0]); s.State != Active {
 		t.Fatalf("the head: %+v", s)
 	}
 }
@@ -319,7 +319,7 @@ func TestOutage_PlacesPrecedeLaterJoins(t *testing.T) {
 	mustTick(t, r)
 	later := mustJoin(t, r, testID(), testClient(3))
 	if later.State != Waiting {
-		t.Fatalf("let in before those who wait: %+v", later)
+		t.Fatalf("admitted before waiting visitors: %+v", later)
 	}
 	for i, tk := range append(meanwhile, later.Ticket) {
 		f, err := r.Lookup(ctx5(t), tk.ID)
@@ -327,7 +327,7 @@ func TestOutage_PlacesPrecedeLaterJoins(t *testing.T) {
 			t.Fatalf("place %d: %v", i, err)
 		}
 		if i == len(meanwhile) && (f.State != Waiting || f.Ahead == 0) {
-			t.Fatalf("who came later: %+v", f)
+			t.Fatalf("the later visitor: %+v", f)
 		}
 	}
 	// All of them are in before the one who came later, and none polled.
@@ -384,6 +384,6 @@ func TestRestore_KeepsClaimingClient(t *testing.T) {
 	mustTick(t, a)
 	got := mustCheck(t, a, tk)
 	if got.State != Active || got.AdmittedAt != at {
-		t.Errorf("who claimed is told %+v by the gateway that it was claimed at", got)
+		t.Errorf("the gateway of the claim returned %+v to its client", got)
 	}
 }

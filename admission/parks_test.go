@@ -48,6 +48,6 @@ func TestTick_ParksThousandsOfAbsentTickets(t *testing.T) {
 		mustTick(t, r)
 	}
 	if s := r.Snapshot(); s.Waiting != 0 || s.Admissions == admitted {
-		t.Errorf("the one who is present behind them waits still: %d in line, %d admitted", s.Waiting, s.Admissions-admitted)
+		t.Errorf("the present visitor behind them still waits: %d in the queue, %d admitted", s.Waiting, s.Admissions-admitted)
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/anteroom/anteroom/internal/short"
 )
 
-// stagedVisitor polls by its own habits, whatever it is advised.
+// stagedVisitor polls at its own interval, whatever is advised.
 type stagedVisitor struct {
 	name     string
 	t        Ticket
@@ -26,8 +26,8 @@ type stagedVisitor struct {
 	admitted int64
 }
 
-// stagedLine lets visitors wait in a room whose time is staged, and gives the order in which they were let in.
-func stagedLine(t *testing.T, p Policy, lasts time.Duration, visitors ...*stagedVisitor) (order []string) {
+// stagedQueue makes visitors wait in a room whose clock is simulated, and returns the order in which they were admitted.
+func stagedQueue(t *testing.T, p Policy, lasts time.Duration, visitors ...*stagedVisitor) (order []string) {
 	t.Helper()
 	clock := newTestClock()
 	r := testRoom(t, redistest.Client(t), redistest.Prefix(t), clock, p)
@@ -81,18 +81,18 @@ func presencePolicy(rate int64) Policy {
 func TestPresence_HiddenTabIsNotOvertaken(t *testing.T) {
 	short.Skip(t, "simulates minutes of a crowd")
 	t.Parallel()
-	var line []*stagedVisitor
+	var queue []*stagedVisitor
 	var want []string
 	for i := range 30 {
 		v := &stagedVisitor{name: fmt.Sprintf("visible %d", i), every: 4 * time.Second, advised: 4 * time.Second}
 		if i == 10 || i == 17 {
 			v = &stagedVisitor{name: fmt.Sprintf("hidden %d", i), every: time.Minute, advised: 2 * time.Second}
 		}
-		line = append(line, v)
+		queue = append(queue, v)
 		want = append(want, v.name)
 	}
-	if got := stagedLine(t, presencePolicy(70), 8*time.Minute, line...); !slices.Equal(got, want) { // one in 14.3 s
-		t.Errorf("let in: %s", strings.Join(got, ", "))
+	if got := stagedQueue(t, presencePolicy(70), 8*time.Minute, queue...); !slices.Equal(got, want) { // one in 14.3 s
+		t.Errorf("admitted: %s", strings.Join(got, ", "))
 	}
 }
 
@@ -100,26 +100,26 @@ func TestPresence_HiddenTabIsNotOvertaken(t *testing.T) {
 func TestAbsence_FrozenPhoneKeepsPosition(t *testing.T) {
 	short.Skip(t, "simulates minutes of a crowd")
 	t.Parallel()
-	var line []*stagedVisitor
+	var queue []*stagedVisitor
 	for i := range 27 {
-		line = append(line, &stagedVisitor{name: fmt.Sprintf("there %d", i), every: 4 * time.Second, advised: 4 * time.Second})
+		queue = append(queue, &stagedVisitor{name: fmt.Sprintf("there %d", i), every: 4 * time.Second, advised: 4 * time.Second})
 	}
-	frozen, gone := line[5], line[6] // their turn comes after the hold of a join
+	frozen, gone := queue[5], queue[6] // their turn comes after the hold of a join
 	frozen.name, frozen.asleep = "frozen", 9*time.Minute
 	gone.name, gone.asleep = "gone", 12*time.Minute
-	got := stagedLine(t, presencePolicy(33), 14*time.Minute, line...) // one in 30.3 s
+	got := stagedQueue(t, presencePolicy(33), 14*time.Minute, queue...) // one in 30.3 s
 	at := slices.Index(got, "frozen")
 	if at < 16 || at > 18 {
-		t.Errorf("back after 9 minutes, in which 17 are let in, it was let in as number %d: %s", at, strings.Join(got, ", "))
+		t.Errorf("back after 9 minutes, in which 17 are admitted, it was admitted as number %d: %s", at, strings.Join(got, ", "))
 	}
-	if frozen.t.Order >= line[7].t.Order {
+	if frozen.t.Order >= queue[7].t.Order {
 		t.Error("its order is not what it was")
 	}
 	if slices.Contains(got, "gone") || gone.state != Expired {
-		t.Errorf("12 minutes are beyond absence: state %d, let in %s", gone.state, strings.Join(got, ", "))
+		t.Errorf("12 minutes are beyond absence: state %d, admitted %s", gone.state, strings.Join(got, ", "))
 	}
 	if n := len(got); n != 26 {
-		t.Errorf("%d were let in", n)
+		t.Errorf("%d were admitted", n)
 	}
 }
 
@@ -175,7 +175,7 @@ func TestFarPolls_AskStoreOncePerHold(t *testing.T) {
 	}
 	pass := func(seconds int) {
 		t.Helper()
-		for range seconds { // a room that nobody looks at for 5 s stands still
+		for range seconds { // a room without a tick for 5 s stands still
 			clock.pass(time.Second)
 			if err := r.Tick(ctx5(t)); err != nil {
 				t.Fatal(err)

@@ -87,7 +87,7 @@ func TestRace_GatewaysKeepPromises(t *testing.T) {
 				}
 			}
 			again, err := pick(3).Claim(ctx, ticket)
-			for errors.Is(err, ErrNotYet) && ctx.Err() == nil { // it was told so less than a second ago
+			for errors.Is(err, ErrNotYet) && ctx.Err() == nil { // the last reply is less than a second old
 				<-tick.C
 				again, err = pick(3).Claim(ctx, ticket)
 			}

@@ -8,7 +8,7 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-// A join limit that a reload loosens holds nobody back by the former one: neither at a gateway where the store has refused a
+// A join limit that a reload loosens refuses nobody by the former limit: neither at a gateway where the store has refused a
 // join, nor at one that has counted them itself. The new one holds.
 func TestJoins_LoosenedByReload(t *testing.T) {
 	t.Parallel()
@@ -63,7 +63,7 @@ func TestJoins_LoosenedByReload(t *testing.T) {
 	}
 }
 
-// A join that comes after a reload and before the snapshot that goes by it is counted for no longer than the new limit says.
+// A join after a reload and before the first snapshot that shows it counts no longer than the new limit requires.
 func TestJoins_CountedDuringReload(t *testing.T) {
 	t.Parallel()
 	p, c := basePolicy, newTestClock()

@@ -10,7 +10,7 @@ import (
 	"github.com/anteroom/anteroom/internal/short"
 )
 
-// lives lets d of the stage's time pass while the gateways look at the room, so that room time runs.
+// lives advances the clock by d while the gateways tick the room, so that room time runs.
 func (s *stage) lives(d time.Duration, gs ...*stagedGateway) {
 	s.t.Helper()
 	for left := d; left > 0; {
@@ -29,7 +29,7 @@ func TestTokens_HoardedAreLate(t *testing.T) {
 	short.Skip(t, "runs for long")
 	t.Parallel()
 	p := faultPolicy
-	p.Rate, p.Burst = 1, 1000 // one is let in at once, and nobody for a quarter of an hour
+	p.Rate, p.Burst = 1, 1000 // one visitor is admitted immediately, and none for a quarter of an hour
 	s := newStage(t)
 	g := s.gateway(p)
 	g.tick()
@@ -48,7 +48,7 @@ func TestTokens_HoardedAreLate(t *testing.T) {
 	}
 	g.tick2()
 	if n := g.room.Snapshot().Waiting; n != 1000 {
-		t.Fatalf("%d in line", n)
+		t.Fatalf("%d in the queue", n)
 	}
 	s.lives(p.Absence-10*time.Second, g)
 	if got := g.check(hoard[0]); got.State != Waiting || got.Ticket.Order != hoard[0].Order {
@@ -62,7 +62,7 @@ func TestTokens_HoardedAreLate(t *testing.T) {
 	}
 	s.lives(time.Minute, g) // reaping is bounded, too
 	if snap := g.room.Snapshot(); snap.Waiting+snap.Parked > 1 {
-		t.Fatalf("%d in line and %d parked: one was heard of within absence", snap.Waiting, snap.Parked)
+		t.Fatalf("%d in the queue and %d parked: one polled within absence", snap.Waiting, snap.Parked)
 	}
 }
 
@@ -126,7 +126,7 @@ func TestTicket_SpentIsNotReplayed(t *testing.T) {
 				fresh := s.gateway(p)
 				replay := func(when string) {
 					t.Helper()
-					for i, gw := range []*stagedGateway{fresh, other, g} { // who knows least first
+					for i, gw := range []*stagedGateway{fresh, other, g} { // the one that knows least first
 						for _, k := range []Ticket{first, newest} {
 							k.Client = Client{9, 9}
 							s.lives(1100*time.Millisecond, g, other, fresh)
@@ -141,7 +141,7 @@ func TestTicket_SpentIsNotReplayed(t *testing.T) {
 					}
 				}
 				if lost {
-					// A gateway that is asked before the others have said what they know may take it for a place.
+					// A gateway that is asked before the others have restored their records may take it for a place.
 					k := first
 					k.Client = Client{9, 9}
 					if got := fresh.check(k); got.State == Active {

@@ -16,7 +16,7 @@ type steppedRoom struct {
 	client redis.UniversalClient
 	c      *testClock
 	rooms  []*Room
-	line   []Ticket
+	queue  []Ticket
 	set    int64 // by as much Redis's clock was stepped back, µs
 }
 
@@ -52,7 +52,7 @@ func (s *steppedRoom) step(d time.Duration) {
 func (s *steppedRoom) arrive(r *Room) {
 	s.c.pass(time.Millisecond)
 	tk := mustJoin(s.t, r, testID(), testClient(1)).Ticket
-	s.line = append(s.line, s.poll(r, tk))
+	s.queue = append(s.queue, s.poll(r, tk))
 }
 
 func (s *steppedRoom) poll(r *Room, tk Ticket) Ticket {
@@ -69,8 +69,8 @@ func (s *steppedRoom) polls() {
 	s.t.Helper()
 	s.c.pass(time.Second)
 	s.ticks()
-	for i := range s.line {
-		s.line[i] = s.poll(s.rooms[i%3], s.line[i])
+	for i := range s.queue {
+		s.queue[i] = s.poll(s.rooms[i%3], s.queue[i])
 	}
 }
 

@@ -39,7 +39,7 @@ func TestReturn_KeepsOrderOffline(t *testing.T) {
 	}
 	c.pass(time.Second)
 	other := mustJoin(t, rooms[0], testID(), testClient(8))
-	for range 61 { // until the pass has ended, and its session is no longer heard of
+	for range 61 { // until the pass has ended, and its session sends no more heartbeats
 		c.pass(3 * time.Second)
 		mustTick(t, rooms[0])
 		mustTick(t, rooms[1])
@@ -75,7 +75,7 @@ func TestReturn_KeepsOrderOffline(t *testing.T) {
 		t.Errorf("%+v %v, want the first place", f, err)
 	}
 	if f, err := rooms[0].Lookup(ctx5(t), other.Ticket.ID); err != nil || f.Ahead != 1 {
-		t.Errorf("who came later: %+v %v", f, err)
+		t.Errorf("the later visitor: %+v %v", f, err)
 	}
 	mustTick(t, rooms[0])
 	if f, err := rooms[0].Lookup(ctx5(t), in.Ticket.ID); err != nil || f.State != Ended {

@@ -37,7 +37,7 @@ func TestOffline_EndedSessionStaysEnded(t *testing.T) {
 			}
 		}
 		if s, err := r.Claim(ctx5(t), other); err != nil || s.State != Active {
-			t.Fatalf("who is next: %+v %v", s, err)
+			t.Fatalf("the next visitor: %+v %v", s, err)
 		}
 		pass(2)
 		if away {
@@ -68,7 +68,7 @@ func TestOffline_OldPassEndsNoSession(t *testing.T) {
 			r.store.markAway(errAway)
 		}
 		a := backWith(testID(), &in, ends)
-		_, _, _ = r.Join(ctx5(t), a) // where the store is there it knows of no place
+		_, _, _ = r.Join(ctx5(t), a) // with the store up, it holds no such place
 		if r.Revoked(in.Ticket.ID) {
 			t.Errorf("away %t: a session in use was ended", away)
 		}

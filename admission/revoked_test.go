@@ -57,7 +57,7 @@ func TestRevocation_HoldsUntilPassesEnd(t *testing.T) {
 					t.Errorf("gateway %d has forgotten a revocation though the pass has twenty minutes left", i)
 				}
 			}
-			// The store loses the room: what gateways give back holds for as long.
+			// The store loses the room: what gateways restore holds for as long.
 			if err := client.Del(ctx5(t), a.keys...).Err(); err != nil {
 				t.Fatal(err)
 			}
@@ -67,7 +67,7 @@ func TestRevocation_HoldsUntilPassesEnd(t *testing.T) {
 				t.Error("a store that lost the room was not given the revocation back")
 			}
 			look(20*time.Minute, a)
-			look(20*time.Minute, a, fresh) // a gateway comes to all that it remembers within five
+			look(20*time.Minute, a, fresh) // a gateway sweeps all of its memory within five
 			for i, r := range []*Room{a, fresh} {
 				if r.Revoked(id) {
 					t.Errorf("gateway %d remembers a revocation whose passes have ended", i)

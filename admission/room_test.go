@@ -286,7 +286,7 @@ func TestRevoke_IsSentWhenStoreIsBack(t *testing.T) {
 		}
 	}
 	if !b.Revoked(id) {
-		t.Fatal("the other gateway was never told")
+		t.Fatal("the other gateway never got it")
 	}
 	if f, err := b.Lookup(ctx5(t), id); err != nil || f.State != Ended || f.Reason != ReasonRevoked {
 		t.Fatalf("%+v %v", f, err)
@@ -304,10 +304,10 @@ func TestJoin_NeverPassesQueue(t *testing.T) {
 	head := mustJoin(t, r, testID(), testClient(2))
 	c.pass(2 * time.Second) // ten tokens' time, and no tick
 	if r.Charge(ctx5(t)) {
-		t.Fatal("a request without a session passed the line")
+		t.Fatal("a request without a session passed the queue")
 	}
 	if s := mustJoin(t, r, testID(), testClient(3)); s.State != Waiting {
-		t.Fatalf("a newcomer passed the line: %+v", s)
+		t.Fatalf("a newcomer passed the queue: %+v", s)
 	}
 	if err := r.Tick(ctx5(t)); err != nil {
 		t.Fatal(err)

@@ -14,18 +14,18 @@ import (
 )
 
 // audience of a long line, seen through two gateways of which the second misses most ticks.
-type longLine struct {
+type longQueue struct {
 	t     *rapid.T
 	clock *testClock
 	rooms []*Room
 	line  []Ticket // ascending by order
 	told  []map[ID]int64
-	left  []int // in the middle of the line, by tick
+	left  []int // in the middle of the queue, by tick
 }
 
-func (l *longLine) ctx() context.Context { return context.Background() }
+func (l *longQueue) ctx() context.Context { return context.Background() }
 
-func (l *longLine) enrol(orders []int64) {
+func (l *longQueue) enrol(orders []int64) {
 	for chunk := range slices.Chunk(orders, batchMost) {
 		qs := make([]enterQ, len(chunk))
 		for i, o := range chunk {
@@ -46,7 +46,7 @@ func (l *longLine) enrol(orders []int64) {
 }
 
 // leave takes n out from rank on.
-func (l *longLine) leave(from, n int) {
+func (l *longQueue) leave(from, n int) {
 	n = min(n, len(l.line)-from)
 	for i := from; i < from+n; i++ {
 		if err := l.rooms[0].Leave(l.ctx(), l.line[i]); err != nil {
@@ -57,7 +57,7 @@ func (l *longLine) leave(from, n int) {
 	l.left[len(l.left)-1] += n
 }
 
-func (l *longLine) tick(second bool) {
+func (l *longQueue) tick(second bool) {
 	l.clock.pass(250 * time.Millisecond)
 	for i, r := range l.rooms {
 		if i == 1 && !second {
@@ -72,9 +72,8 @@ func (l *longLine) tick(second bool) {
 	l.left = append(l.left, 0)
 }
 
-// check compares what sampled tickets are told with where they are; exact says that the sketch was counted anew since
-// anybody left.
-func (l *longLine) check(exact bool) {
+// check compares the positions of sampled tickets with their ranks. exact: the sketch was counted again since the last departure.
+func (l *longQueue) check(exact bool) {
 	snap := l.rooms[0].Snapshot()
 	slack := int64(2)
 	if !exact {
@@ -89,11 +88,11 @@ func (l *longLine) check(exact bool) {
 		if i < len(snap.Front) {
 			allowed = 0
 			if _, ok := slices.BinarySearchFunc(snap.Ceilings, t.Order, func(r snapshot.Rank, o int64) int { return int(r.Order - o) }); ok {
-				allowed = 10 // it was told so before
+				allowed = 10 // it was shown before
 			}
 		}
 		if at < rank-allowed || at > rank+allowed {
-			l.t.Fatalf("rank %d of %d is told as %d (front %d, %d knots)", rank, len(l.line), at, len(snap.Front), len(snap.Sketch))
+			l.t.Fatalf("rank %d of %d is shown as %d (front %d, %d knots)", rank, len(l.line), at, len(snap.Front), len(snap.Sketch))
 		}
 	}
 	for g, r := range l.rooms {
@@ -101,7 +100,7 @@ func (l *longLine) check(exact bool) {
 			t := l.line[i]
 			at := r.Ahead(t.Order)
 			if before, ok := l.told[g][t.ID]; ok && at > before {
-				l.t.Fatalf("gateway %d: order %d (rank %d) was told %d, now %d", g, t.Order, i, before, at)
+				l.t.Fatalf("gateway %d: order %d (rank %d) was shown as %d, now %d", g, t.Order, i, before, at)
 			}
 			l.told[g][t.ID] = at
 		}
@@ -121,7 +120,7 @@ func TestPositions_AreExactAtFront(t *testing.T) {
 		prefix := "positions" + testID().String()
 		policy := basePolicy
 		policy.Rate, policy.Burst = rapid.Int64Range(0, 200_000).Draw(t, "rate"), 1000
-		l := &longLine{t: t, clock: clock, left: []int{0}}
+		l := &longQueue{t: t, clock: clock, left: []int{0}}
 		for _, name := range []string{"a", "b"} {
 			core, err := New(Options{Client: client, Prefix: prefix, Timeout: 5 * time.Second, Log: quiet(), Now: clock.now, Gateway: name})
 			if err != nil {
@@ -183,7 +182,7 @@ func TestPositions_AreExactAtFront(t *testing.T) {
 			for range settled {
 				l.tick(step == "join")
 			}
-			if step == "join" { // the line grew
+			if step == "join" { // the queue grew
 				clear(l.told[0])
 				clear(l.told[1])
 			}

@@ -63,7 +63,7 @@ func (s *pilots) ok(err error) {
 
 func (s *pilots) room(i int) *Room { return s.cores[i].Room("sale", s.policy) }
 
-// seconds lets time pass for those gateways; each sees so many requests of that latency a second, and a line that uses the rate.
+// seconds runs those gateways second by second. Each records so many requests of that latency a second, and a queue uses the rate.
 func (s *pilots) seconds(n int, latency time.Duration, failed bool, gateways ...int) {
 	s.t.Helper()
 	ctx := s.t.Context()
@@ -318,7 +318,7 @@ func TestAdaptive_RateSurvivesEmptiedStore(t *testing.T) {
 				s.now.Add(1_000_000)
 				s.ok(s.room(i).Tick(t.Context()))
 				if snap := s.room(i).Snapshot(); snap.Target != found || snap.Rate != found {
-					t.Fatalf("led before: %t, the store is told %d, was %d", leader, snap.Target, found)
+					t.Fatalf("led before: %t, the store has %d, was %d", leader, snap.Target, found)
 				}
 				break
 			}
@@ -426,7 +426,7 @@ func TestOriginHealth_MergesReports(t *testing.T) {
 		s.ok(s.cores[0].PublishHealth(ctx))
 	}
 	if h := read(); h.Gateways != 1 || h.Requests != 100 || h.Span != 30*time.Second || h.P95 > 2*well {
-		t.Fatalf("a silent gateway counts, or the longer span is not looked at: %+v", h)
+		t.Fatalf("a silent gateway counts, or the longer span is not used: %+v", h)
 	}
 	for range 30 {
 		s.now.Add(1_000_000)
@@ -436,7 +436,7 @@ func TestOriginHealth_MergesReports(t *testing.T) {
 		t.Fatalf("of what was long ago: %+v", h)
 	}
 	if read().Jobs {
-		t.Error("nobody spoke of jobs")
+		t.Error("no jobs are reported")
 	}
 	s.ok(s.cores[0].ReportJobs(ctx, "shop"))
 	s.now.Add(4_000_000)
@@ -456,7 +456,7 @@ func TestOriginHealth_MergesReports(t *testing.T) {
 			t.Errorf("%s ends in %v", k, ttl)
 		}
 	}
-	// One gateway's nonsense spoils nobody else's words; its line counts, and it is logged once.
+	// An unreadable report of one gateway does not spoil the others. Its waiting visitors count, and it is logged once.
 	var log bytes.Buffer
 	reader, err := New(Options{Client: s.client, Prefix: s.prefix, Now: s.now.Load, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	s.ok(err)

@@ -26,7 +26,7 @@ func TestCluster_RoomMovesBetweenMasters(t *testing.T) {
 			m.Step(1)
 			wait(t, 40*time.Millisecond)
 		}
-		s.await("a script finds its keys divided", func() bool { return s.said("TRYAGAIN") })
+		s.await("a script finds its keys divided", func() bool { return s.failedWith("TRYAGAIN") })
 		in := a.in.Load()
 		m.Finish()
 		if c.Master(key) != to {
@@ -36,7 +36,7 @@ func TestCluster_RoomMovesBetweenMasters(t *testing.T) {
 		s.await("the next are in", func() bool { return a.in.Load() > in })
 	}
 	a.judge(p)
-	if s.said("CROSSSLOT") {
+	if s.failedWith("CROSSSLOT") {
 		t.Error("a script took keys of several slots")
 	}
 }

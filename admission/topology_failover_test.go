@@ -147,7 +147,7 @@ func repeated(p Policy, outage int64) int64 {
 	return max(0, p.Burst-p.Rate*outage/1_000_000)
 }
 
-// sudden lets many in at once, so that a burst that is given twice shows.
+// sudden admits many at the same time, so that a burst that is granted twice shows.
 var sudden = func() Policy {
 	p := steady
 	p.Rate, p.Burst = 2_000, 40_000
@@ -220,11 +220,11 @@ func TestMinReplicas_LoseNothingAcknowledged(t *testing.T) {
 	old.Strand()
 	during := s.send(20, time.Millisecond)
 	s.await("both breakers open", func() bool { return !s.cores[0].Up() && !s.cores[1].Up() })
-	if !s.said("NOREPLICAS") {
+	if !s.failedWith("NOREPLICAS") {
 		t.Error("the store never answered NOREPLICAS")
 	}
 	if n := during.in.Load(); n > 0 {
-		t.Errorf("%d were let in by a master that could lose them", n)
+		t.Errorf("%d were admitted by a master that could lose them", n)
 	}
 	old.Kill()
 	s.promoted(top, old)

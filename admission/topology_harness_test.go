@@ -60,7 +60,7 @@ func siteAt(t testing.TB, p Policy, url, room string) *site {
 		runs.Go(func() { _ = core.Run(running) })
 	}
 	t.Cleanup(s.stop)
-	s.await("the first look", func() bool { return s.up() && s.rooms[0].Snapshot().Known && s.rooms[1].Snapshot().Known })
+	s.await("the first tick", func() bool { return s.up() && s.rooms[0].Snapshot().Known && s.rooms[1].Snapshot().Known })
 	return s
 }
 
@@ -69,7 +69,7 @@ type topology struct {
 	url       string
 	clustered bool
 	replicas  int                             // of the room's master
-	master    func() *redistest.PrivateServer // that now serves the room; nil when nobody says
+	master    func() *redistest.PrivateServer // that now serves the room; nil when no server reports it
 	handover  func()                          // asks for a switch of roles in order
 	patient   func(time.Duration)             // sets how long a master has to be silent
 	votes     func() int64                    // rises with every failover that is tried
@@ -148,7 +148,7 @@ func highest(t testing.TB, servers []*redistest.PrivateServer, pattern string, c
 		}
 	}
 	if most < 0 {
-		t.Errorf("nobody answers to %v", command)
+		t.Errorf("no server replies to %v", command)
 	}
 	return most
 }
@@ -200,7 +200,7 @@ func (s *site) promoted(top topology, old *redistest.PrivateServer) int64 {
 	return at
 }
 
-// admittedAfter waits until somebody was admitted after at, and returns when the first was.
+// admittedAfter waits for the first admission after at, and returns its time.
 func (a *audience) admittedAfter(at int64) int64 {
 	a.s.t.Helper()
 	var first int64

@@ -34,7 +34,7 @@ func TestTwoMasters_EachKeepsLimit(t *testing.T) {
 	order(t, next, "REPLICAOF", "NO", "ONE")
 	there := siteAt(t, steady, "redis://"+next.Addr(), topologyRoom)
 	first, second := here.send(60, 0), there.send(60, 0)
-	here.await("both let people in", func() bool { return first.in.Load() >= 30 && second.in.Load() >= 30 })
+	here.await("both admit visitors", func() bool { return first.in.Load() >= 30 && second.in.Load() >= 30 })
 	old.Kill()
 	both := here.clock() - began
 	first.abandon()

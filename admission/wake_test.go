@@ -64,7 +64,7 @@ func TestLoop_TicksAtInterval(t *testing.T) {
 			}
 			ticks := time.Since(began).Seconds() * float64(time.Second/core.o.Tick)
 			if n := looks.Load() - before; float64(n) > ticks+3 {
-				t.Errorf("48 joins a second made %d looks in %s, want %.0f", n, time.Since(began), ticks)
+				t.Errorf("48 joins a second made %d ticks in %s, want %.0f", n, time.Since(began), ticks)
 			}
 		})
 	}
