@@ -20,8 +20,8 @@
 // how many jobs run at the same time (ANTEROOM_WORKER__COUNT, by default 10). Any number of these processes may run on one
 // store: they share the work, and take over the jobs of a process that has ended.
 //
-// Before you copy it: processes with the same prefix must have the same job types, since a job of an unknown type is dead after
-// unknown_type_after, and the same store.Settings, since each sends its limits with every call. A worker with its own types
+// Before you copy it: processes with the same prefix must have the same job types, since a job of an unknown type becomes a dead letter
+// after unknown_type_after, and the same store.Settings, since each process sends its limits with every call. A worker with its own types
 // therefore needs its own prefix.
 //
 // To use bulkworker as the API, for its tokens, callbacks and reloads, run it with worker.count 0 and this worker's prefix

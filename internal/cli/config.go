@@ -26,7 +26,7 @@ func NewCheckConfig[C Configuration](flags []Flag, load Loader[C], tryStore func
 		Short: "Check a configuration and name every problem",
 		Long: `check-config reads the configuration as serve would, with flags over environment
 over file over defaults. It prints ok, and warnings to stderr; or every problem
-to stderr, one a line, and ends with 2.`,
+to stderr, one per line, and exits with status 2.`,
 		Args: NoArgs,
 	}
 	settings := AddSettings(cmd, flags)

@@ -31,7 +31,7 @@ func (c *Bulk) Warnings() []Problem {
 	case c.Worker.Count == 0 && len(active) > 0:
 		warn("worker.count", "is 0, so the processors "+strings.Join(active, ", ")+" are not used: no job runs in this process")
 	case c.Worker.Count > 0 && len(active) == 0:
-		warn("processors", "all are off: submissions are refused, and jobs that were accepted before wait for another process; set its url, smtp, fcm, webpush or apns")
+		warn("processors", "all are off: submissions are refused, and jobs that were accepted before wait for another process; set url, smtp, fcm, webpush or apns of a processor")
 	}
 	if c.Admin.Token != "" && len(c.Admin.Token) < shortToken {
 		warn("admin.token", "has fewer than 16 characters and can be guessed")
