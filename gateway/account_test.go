@@ -180,7 +180,7 @@ Www-Authenticate: Bearer realm="account"
 X-Content-Type-Options: nosniff
 X-Waiting-Room: rejected
 
-{"type":"urn:anteroom:problem:account_required","title":"Please log in","status":401,"detail":"There is one place for each account here. Log in on the site, then come back to this page.","code":"account_required"}`)
+{"type":"urn:anteroom:problem:account_required","title":"Please log in","status":401,"detail":"Each account has one place in this queue. Log in on the site, then return to this page.","code":"account_required"}`)
 	if a := b.call("GET /", asPage).code(t, 401); !strings.Contains(a.body, `<a href="/login">`) || strings.Contains(a.jar(), "ticket") {
 		t.Errorf("%s", a.text())
 	}

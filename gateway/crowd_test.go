@@ -103,7 +103,7 @@ Retry-After: N
 Vary: Cookie
 X-Content-Type-Options: nosniff
 
-{"type":"urn:anteroom:problem:streams_full","title":"Too many event streams","status":503,"detail":"Poll the status instead, or try again.","code":"streams_full"}`)
+{"type":"urn:anteroom:problem:streams_full","title":"Too many event streams","status":503,"detail":"The gateway has no capacity for another event stream. Poll the status, or try again after Retry-After.","code":"streams_full"}`)
 	if n := testutil.ToFloat64(b.metrics.Streams); n != 2 {
 		t.Errorf("%v streams are counted", n)
 	}

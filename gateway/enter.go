@@ -29,7 +29,7 @@ func clarify(v *visit, why route.Kind) (decision, *answer.Problem) {
 		}
 	}
 	if why == route.TooMany {
-		return decision{}, answer.AmbiguousPath.With("The path has too many possible readings, or is too long for the rules of this host. Send it shorter, or without dot segments, empty segments, parameters and escapes that it does not need.")
+		return decision{}, answer.AmbiguousPath.With("The path has too many possible readings, or is too long for the rules of this host. Send a shorter path, or one without dot segments, empty segments, parameters and unneeded escapes.")
 	}
 	return decision{}, answer.AmbiguousPath
 }

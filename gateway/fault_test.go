@@ -34,7 +34,7 @@ Content-Type: application/problem+json
 Vary: Cookie
 X-Content-Type-Options: nosniff
 
-{"type":"urn:anteroom:problem:internal","title":"Something broke","status":500,"detail":"It was not your request; it has been logged.","code":"internal"}`)
+{"type":"urn:anteroom:problem:internal","title":"Internal error","status":500,"detail":"The gateway failed and has logged the error. Try again in a moment.","code":"internal"}`)
 	room.store = whole
 	b.call("GET /", asJSON).code(t, 202)
 	if log := b.logs.String(); !strings.Contains(log, "fault in a request") || !strings.Contains(log, "a fault of the test") {

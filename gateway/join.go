@@ -161,7 +161,7 @@ func readBody(v *visit, limit int) ([]byte, *answer.Problem) {
 	body, err := v.req.ReadBody(v.out.Body[:0], limit)
 	switch {
 	case errors.Is(err, wire.ErrBodyTooLarge):
-		return nil, answer.BodyTooLarge.With("A body here has at most " + strconv.Itoa(limit) + " bytes.")
+		return nil, answer.BodyTooLarge.With("Send a body of at most " + strconv.Itoa(limit) + " bytes.")
 	case errors.Is(err, wire.ErrBodyIdle):
 		return nil, answer.RequestTimeout
 	case err != nil:
@@ -206,19 +206,19 @@ func parseJoin(body []byte) (j joinBody, p *answer.Problem) {
 	slices.Sort(names)
 	for _, name := range names {
 		var into *string
-		most, what := guard.TokenMost, "The answer is a string of 1 to 8192 characters."
+		most, what := guard.TokenMost, "The captcha is a string of 1 to 8192 characters."
 		switch name {
 		case "nonce":
 			into, most, what = &j.nonce, nonceMax, "The nonce is a string of 1 to 128 characters."
 		case "altcha":
-			into, most, what = &j.altcha, guard.ProofMost, "The proof is a string of 1 to 1024 characters, base64 of JSON as ALTCHA has it."
+			into, most, what = &j.altcha, guard.ProofMost, "The altcha is a string of 1 to 1024 characters: base64 of JSON in ALTCHA's format."
 		case "captcha":
 			into = &j.captcha
 		default:
 			if len(name) > 64 {
 				name = strings.ToValidUTF8(name[:64], "")
 			}
-			return joinBody{}, answer.InvalidBody.With("There is no field of this name; those that there are: nonce, altcha, captcha.").At(name)
+			return joinBody{}, answer.InvalidBody.With("This member is unknown. Valid members: nonce, altcha, captcha.").At(name)
 		}
 		var text *string
 		if json.Unmarshal(members[name], &text) != nil || text == nil || utf8.RuneCountInString(*text) > most || *text == "" {

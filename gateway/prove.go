@@ -263,7 +263,7 @@ func verifyCaptcha(v *visit, solution string) *answer.Problem {
 		v.g.meters.forged(&v.request, forgedAnswer)
 		r.metrics.Captcha["failed"].Inc()
 		v.room.countRefusedJoin("captcha_failed")
-		v.fault(slog.LevelInfo, "a captcha's answer does not count", answer.CaptchaFailed.Code, r.id, "room", r.id, "error", err)
+		v.fault(slog.LevelInfo, "the CAPTCHA provider rejected a solution; the join is refused", answer.CaptchaFailed.Code, r.id, "room", r.id, "error", err)
 		return answer.CaptchaFailed.At("captcha")
 	}
 	return unverified(v, err)
@@ -274,7 +274,7 @@ func unverified(v *visit, err error) *answer.Problem {
 	r := v.room
 	open := r.options.Guard.Captcha.Open
 	r.metrics.Captcha["unavailable"].Inc()
-	v.fault(slog.LevelWarn, "the captcha's provider gave no judgement", answer.CaptchaUnavailable.Code, r.id, "room", r.id, "on_fail", map[bool]string{true: "open", false: "closed"}[open], "error", err)
+	v.fault(slog.LevelWarn, "cannot check a CAPTCHA solution; captcha.on_fail decides about the join", answer.CaptchaUnavailable.Code, r.id, "room", r.id, "on_fail", map[bool]string{true: "open", false: "closed"}[open], "error", err)
 	if open && !errors.Is(err, guard.ErrRefused) { // a flood of solutions must not open the room
 		return nil
 	}

@@ -61,7 +61,7 @@ Vary: Cookie
 X-Content-Type-Options: nosniff
 X-Waiting-Room: proof
 
-{"type":"urn:anteroom:problem:proof_required","title":"A proof of work is needed","status":428,"detail":"GET the challenge, solve it, and POST tickets with the solution as altcha.","code":"proof_required","challenge":"/.waiting-room/sale/challenge"}`)
+{"type":"urn:anteroom:problem:proof_required","title":"A proof of work is required","status":428,"detail":"GET the challenge, solve it, and POST tickets with the solution as altcha.","code":"proof_required","challenge":"/.waiting-room/sale/challenge"}`)
 	b.call("GET /buy", asJSON).code(t, 428)
 	b.call("POST /buy", asJSON, "", "body").code(t, 428)
 	page := b.call("GET /buy", asPage).code(t, 200)

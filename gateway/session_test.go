@@ -279,7 +279,7 @@ Content-Type: application/problem+json
 Vary: Cookie
 X-Content-Type-Options: nosniff
 
-{"type":"urn:anteroom:problem:unknown_host","title":"Unknown host","status":421,"detail":"This host is not served here.","code":"unknown_host"}`)
+{"type":"urn:anteroom:problem:unknown_host","title":"Unknown host","status":421,"detail":"This gateway has no room for this host. Check the URL.","code":"unknown_host"}`)
 	if a := open.call("GET /about", "Host: other.test").code(t, 200); a.body != "blog GET /about" {
 		t.Errorf("%s", a.text())
 	}

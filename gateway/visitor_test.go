@@ -68,7 +68,7 @@ Content-Type: application/problem+json
 Vary: Cookie
 X-Content-Type-Options: nosniff
 
-{"type":"urn:anteroom:problem:not_admitted","title":"Not yet","status":409,"detail":"This ticket is still waiting.","code":"not_admitted"}`)
+{"type":"urn:anteroom:problem:not_admitted","title":"Not admitted yet","status":409,"detail":"This ticket is still waiting. Poll its status, and claim when the state is admitted.","code":"not_admitted"}`)
 
 	b.rate("sale", 50)
 	var in *response
@@ -98,7 +98,7 @@ Content-Type: application/problem+json
 Vary: Cookie
 X-Content-Type-Options: nosniff
 
-{"type":"urn:anteroom:problem:claimed","title":"Claimed already","status":410,"detail":"This ticket was used by another client; join again.","code":"claimed"}`)
+{"type":"urn:anteroom:problem:claimed","title":"Already claimed","status":410,"detail":"Another client has claimed this ticket. Join again.","code":"claimed"}`)
 	got := b.call("GET /checkout", "X-Waiting-Room-Pass: "+in.field("pass")).code(t, 200)
 	if got.body != "shop GET /checkout" {
 		t.Errorf("through the gate: %s", got.text())

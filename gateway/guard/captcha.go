@@ -107,11 +107,11 @@ func NewVerifier() *Verifier {
 // Close closes the connections that are not in use.
 func (v *Verifier) Close() { v.client.CloseIdleConnections() }
 
-// Verify checks the answer of a visitor at an address. An answer is valid once: providers reject the second check as a
-// duplicate. The host on which it was given is compared with c.Hosts, never with a name in the visitor's request.
+// Verify checks the solution of a visitor at an address. A solution is valid once: providers reject a second check as a duplicate.
+// The host in the provider's response is compared with c.Hosts, never with a name in the visitor's request.
 func (v *Verifier) Verify(ctx context.Context, c *Captcha, token string, address netip.Addr) error {
 	if strings.ContainsFunc(token, strange) {
-		return fmt.Errorf("%w: it holds characters that no provider uses", ErrFailed)
+		return fmt.Errorf("%w: the solution has characters that no provider uses", ErrFailed)
 	}
 	to := c.VerifyURL
 	if to == "" {
@@ -119,17 +119,17 @@ func (v *Verifier) Verify(ctx context.Context, c *Captcha, token string, address
 	}
 	leave, ok := v.enter(address)
 	if !ok {
-		return fmt.Errorf("%w: %d requests for answers from %s are in progress", ErrRefused, asksShare, address)
+		return fmt.Errorf("%w: %d checks of solutions from %s are in progress", ErrRefused, asksShare, address)
 	}
 	defer leave()
 	select {
 	case v.asking <- struct{}{}:
 		defer func() { <-v.asking }()
 	default:
-		return fmt.Errorf("%w: %d requests to the provider are in progress", ErrRefused, asksMost)
+		return fmt.Errorf("%w: %d checks with the provider are in progress", ErrRefused, asksMost)
 	}
 	if !v.due(to, time.Now()) {
-		return fmt.Errorf("captcha.provider %s was away a moment ago and is not asked yet", c.Provider)
+		return fmt.Errorf("captcha.provider %s did not respond a moment ago and is not called again yet", c.Provider)
 	}
 	err := v.ask(ctx, c, to, token, address.String())
 	if v.record(to, err, time.Now()) {
@@ -163,8 +163,8 @@ func (v *Verifier) enter(address netip.Addr) (leave func(), ok bool) {
 	}, true
 }
 
-// due reports whether the provider is asked now. While it is away it is asked once in a rest, so that no other visitor waits for
-// it.
+// due reports whether to call the provider now. A provider that is away is called once in a rest, so that only one visitor waits for
+// its timeout.
 func (v *Verifier) due(to string, now time.Time) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -198,8 +198,8 @@ func (v *Verifier) record(to string, err error, now time.Time) bool {
 	return h.failures >= failuresAway
 }
 
-// strange reports whether a character is in no provider's answers. An answer with it might be refused by a proxy before the
-// provider, with a page in place of a result, and so pass with on_fail: open.
+// strange reports whether no provider uses this character in solutions. A proxy in front of the provider might refuse a solution with
+// such a character and send a page instead of a result; the solution would then pass with on_fail: open.
 func strange(c rune) bool {
 	return (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') && !strings.ContainsRune("-._~+/=:", c)
 }
@@ -238,11 +238,11 @@ func (v *Verifier) ask(ctx context.Context, c *Captcha, to, token, address strin
 		}
 		return err
 	}
-	switch { // with 400 too: Cloudflare rejects answers with it
+	switch { // with 400 too: Cloudflare rejects solutions with that status
 	case *answer.Success && !onHost(c.Hosts, answer.Hostname):
-		return fmt.Errorf("%w: its host %q is neither one of the room's hosts nor of captcha.hosts", ErrFailed, clip(answer.Hostname))
+		return fmt.Errorf("%w: the solution is for host %q, which is neither a host of the room nor in captcha.hosts", ErrFailed, clip(answer.Hostname))
 	case *answer.Success && answer.Score != nil && *answer.Score < leastScore && c.Provider == ReCaptcha:
-		return fmt.Errorf("%w: its score is %g", ErrFailed, *answer.Score)
+		return fmt.Errorf("%w: the score of the solution is %g", ErrFailed, *answer.Score)
 	case *answer.Success:
 		return nil
 	}
@@ -256,7 +256,7 @@ func (v *Verifier) ask(ctx context.Context, c *Captcha, to, token, address strin
 	return fmt.Errorf("%w: %s", ErrFailed, clip(strings.Join(answer.Errors, " ")))
 }
 
-// onHost reports whether a host is one of hosts. Providers return the host of every answer, so an empty one matches none.
+// onHost reports whether a host is one of hosts. Providers return the host of every solution, so an empty host matches none.
 func onHost(hosts []string, host string) bool {
 	host = strings.TrimSuffix(strings.ToLower(host), ".")
 	for _, pattern := range hosts {

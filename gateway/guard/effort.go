@@ -7,7 +7,8 @@ type Effort struct {
 	JoinRate float64 // joins a second
 }
 
-// At returns the number at a join rate: doubled for each doubling of JoinRate, in part for part of one.
+// At returns the number of tries at a join rate: Number up to JoinRate, twice as many above JoinRate, four times as many above twice
+// JoinRate, and so on up to Most.
 func (e Effort) At(rate float64) int64 {
 	n := e.Number
 	for limit := e.JoinRate; rate > limit && n < e.Most; limit *= 2 {
@@ -37,7 +38,7 @@ func (r *Rate) Observe(at, total int64) float64 {
 	if n := len(r.samples); n == 0 || at-r.samples[n-1].at >= rateApart {
 		r.samples = append(r.samples, sample{at, total})
 	}
-	// One that is older than the window stays, as its beginning.
+	// The newest sample from before the window stays, because the window begins at it.
 	for len(r.samples) > 1 && at-r.samples[1].at >= rateWindow {
 		r.samples = append(r.samples[:0], r.samples[1:]...)
 	}
