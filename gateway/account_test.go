@@ -30,7 +30,7 @@ import (
 
 const tickets = "POST /.waiting-room/sale/tickets"
 
-// as is a request of an account, as the trusted proxy on loopback passes it on.
+// as returns the header field of an account, as the trusted proxy on loopback sends it.
 func as(account string) string { return "X-Account: " + account }
 
 func members(p admission.Policy) Room {
@@ -62,7 +62,7 @@ func waitingIn(t testing.TB, a *response) token.Waiting {
 
 func bearing(a *response) string { return "X-Waiting-Room-Token: " + a.field("token") }
 
-// Fifty devices of one account, at two gateways at once: one place in line, and then one session.
+// Fifty devices of one account join at two gateways at the same time. They receive one place in the queue, and later one session.
 func TestAccount_HasOnePlace(t *testing.T) {
 	t.Parallel()
 	p := policy(0)
@@ -95,10 +95,10 @@ func TestAccount_HasOnePlace(t *testing.T) {
 		}
 	}
 	if taken != 1 {
-		t.Errorf("%d answers say that a place was taken, want 1", taken)
+		t.Errorf("%d responses have status 201, want 1", taken)
 	}
 	other := fleet[0].call(tickets, as("bob")).code(t, 201)
-	eventually(t, "the line is two long", func() bool { return fleet[0].line("sale").Snapshot().Waiting == 2 })
+	eventually(t, "the queue has two tickets", func() bool { return fleet[0].line("sale").Snapshot().Waiting == 2 })
 	if waitingIn(t, other).ID == waitingIn(t, answers[0]).ID {
 		t.Error("two accounts share a place")
 	}
@@ -110,7 +110,7 @@ func TestAccount_HasOnePlace(t *testing.T) {
 	passes := make([]string, devices)
 	for i, a := range answers {
 		all.Go(func() {
-			eventually(t, "every device is let in", func() bool {
+			eventually(t, "every device is admitted", func() bool {
 				got, err := fleet[(i+1)%2].try("GET /.waiting-room/sale/status", as("ann"), bearing(a), fmt.Sprintf("User-Agent: device %d", i))
 				if err != nil {
 					return false
@@ -141,9 +141,9 @@ func TestAccount_HasOnePlace(t *testing.T) {
 	// Long after the claim, and without a ticket: the same session.
 	late := fleet[1].call("GET /", as("ann"), asJSON).code(t, 200)
 	if got := readPass(t, late.header.Get("X-Waiting-Room-Pass"), "sale"); !sessions[got.Session] {
-		t.Errorf("another device gets a session of its own: %s", late.text())
+		t.Errorf("another device has another session: %s", late.text())
 	}
-	// Somebody else with the ticket has nothing of it.
+	// The ticket is useless to another account, and to a client without an account.
 	for _, who := range [][]string{{as("bob")}, {}, {as("ann"), as("ann")}} {
 		a := fleet[0].call(append([]string{"POST /.waiting-room/sale/claim", bearing(answers[0]), "User-Agent: thief"}, who...)...)
 		if a.status != 410 && a.status != 401 {
@@ -166,7 +166,7 @@ func reload(t testing.TB, b *bench, change func(*Room)) {
 	b.o = o
 }
 
-// Without an account there is no place; whoever has one keeps it when they are logged out.
+// A client without an account receives no ticket. A ticket stays valid after its holder logs out.
 func TestAccount_IsRequiredForPlace(t *testing.T) {
 	t.Parallel()
 	fleet, s := fleetOf(t, 1, members(policy(0)))
@@ -203,7 +203,7 @@ X-Waiting-Room: rejected
 	}
 }
 
-// What only a trusted proxy may say is neither believed from others nor passed on.
+// The account field is read only from a trusted proxy. From other clients it is neither used nor forwarded.
 func TestAccountHeader_ForgedIsIgnored(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "shop", func(w http.ResponseWriter, r *http.Request) {
@@ -221,7 +221,7 @@ func TestAccountHeader_ForgedIsIgnored(t *testing.T) {
 	})
 	b.call(tickets, as("ann")).code(t, 401)
 	if a := b.call("GET /open", as("ann"), "x_account: ann", "X.Account: ann", "x~account: ann", "X-Account-Kind: free", asJSON).code(t, 200); a.body != `[] ["free"]` {
-		t.Errorf("the site is told %s", a.body)
+		t.Errorf("the site received %s", a.body)
 	}
 	o := b.o
 	o.TrustedProxies = loopback()
@@ -229,11 +229,11 @@ func TestAccountHeader_ForgedIsIgnored(t *testing.T) {
 		t.Fatal(err)
 	}
 	if a := b.call("GET /open", as("ann"), "x_account: eve", "X.Account: eve", asJSON).code(t, 200); a.body != `["ann"] []` {
-		t.Errorf("behind a trusted proxy the site is told %s", a.body)
+		t.Errorf("behind a trusted proxy the site received %s", a.body)
 	}
 }
 
-// Somebody who waits and then logs in keeps their place, which is the account's from then on.
+// A visitor who logs in while waiting keeps the place, which then belongs to the account.
 func TestAccount_LoginKeepsPlace(t *testing.T) {
 	t.Parallel()
 	r := members(policy(0))
@@ -250,21 +250,21 @@ func TestAccount_LoginKeepsPlace(t *testing.T) {
 	if a := fleet[1].call(tickets, as("ann")).code(t, 200); waitingIn(t, a).ID != w.ID || waitingIn(t, a).Order != w.Order {
 		t.Errorf("the other device: %s", a.text())
 	}
-	// The former ticket is spent: nobody else gets in with it, nor does another account take it over.
+	// The former ticket is spent: it admits no other client, and no other account can adopt it.
 	if a := fleet[1].call("GET /.waiting-room/sale/status", bearing(first)); a.field("state") != "ended" {
 		t.Errorf("the former ticket: %s", a.text())
 	}
 	if a := b.call(tickets, as("eve"), bearing(first)).code(t, 201); a.field("position") != "3" {
 		t.Errorf("eve with ann's former ticket: %s", a.text())
 	}
-	// An account that has a place keeps that one.
+	// An account that already has a place keeps that place.
 	second := b.call(tickets).code(t, 201)
 	if a := b.call("GET /.waiting-room/sale/status", as("ann"), bearing(second)).code(t, 200); waitingIn(t, a).ID != w.ID || a.field("position") != "1" {
 		t.Errorf("ann with another browser's ticket: %s", a.text())
 	}
 }
 
-// After a place has ended, by its holder or an operator, the account takes another.
+// After its holder or an operator has ended a ticket, the account can take another.
 func TestAccount_JoinsAgainAfterPlaceEnds(t *testing.T) {
 	t.Parallel()
 	fleet, _ := fleetOf(t, 1, members(policy(0)))
@@ -274,7 +274,7 @@ func TestAccount_JoinsAgainAfterPlaceEnds(t *testing.T) {
 		a := b.call(tickets, as("ann")).code(t, 201)
 		w := waitingIn(t, a)
 		if seen[w.ID] {
-			t.Fatal("a place that has ended is given again")
+			t.Fatal("an ended ticket was returned again")
 		}
 		seen[w.ID] = true
 		b.call("GET /.waiting-room/sale/status", as("ann"), bearing(a)).code(t, 200)
@@ -291,7 +291,7 @@ func TestAccount_JoinsAgainAfterPlaceEnds(t *testing.T) {
 	}
 }
 
-// One ticket from before the login, shown by fifty accounts at once: it becomes the place of one of them.
+// Fifty accounts send one ticket from before the login at the same time. One of them adopts it.
 func TestAccount_OneOfManyAdoptsTicket(t *testing.T) {
 	t.Parallel()
 	r := members(policy(0))
@@ -324,7 +324,7 @@ func TestAccount_OneOfManyAdoptsTicket(t *testing.T) {
 	}
 }
 
-// Turning one place an account on, or off, sends nobody back.
+// Turning one_place on or off keeps every visitor's place.
 func TestReload_OnePlaceKeepsPlaces(t *testing.T) {
 	t.Parallel()
 	r := members(policy(0))
@@ -338,12 +338,12 @@ func TestReload_OnePlaceKeepsPlaces(t *testing.T) {
 	reload(t, b, func(r *Room) { r.Identity.OnePlace = true })
 	for i, a := range line {
 		poll := []string{"GET /.waiting-room/sale/status", bearing(a)}
-		if i != 2 { // who has not logged in waits on
+		if i != 2 { // a visitor who has not logged in keeps waiting
 			poll = append(poll, as(fmt.Sprint("account ", i)))
 		}
 		next := b.call(poll...).code(t, 200)
 		if next.field("position") != fmt.Sprint(i+1) {
-			t.Errorf("the %d. of the line: %s", i+1, next.text())
+			t.Errorf("number %d of the queue: %s", i+1, next.text())
 		}
 		if i != 2 {
 			line[i] = next
@@ -352,13 +352,13 @@ func TestReload_OnePlaceKeepsPlaces(t *testing.T) {
 	reload(t, b, func(r *Room) { r.Identity.OnePlace = false })
 	for i, a := range line {
 		if next := b.call("GET /.waiting-room/sale/status", bearing(a)).code(t, 200); next.field("position") != fmt.Sprint(i+1) {
-			t.Errorf("the %d. of the line: %s", i+1, next.text())
+			t.Errorf("number %d of the queue: %s", i+1, next.text())
 		}
 	}
 }
 
-// Keys are rotated in three steps, gateway by gateway: each account keeps its one place through the first two, and those who came
-// after the switch through the third.
+// Keys are rotated in three steps, gateway by gateway. Each account keeps its place through the first two steps; accounts that joined
+// after the switch keep it through the third.
 func TestAccount_KeepsPlaceDuringKeyRotation(t *testing.T) {
 	t.Parallel()
 	fleet, _ := fleetOf(t, 2, members(policy(0)))
@@ -409,13 +409,13 @@ func TestAccount_KeepsPlaceDuringKeyRotation(t *testing.T) {
 	same(fleet[1], "eve", eve)
 	with(fleet[0], k2)
 	same(fleet[0], "bob", bob)
-	// As the page on accounts says of a key that is taken away too early.
+	// docs/identity.md describes this effect of removing a key too early.
 	if a := fleet[0].call(tickets, as("ann")).code(t, 201); a.field("joined_at") == ann.field("joined_at") {
-		t.Errorf("by a key that nobody has any more: %s", a.text())
+		t.Errorf("by a removed key: %s", a.text())
 	}
 }
 
-// Ids that are derived differ by kind, room and words, wherever the boundary between two words stands.
+// Derived ids differ by kind, room and fields, wherever the boundary between two fields is.
 func TestDerive_IDsDiffer(t *testing.T) {
 	t.Parallel()
 	v := &request{state: &state{options: Options{IDKey: testSecret}}, room: &room{id: "sale"}}
@@ -438,7 +438,7 @@ func TestDerive_IDsDiffer(t *testing.T) {
 	note("another key, account ann", v.derive("account", []byte("ann")))
 }
 
-// life is a context that knows how many of its children have not ended.
+// life is a context that counts its children that have not ended.
 type life struct {
 	context.Context
 	over     chan struct{}
@@ -452,7 +452,7 @@ func (l *life) AfterFunc(func()) (stop func() bool) { // whom context asks in pl
 	return func() bool { return l.children.Add(-1) >= 0 }
 }
 
-// A configuration that is not taken leaves nothing behind, though it may have named keys of its own; nor does one whose time is over.
+// A refused configuration leaves no key fetcher behind, and neither does a replaced one.
 func TestReload_RefusedLeavesNoKeys(t *testing.T) {
 	t.Parallel()
 	core, err := admission.New(admission.Options{Client: redistest.Client(t), Prefix: redistest.Prefix(t)})
@@ -487,7 +487,7 @@ func TestReload_RefusedLeavesNoKeys(t *testing.T) {
 	wrong.DefaultOrigin = "nobody"
 	for range 3 {
 		if err := g.Reload(wrong); err == nil {
-			t.Fatal("an origin that is not there was taken")
+			t.Fatal("a configuration with an unknown origin was accepted")
 		}
 	}
 	if n := all.children.Load(); n != 0 {
@@ -499,7 +499,7 @@ func TestReload_RefusedLeavesNoKeys(t *testing.T) {
 		}
 		wrong.Rooms = append(at("http://127.0.0.1:1/"+path).Rooms, wrong.Rooms[0])
 		if err := g.Reload(wrong); err == nil {
-			t.Fatal("an origin that is not there was taken")
+			t.Fatal("a configuration with an unknown origin was accepted")
 		}
 		if n := all.children.Load(); n != 1 {
 			t.Errorf("%s: %d contexts, want that of the keys in force", path, n)
@@ -532,8 +532,8 @@ func forgerOf(address string, kind byte) token.ID {
 	return forgerID(&request{peer: client.Peer{Addr: netip.MustParseAddr(address)}}, kind)
 }
 
-// A signature is dear to check: whoever sends wrong ones has no more checked than a few a second, and those whom the gateway knows
-// are not hurt by it.
+// A signature check is expensive. For an address that sends wrong signatures the gateway checks only a few a second; accounts that it
+// has verified before are not affected.
 func TestAccount_ForgedJWTsAreLimited(t *testing.T) {
 	t.Parallel()
 	url, sign := sitesKeys(t)
@@ -541,7 +541,7 @@ func TestAccount_ForgedJWTsAreLimited(t *testing.T) {
 	b := fleet[0]
 	ann := sign("ann")
 	b.call(tickets, "Authorization: Bearer "+ann).code(t, 201)
-	// Behind a forged one none is looked at, behind one of another issuer's the next.
+	// After a forged JWT no other is checked; after a JWT of another issuer the next one is.
 	b.call(tickets, "Authorization: Bearer "+ann[:len(ann)-8]+"AAAAAAAA", "Cookie: site="+ann).code(t, 401)
 	b.call(tickets, "Authorization: Bearer e30.e30.e30", "Cookie: site="+ann).code(t, 200)
 	loopback := forgerOf("127.0.0.1", forgedToken)
@@ -562,7 +562,7 @@ func TestAccount_ForgedJWTsAreLimited(t *testing.T) {
 	b.call(tickets, "Authorization: Bearer "+ann).code(t, 200)
 }
 
-// However many JWTs a request carries, two are checked: Authorization's, then the cookies as they come.
+// Of the JWTs in a request at most two are checked: first the one in Authorization, then the cookies in their order.
 func TestSiteTokens_ReturnsAtMostTwo(t *testing.T) {
 	i := &identified{Identity: Identity{JWTCookie: "s"}}
 	for _, row := range []struct {

@@ -13,7 +13,7 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-// plainOrigin answers every request alike and allocates nothing while it does.
+// plainOrigin sends one response to every request and allocates nothing.
 func plainOrigin(t testing.TB) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -50,7 +50,7 @@ func plainOrigin(t testing.TB) string {
 	return "http://" + ln.Addr().String()
 }
 
-// keepAsking gives a function that sends one request over a kept connection and reads its whole answer.
+// keepAsking returns a function that sends one request on a persistent connection and reads the response.
 func keepAsking(t testing.TB, addr, request string, end []byte) func() {
 	t.Helper()
 	c, err := net.Dial("tcp", addr)
@@ -94,8 +94,7 @@ func statusPath(t testing.TB) func() {
 	return keepAsking(t, b.addr, "GET /.waiting-room/sale/status HTTP/1.1\r\nHost: shop.test\r\nX-Waiting-Room-Token: "+token+"\r\n\r\n", []byte("}"))
 }
 
-// allocations of a request. All that the process allocates meanwhile counts, which is much where requests take long; what a
-// request allocates is there each time.
+// allocations returns the allocations of a request: the least of several runs, because other allocations of the process count too.
 func allocations(ask func()) float64 {
 	least := testing.AllocsPerRun(3000, ask)
 	for range 4 {

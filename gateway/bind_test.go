@@ -25,7 +25,7 @@ func boundTo(t testing.TB, bind string) *bench {
 	})
 }
 
-// A copied token is worth nothing on another network or in another browser: 401 for a poll, a new place for a page.
+// A copied token is not valid on another network or in another browser: a poll receives 401, a navigation a new ticket.
 func TestBinding_RefusesCopiedToken(t *testing.T) {
 	short.Skip(t, "waits for the clock")
 	t.Parallel()
@@ -73,8 +73,7 @@ func TestBinding_RefusesCopiedToken(t *testing.T) {
 	}
 }
 
-// Whatever the setting is changed to and from, nobody who waits or shops is sent back; and with their next answer they are
-// bound as it says.
+// A change of tokens.bind keeps all tickets and sessions. The next response binds the tokens by the new setting.
 func TestBinding_ChangeKeepsPlaces(t *testing.T) {
 	t.Parallel()
 	who := []string{from("203.0.113.7"), "User-Agent: one"}
@@ -114,7 +113,7 @@ func TestBinding_ChangeKeepsPlaces(t *testing.T) {
 				if in = ask("GET /", "X-Waiting-Room-Pass: "+in.header.Get("X-Waiting-Room-Pass")).code(t, 200); in.header.Get("X-Waiting-Room-Pass") != "" {
 					t.Errorf("a pass that is bound is signed again: %s", in.text())
 				}
-				if before == BindIP { // a copy that was worth nothing before is worth nothing now
+				if before == BindIP { // a copy that was not valid before is not valid now
 					thief := b.call("GET /.waiting-room/sale/status", bearing(w), from("198.51.100.9"), "User-Agent: one")
 					if want := map[string]int{BindNone: 200, BindUA: 401}[after]; thief.status != want {
 						t.Errorf("somebody else with the old ticket: %s", thief.text())
@@ -125,7 +124,7 @@ func TestBinding_ChangeKeepsPlaces(t *testing.T) {
 	}
 }
 
-// passFor makes a pass as the gateway would have signed it for somebody under a setting.
+// passFor returns a pass as the gateway signs it for a client under a setting.
 func (b *bench) passFor(t testing.TB, sid token.ID, bind string, who []string) string {
 	t.Helper()
 	var head strings.Builder
@@ -143,8 +142,8 @@ func (b *bench) passFor(t testing.TB, sid token.ID, bind string, who []string) s
 	return string(testRing(t).AppendPass(nil, &p))
 }
 
-// An unbound ticket from before the setting counts for absence after the store has last confirmed it, and no longer: one
-// that was copied and put by is worth nothing then.
+// An unbound ticket from before the setting is valid for absence after the store has last confirmed it, so that a stored copy is not
+// valid later.
 func TestBinding_UnboundTicketEndsAfterAbsence(t *testing.T) {
 	t.Parallel()
 	b := boundTo(t, BindNone)
@@ -175,7 +174,7 @@ func TestBinding_UnboundTicketEndsAfterAbsence(t *testing.T) {
 	}
 }
 
-// A stream's tokens are bound too.
+// The tokens of an event stream are bound too.
 func TestBinding_AppliesToStreamTokens(t *testing.T) {
 	t.Parallel()
 	b := boundTo(t, BindIP)

@@ -9,7 +9,7 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-// heaviest are the worst inputs that the limits let in, one of each kind. The target is empty for /.
+// heaviest are the most expensive inputs within the limits, one of each kind. The target is empty for /.
 var heaviest = []struct{ name, target, fields string }{
 	{"Connection, 32 names of 80 bytes", "", "Connection: " + elements(32, "x"+strings.Repeat("n", 79)) + "\r\n" + strings.Repeat(strings.Repeat("m", 80)+": 1\r\n", 90)},
 	{"Trailer, 32 names", "", "Trailer: " + elements(32, "x-trailer") + "\r\n"},
@@ -36,7 +36,7 @@ func elements(n int, element string) string {
 	return strings.TrimSuffix(strings.Repeat(element+",", n), ",")
 }
 
-// costly returns a GET with the fields.
+// costly returns a GET request with the fields.
 func costly(target, fields string) string {
 	if target == "" {
 		target = "/"
@@ -44,7 +44,7 @@ func costly(target, fields string) string {
 	return "GET " + target + " HTTP/1.1\r\nHost: shop.test\r\n" + fields + "\r\n"
 }
 
-// Each of the heaviest requests is within the limits: it is served, with at most a few allocations, however long its lists are.
+// Each of the heaviest requests is within the limits, so it is served, with few allocations however long its lists are.
 func TestHeaviestRequests_AreServed(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")

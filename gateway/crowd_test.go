@@ -17,6 +17,7 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
+// A crowd at two gateways on one store is one queue: no visitor is admitted before an earlier one, and none twice.
 func TestRoom_TwoGatewaysAdmitInOrder(t *testing.T) {
 	s := newSite(t, "shop", nil)
 	client, prefix := redistest.Client(t), redistest.Prefix(t)
@@ -56,15 +57,15 @@ func TestRoom_TwoGatewaysAdmitInOrder(t *testing.T) {
 	slices.SortFunc(visitors, func(a, b visitor) int { return strings.Compare(a.joined, b.joined) })
 	for i, v := range visitors {
 		if v.admitted == "" {
-			t.Fatalf("visitor %d was never let in", i)
+			t.Fatalf("visitor %d was never admitted", i)
 		}
 		if i > 0 && v.admitted < visitors[i-1].admitted {
-			t.Errorf("%s, joined %s, was let in before %s, joined %s", v.admitted, v.joined, visitors[i-1].admitted, visitors[i-1].joined)
+			t.Errorf("%s, joined %s, was admitted before %s, joined %s", v.admitted, v.joined, visitors[i-1].admitted, visitors[i-1].joined)
 		}
 	}
 	for _, g := range gates {
 		eventually(t, "both count the same", func() bool { return g.line("sale").Snapshot().Admissions == crowd+1 })
-		g.call("GET /vip", asJSON) // the other room has a line of its own
+		g.call("GET /vip", asJSON) // the other room has its own queue
 	}
 }
 

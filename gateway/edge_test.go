@@ -10,7 +10,7 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-// What the site reads is what the gateway believes, whatever the visitor or the proxy added.
+// The site receives the address that the gateway uses, whatever fields the visitor or the proxy added.
 func TestTrustedHeader_ReachesOrigin(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "shop", func(w http.ResponseWriter, r *http.Request) {

@@ -144,7 +144,7 @@ func TestEvents_KeepThePlaceWithoutPolls(t *testing.T) {
 			t.Fatal(refusal, err)
 		}
 		if s.State == admission.Active {
-			continue // the burst
+			continue // admitted by the burst
 		}
 		k := s.Ticket
 		all[i] = &listener{events: &ticketEvents{g: g, room: r, waiting: token.Waiting{

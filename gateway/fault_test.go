@@ -42,7 +42,7 @@ X-Content-Type-Options: nosniff
 	}
 }
 
-// A fault while the origin answers gives back what the request held of the origin.
+// A panic while the origin responds releases the request's connection and share of the origin.
 func TestPanic_WhileForwardingFreesOrigin(t *testing.T) {
 	s := newSite(t, "shop", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Waiting-Room-Command", "revoke")
@@ -66,7 +66,7 @@ func TestPanic_WhileForwardingFreesOrigin(t *testing.T) {
 	eventually(t, "no request is counted", func() bool { return b.life.running.Load() == 0 })
 }
 
-// A fault in an event stream ends the stream.
+// A panic in an event stream ends the stream.
 func TestEvents_PanicEndsStream(t *testing.T) {
 	b, _ := one(t, Room{ID: "sale", Policy: policy(0)})
 	ticket := b.call("POST /.waiting-room/sale/tickets").code(t, 201).field("token")
@@ -82,7 +82,7 @@ func TestEvents_PanicEndsStream(t *testing.T) {
 	}
 }
 
-// brokenStore panics where faulty and faultySessions say so.
+// brokenStore panics if faulty or faultySessions is set.
 func brokenStore(s store) store {
 	s.ticketStore, s.sessionStore = faulty{s.ticketStore}, faultySessions{s.sessionStore}
 	return s
@@ -130,11 +130,11 @@ func TestStoreAway_FollowsPolicy(t *testing.T) {
 	if kept.field("state") != "waiting" || kept.field("position") != "1" || kept.field("joined_at") != line.field("joined_at") {
 		t.Errorf("the place while the store is away: %s", kept.text())
 	}
-	eventually(t, "open lets in", func() bool {
+	eventually(t, "open admits", func() bool {
 		a := b.call("GET /open", asJSON)
 		return a.status == 200 && readPass(t, a.header.Get("X-Waiting-Room-Pass"), "open").Off
 	})
-	eventually(t, "open lets in those who waited", func() bool {
+	eventually(t, "open admits the waiting visitors", func() bool {
 		a := b.call("GET /.waiting-room/lined/status", before.jar()).code(t, 200)
 		return a.field("state") == "admitted" && readPass(t, a.field("pass"), "lined").Off
 	})

@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
-// Of the tokens of one request with a wrong signature one is looked at: a look at one of Ed25519 costs as much as ten polls.
+// Of several tokens with a wrong signature in one request only one is checked: a check of Ed25519 costs as much as ten polls.
 func TestForgedTokens_OneSignatureCheckPerRequest(t *testing.T) {
 	b, _ := one(t, Room{ID: "sale", Policy: policy(0)})
 	good := b.call("POST /.waiting-room/sale/tickets").code(t, 201).field("token")

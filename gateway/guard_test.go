@@ -16,7 +16,7 @@ import (
 	"github.com/anteroom/anteroom/token"
 )
 
-// guarded is a gateway behind a proxy that tells who is there.
+// guarded is a gateway behind a trusted proxy that reports the clients' addresses.
 func guarded(t testing.TB, rooms ...Room) *bench {
 	t.Helper()
 	s := newSite(t, "shop", nil)
@@ -47,12 +47,12 @@ func TestJoinLimit_CountsAddressesAndNetworks(t *testing.T) {
 	if refused.field("code") != "too_many_joins" || refused.header.Get("Retry-After") == "" || refused.header.Get("X-Waiting-Room") != "rejected" {
 		t.Errorf("the fourth: %s", refused.text())
 	}
-	join("203.0.113.7", first.jar()).code(t, 200) // brings its ticket
+	join("203.0.113.7", first.jar()).code(t, 200) // sends its ticket
 	key := "Idempotency-Key: 0123456789abcdefghijklm"
 	join("203.0.113.8", key).code(t, 201)
-	join("203.0.113.8", key).code(t, 200) // the same place
+	join("203.0.113.8", key).code(t, 200) // the same ticket
 	join("203.0.113.8").code(t, 201)
-	join("203.0.113.9").code(t, 429) // the network's
+	join("203.0.113.9").code(t, 429) // the limit of the network
 	join("203.0.114.9").code(t, 201)
 	for range 3 {
 		join("2001:db8:1:2::1").code(t, 201)
@@ -74,8 +74,7 @@ func TestJoinLimit_CountsAddressesAndNetworks(t *testing.T) {
 	}
 }
 
-// TestJoinLimit_CountsSignedTicketsWhenEnrolled: behind a long line tokens are signed without the store, by any number of
-// gateways, and the limit holds all the same.
+// In a long queue any number of gateways sign tickets without the store. The join limit also holds for these.
 func TestJoinLimit_CountsSignedTicketsWhenEnrolled(t *testing.T) {
 	t.Parallel()
 	b := guarded(t, Room{ID: "sale", Policy: joinLimit(0, 2, 100)})
@@ -116,7 +115,7 @@ func TestJoinLimit_CountsSignedTicketsWhenEnrolled(t *testing.T) {
 	}
 }
 
-// claims is what a token says.
+// claims are the claims of a token.
 func claims(t testing.TB, jwt string) string {
 	t.Helper()
 	b, err := base64.RawURLEncoding.DecodeString(strings.Split(jwt, ".")[1])

@@ -31,13 +31,13 @@ import (
 	"github.com/anteroom/anteroom/token"
 )
 
-// fasthttp keeps a clock for the Date header for ever, and a worker pool's cleaner until its next round.
+// Two goroutines of fasthttp are no leaks: the clock of the Date header never ends, the cleaner of a worker pool ends at its next run.
 func TestMain(m *testing.M) {
 	redistest.MainNoLeaks(m, goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"),
 		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*workerPool).Start.func2"))
 }
 
-// site is an origin that remembers what it was asked.
+// site is an origin that records its requests.
 type site struct {
 	*httptest.Server
 	mu   sync.Mutex
@@ -69,7 +69,7 @@ func (s *site) requests() []string {
 	return slices.Clone(s.seen)
 }
 
-// policy lets that many in at once and then nobody for a quarter of an hour; 0 lets nobody in at all.
+// policy returns a policy that admits burst visitors immediately and then one a second; with 0 it admits nobody for an hour.
 func policy(burst int64) admission.Policy {
 	p := admission.Policy{
 		Enabled: true, Method: admission.FIFO, Rate: 1, Burst: burst * 1000, Absence: 10 * time.Minute,
@@ -81,7 +81,7 @@ func policy(burst int64) admission.Policy {
 	return p
 }
 
-// bench is a gateway on loopback in front of real origins, over a real store.
+// bench is a gateway on loopback with real origins and a real store.
 type bench struct {
 	*Gateway
 	t      testing.TB
@@ -129,14 +129,13 @@ func originAt(id string, servers ...string) proxy.Config {
 	}
 }
 
-// start runs a gateway that looks at its rooms much more often than one does, so that tests are over soon. Rooms without an
-// origin go to the first.
+// start runs a gateway with a short tick, so that tests end soon. Rooms without an origin use the first one.
 func start(t testing.TB, client redis.UniversalClient, prefix string, o Options) *bench {
 	t.Helper()
 	return startTicking(t, client, prefix, 20*time.Millisecond, o)
 }
 
-// calm is between two looks of a gateway that is to have little to do beside what a test is about.
+// calm is the tick of a gateway that does little besides what a test measures.
 const calm = 500 * time.Millisecond
 
 func startTicking(t testing.TB, client redis.UniversalClient, prefix string, tick time.Duration, o Options) *bench {
@@ -227,10 +226,10 @@ func eventually(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// pause waits between two looks at something that changes by itself.
+// pause waits between two checks of a condition.
 func pause(d time.Duration) { <-time.After(d) }
 
-// call is a request as a test writes it: "GET /path", then header lines, then a blank line and the body.
+// call sends a request: "GET /path", then header lines, then an empty line and the body.
 type response struct {
 	status  int
 	header  http.Header
@@ -248,8 +247,7 @@ func (b *bench) call(lines ...string) *response {
 	return a
 }
 
-// try sends a request as it is written, over a connection of its own: the request line without version, header lines
-// and, after an empty one, the body.
+// try sends a request on a new connection: the request line without the version, header lines and, after an empty line, the body.
 func (b *bench) try(lines ...string) (*response, error) {
 	c, err := net.Dial("tcp", b.addr)
 	if err != nil {
@@ -297,7 +295,7 @@ func exchange(c net.Conn, r *bufio.Reader, lines ...string) (*response, error) {
 	return a, nil
 }
 
-// jar is what a client sends back of an answer's cookies.
+// jar returns the Cookie field that a client sends after a response.
 func (a *response) jar() string {
 	var pairs []string
 	for _, name := range slices.Sorted(maps.Keys(a.cookies)) {
@@ -319,7 +317,7 @@ var varying = []struct {
 	{regexp.MustCompile(`Max-Age=(89\d|900)\b`), "Max-Age=TTL"},
 }
 
-// text is the whole answer, with what differs from run to run replaced.
+// text returns the whole response, with placeholders for values that differ between runs.
 func (a *response) text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d\n", a.status)
@@ -356,7 +354,7 @@ func (a *response) code(t testing.TB, want int) *response {
 
 var fieldPattern = regexp.MustCompile(`"([a-z_]+)":("[^"]*"|[0-9.]+|true|false)`)
 
-// field is a member of a flat JSON answer.
+// field returns a member of a flat JSON response.
 func (a *response) field(name string) string {
 	for _, m := range fieldPattern.FindAllStringSubmatch(a.body, -1) {
 		if m[1] == name {

@@ -21,7 +21,8 @@ import (
 
 var drawSecret = bytes.Repeat([]byte("draw"), 8)
 
-// lottery opens that long from now and gathers from before; who is not heard of for absence is late, and then its seed is told.
+// lottery returns the policy of a lottery that opens after opens, with a pre-queue before it. The seed is published one absence after
+// the opening.
 func lottery(id string, opens, absence time.Duration) admission.Policy {
 	p := policy(1000)
 	p.Method, p.Absence, p.PollBudget = admission.Lottery, absence, 20_000
@@ -49,21 +50,21 @@ func TestLottery_FromPrequeueToSeed(t *testing.T) {
 	}
 	opens := answer.FormatTime(p.OpensAt)
 
-	// Before anybody may join.
+	// Before the pre-queue no client may join.
 	a := tell(503, "POST /.waiting-room/later/tickets")
 	if a.field("code") != "room_closed" || a.field("opens_at") != answer.FormatTime(later.OpensAt) || a.field("prequeue_at") != answer.FormatTime(later.PrequeueAt) {
 		t.Errorf("before the prequeue: %s", a.body)
 	}
 	var retry int
 	if fmt.Sscan(a.header.Get("Retry-After"), &retry); retry < 39*60 || retry > 40*60 {
-		t.Errorf("Retry-After %d, want the time until people may gather", retry)
+		t.Errorf("Retry-After %d, want the time until the pre-queue", retry)
 	}
 	if page := b.call("GET /later", asPage).code(t, 503); !strings.Contains(page.body, `data-state="rejected"`) || !strings.Contains(page.body, `data-begins="`+time.UnixMicro(later.OpensAt).UTC().Format(time.RFC3339)) {
 		t.Error("the page does not count down")
 	}
 	tell(404, "GET /.waiting-room/plain/draw")
 
-	// Gathering.
+	// In the pre-queue.
 	d := tell(200, "GET /.waiting-room/sale/draw")
 	if d.field("seed") != "" || d.field("drawn") != "" || d.field("opens_at") != opens || d.field("commitment") == "" {
 		t.Errorf("before the opening: %s", d.body)
@@ -92,7 +93,7 @@ func TestLottery_FromPrequeueToSeed(t *testing.T) {
 		t.Errorf("the page: %s", a.text())
 	}
 
-	// An event stream is told of the opening without asking.
+	// An event stream reports the opening without a poll.
 	_, events := listenTo(t, b.addr, token)
 	var told struct {
 		State    string
@@ -114,7 +115,7 @@ func TestLottery_FromPrequeueToSeed(t *testing.T) {
 	}
 }
 
-// Gateways whose secrets differ publish one commitment, the first one's.
+// Gateways with different secrets publish one commitment: that of the first gateway.
 func TestLottery_GatewaysPublishOneCommitment(t *testing.T) {
 	t.Parallel()
 	s, client, prefix := newSite(t, "shop", nil), redistest.Client(t), redistest.Prefix(t)
@@ -136,7 +137,7 @@ func TestLottery_GatewaysPublishOneCommitment(t *testing.T) {
 	}
 }
 
-// A line that is full refuses places, never those who have one.
+// A full queue refuses new tickets and keeps existing ones.
 func TestFullRoom_RefusesOnlyNewTickets(t *testing.T) {
 	t.Parallel()
 	p := policy(0)
@@ -145,7 +146,7 @@ func TestFullRoom_RefusesOnlyNewTickets(t *testing.T) {
 	const key = "Idempotency-Key: 0123456789-0123456789-01"
 	first := b.call("POST /.waiting-room/sale/tickets", key).code(t, 201)
 	b.call("POST /.waiting-room/sale/tickets").code(t, 201)
-	eventually(t, "the line is known to be full", func() bool { return b.call("POST /.waiting-room/sale/tickets").status == 503 })
+	eventually(t, "the snapshot shows a full queue", func() bool { return b.call("POST /.waiting-room/sale/tickets").status == 503 })
 	a := b.call("POST /.waiting-room/sale/tickets").code(t, 503)
 	if a.field("code") != "room_full" || a.header.Get("Retry-After") == "" || a.header.Get("X-Waiting-Room") != "rejected" {
 		t.Errorf("full: %s", a.text())
@@ -155,16 +156,16 @@ func TestFullRoom_RefusesOnlyNewTickets(t *testing.T) {
 	}
 	page := b.call("GET /", asPage).code(t, 503)
 	if !strings.Contains(page.body, "The queue is full") || page.header.Get("Retry-After") == "" {
-		t.Error("the page does not say that the line is full")
+		t.Error("the page does not show that the queue is full")
 	}
 	b.call("POST /.waiting-room/sale/tickets", key).code(t, 200)
 	if a := b.call("GET /.waiting-room/sale/status", "X-Waiting-Room-Token: "+first.field("token")).code(t, 200); !strings.Contains(a.body, `"queueIsFull":true`) {
-		t.Errorf("a place in a full line: %s", a.body)
+		t.Errorf("a ticket in a full queue: %s", a.body)
 	}
 }
 
-// A room that holds nobody up tells clients to go on, and gives no places: once it holds people up again, nobody is in line
-// who did not wait, and nobody has a pass by which to get past it. Who has a place keeps it.
+// In an open room the status is admitted, and the gateway signs no ticket and no pass. When the room closes again, no visitor has a
+// place without having waited, or a pass that skips the queue. Existing tickets stay valid.
 func TestOpenRoom_SignsNoTickets(t *testing.T) {
 	t.Parallel()
 	openapi3filter.RegisterBodyDecoder("application/problem+json", openapi3filter.RegisteredBodyDecoder("application/json"))
@@ -190,7 +191,7 @@ func TestOpenRoom_SignsNoTickets(t *testing.T) {
 				t.Errorf("%s: %v: %s", name, lines, a.text())
 			}
 			if want == 201 && (a.field("token") != "" || len(a.cookies) > 0) {
-				t.Errorf("%s: %v gives a place: %s", name, lines, a.text())
+				t.Errorf("%s: %v returns a ticket: %s", name, lines, a.text())
 			}
 		}
 		goesOn(201, tickets)
@@ -211,14 +212,14 @@ func TestOpenRoom_SignsNoTickets(t *testing.T) {
 	}
 	eventually(t, "it holds people up", func() bool { p := line.Snapshot().Policy; return !p.Open() })
 	if a := b.call(status, token(holder)).code(t, 200); a.field("state") != "waiting" || a.field("position") != "1" {
-		t.Errorf("who waited: %s", a.body)
+		t.Errorf("a visitor who waited: %s", a.body)
 	}
 	if s := line.Snapshot(); s.Waiting != 1 || s.Active+s.Admitted != 0 {
-		t.Errorf("%d wait and %d are in, want the one from before", s.Waiting, s.Active+s.Admitted)
+		t.Errorf("%d wait and %d are admitted or active, want the one from before", s.Waiting, s.Active+s.Admitted)
 	}
 }
 
-// Passthrough counts, and holds up nobody: those who wait are let go.
+// Passthrough counts visitors and queues none. Waiting visitors are sent to the site.
 func TestPassthrough_OnlyCounts(t *testing.T) {
 	t.Parallel()
 	b, _ := one(t, Room{ID: "sale", Policy: policy(0)})
@@ -245,17 +246,17 @@ func TestPassthrough_OnlyCounts(t *testing.T) {
 	served(b.call("POST /buy", asJSON, waits.jar(), "", "x=1"))
 	eventually(t, "2 requests are counted", func() bool { return proxiedSoFar() == before+2 }) // after their answers
 	if a := b.call("GET /.waiting-room/sale/status", waits.jar()).code(t, 200); a.field("state") != "admitted" {
-		t.Errorf("who waits is told: %s", a.body)
+		t.Errorf("status of a waiting visitor: %s", a.body)
 	}
 	if a := b.call("POST /.waiting-room/sale/tickets").code(t, 201); a.field("state") != "admitted" || a.field("token") != "" || strings.Contains(a.body, "position") {
-		t.Errorf("who joins is told: %s", a.body)
+		t.Errorf("status of a join: %s", a.body)
 	}
 	if err := line.Patch(ctx, "ann", admission.Live{Method: &closed}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the room is closed", func() bool { return b.call("GET /", asPage).status == 503 })
 	if a := b.call("GET /.waiting-room/sale/status", waits.jar()).code(t, 200); a.field("state") != "rejected" {
-		t.Errorf("who waits is told: %s", a.body)
+		t.Errorf("status of a waiting visitor: %s", a.body)
 	}
 	if err := line.Patch(ctx, "ann", admission.Live{Clear: []string{"method"}}); err != nil {
 		t.Fatal(err)
@@ -266,8 +267,8 @@ func TestPassthrough_OnlyCounts(t *testing.T) {
 	})
 }
 
-// A lottery with accounts and proofs: before the gathering nobody works for a place, then each account has one lot, whichever
-// of its devices it comes with, and the proof of one is of no use to another.
+// A lottery with accounts and proofs requests no proof before the pre-queue. Then each account has one ticket on all its devices, and
+// the proof of one account is not valid for another.
 func TestLottery_WithAccountsAndProofs(t *testing.T) {
 	t.Parallel()
 	p := lottery("sale", time.Hour, time.Minute)
@@ -282,7 +283,7 @@ func TestLottery_WithAccountsAndProofs(t *testing.T) {
 		t.Errorf("before the prequeue: %s", a.body)
 	}
 	if page := b.call("GET /later", asPage).code(t, 503); strings.Contains(page.body, `data-state="proof"`) {
-		t.Error("the page asks for work before anybody may gather")
+		t.Error("the page requests a proof before the pre-queue")
 	}
 	b.call(tickets, as("ann")).code(t, 428)
 	proof := proofOf(t, b.call("GET /.waiting-room/sale/challenge", as("ann")).code(t, 200).body)
@@ -294,12 +295,12 @@ func TestLottery_WithAccountsAndProofs(t *testing.T) {
 	for i, other := range fleet {
 		again := other.call(tickets, as("ann"), "", proof)
 		if again.status > 201 || jti(t, again) != jti(t, first) {
-			t.Errorf("gateway %d gives ann another lot: %s", i, again.text())
+			t.Errorf("ann has another ticket at gateway %d: %s", i, again.text())
 		}
 	}
 }
 
-// Who waits keeps the place while the room is closed, also with a client that asks for the page or the site alone.
+// A waiting visitor keeps the place while the room is closed, also with a client that requests only the page or the site.
 func TestClosedRoom_RecordsPresence(t *testing.T) {
 	t.Parallel()
 	b, _ := one(t, Room{ID: "sale", Policy: policy(0)})

@@ -8,7 +8,7 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-// Within a second the store has the health of the origin from the requests of visitors, without errors of clients.
+// Within a second the health of the origin is in the store. It counts the requests of visitors, but no errors of clients.
 func TestForward_ReportsHealthOfOrigin(t *testing.T) {
 	s := newSite(t, "shop", func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {

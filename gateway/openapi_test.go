@@ -41,7 +41,7 @@ func visitorAPI(t *testing.T) (*openapi3.T, routers.Router) {
 	return doc, router
 }
 
-// conforms fails the test where an answer is not what the description says of it.
+// conforms fails the test if a response differs from its description.
 func conforms(t *testing.T, router routers.Router, a *response, lines ...string) {
 	t.Helper()
 	method, target, _ := strings.Cut(lines[0], " ")
@@ -75,7 +75,7 @@ func TestResponses_MatchOpenAPI(t *testing.T) {
 		conforms(t, router, a, lines...)
 		return a
 	}
-	tell(201, "POST /.waiting-room/sale/tickets") // let in at once
+	tell(201, "POST /.waiting-room/sale/tickets") // admitted immediately
 	token := tell(201, "POST /.waiting-room/sale/tickets").field("token")
 	with := "X-Waiting-Room-Token: " + token
 	other := "X-Waiting-Room-Token: " + tell(201, "POST /.waiting-room/sale/tickets").field("token")
@@ -99,7 +99,7 @@ func TestResponses_MatchOpenAPI(t *testing.T) {
 	tell(503, "GET /.waiting-room/shut/", asPage)
 	tell(200, "GET /.waiting-room/jwks.json")
 	b.rate("sale", 100)
-	eventually(t, "the ticket is let in", func() bool {
+	eventually(t, "the ticket is admitted", func() bool {
 		return tell(200, "GET /.waiting-room/sale/status", with).field("pass") != ""
 	})
 	tell(200, "POST /.waiting-room/sale/claim", with)

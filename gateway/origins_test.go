@@ -22,8 +22,8 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-// A ca_file that holds something else after SIGHUP is used, though the configuration is word for word the same; one that
-// is broken leaves the old one in force.
+// After SIGHUP a ca_file with new content is used, although the configuration is unchanged. A broken file leaves the old content in
+// force.
 func TestReload_ReadsCAFile(t *testing.T) {
 	secure := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "ok") }))
 	t.Cleanup(secure.Close)
@@ -91,7 +91,7 @@ anteroom_upstream_server_up{origin="shop",server="URL"} 1
 	})
 }
 
-// docs/metrics.md lists what a gateway shows: names, types, labels.
+// docs/metrics.md lists the metrics of a gateway: names, types, labels.
 func TestMetricsAreDocumented(t *testing.T) {
 	s := newSite(t, "shop", nil)
 	p := policy(50)
@@ -108,7 +108,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	})
 	before := b.line("sale").Snapshot().Seq
 	eventually(t, "the room has it", func() bool { return b.line("sale").Snapshot().Seq > before+2 })
-	eventually(t, "somebody is let in", func() bool { return b.call("GET /", asJSON).status == 200 }) // leases are short
+	eventually(t, "a visitor is admitted", func() bool { return b.call("GET /", asJSON).status == 200 }) // leases are short
 	eventually(t, "the origin is judged", func() bool {
 		for range 20 {
 			b.call("GET /", asJSON)

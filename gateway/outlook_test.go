@@ -15,7 +15,7 @@ import (
 	"github.com/anteroom/anteroom/token"
 )
 
-// TestEstimate_IsComparedWithWaitAtAnyGateway: who joined at one gateway and is let in at another, is measured there.
+// A ticket that was taken at one gateway and admitted at another is measured at the second.
 func TestEstimate_IsComparedWithWaitAtAnyGateway(t *testing.T) {
 	t.Parallel()
 	s, client, prefix := newSite(t, "shop", nil), redistest.Client(t), redistest.Prefix(t)
@@ -28,7 +28,7 @@ func TestEstimate_IsComparedWithWaitAtAnyGateway(t *testing.T) {
 	a.call("GET /", asJSON).code(t, 200)
 	var told token.Waiting
 	real := 0.0
-	for real < 1 { // seconds; such waits are not judged: the machine was late with the join
+	for real < 1 { // seconds; shorter waits are not compared
 		w := a.call("POST /.waiting-room/sale/tickets", asJSON).code(t, 201)
 		if w.field("state") != "waiting" {
 			continue
@@ -74,7 +74,7 @@ func instant(t testing.TB, s string) time.Time {
 	return at
 }
 
-// TestModel_TooOldIsNotUsed, and says so; a reload with a newer one ends that.
+// A model that is too old is not used, and the gateway logs that. A reload with a newer model ends the fallback.
 func TestModel_TooOldIsNotUsed(t *testing.T) {
 	t.Parallel()
 	model := func(year string) *eta.Model {
@@ -113,7 +113,7 @@ anteroom_eta_fallback{reason="out_of_range",room="sale"} 0
 	eventually(t, "the new one is used", func() bool { return fallback("0") })
 }
 
-// TestForecast_ClosedRoomAdmitsNobody, whatever its rate: those in line are told no wait, but for the opening that is planned.
+// A closed room has no wait estimate, whatever its rate, unless an opening is planned.
 func TestForecast_ClosedRoomAdmitsNobody(t *testing.T) {
 	t.Parallel()
 	p := policy(1)
@@ -156,6 +156,6 @@ func TestForecast_ClosedRoomAdmitsNobody(t *testing.T) {
 	}
 	told("rejected", true)
 	if e := b.state.Load().byID["sale"].forecaster.Room().Waits.At(0); e.Seconds < 3000 || e.Seconds > 4000 {
-		t.Errorf("the next is let in after %v s, want an hour and the time of one place", e.Seconds)
+		t.Errorf("the next visitor is admitted after %v s, want an hour and the time of one place", e.Seconds)
 	}
 }

@@ -12,7 +12,7 @@ import (
 
 const asImage = "Sec-Fetch-Dest: image"
 
-// A header that the client chooses is no way past what a place costs.
+// A client cannot avoid the proof by a header field that makes the request a subresource.
 func TestSubresource_IsRefusedInGuardedRoom(t *testing.T) {
 	joins := policy(9)
 	joins.Joins, joins.JoinsPer, joins.Wide, joins.WidePer = 1, time.Hour, 10, time.Hour
@@ -52,7 +52,7 @@ func TestSubresource_IsRefusedAtMaxActive(t *testing.T) {
 	}
 }
 
-// What writes takes a ticket like everybody, whatever it pretends to be.
+// A request with an unsafe method takes a ticket, even if its fields describe a subresource.
 func TestSubresource_WithUnsafeMethodTakesTicket(t *testing.T) {
 	b, s := one(t, Room{ID: "sale", Policy: policy(0)})
 	for _, lines := range [][]string{
@@ -100,7 +100,7 @@ func TestPreflight_HasOwnLimit(t *testing.T) {
 	}
 }
 
-// A stranger's preflights leave those of others their part.
+// The preflights of one address leave capacity for other addresses.
 func TestPreflight_AddressIsLimitedToShare(t *testing.T) {
 	b, s := one(t, Room{ID: "sale", Policy: policy(0)})
 	o := b.o
@@ -143,7 +143,7 @@ func TestPreflight_InClosedRoom(t *testing.T) {
 	if err := b.Reload(o); err != nil {
 		t.Fatal(err)
 	}
-	b.call(preflighting...).code(t, 200) // a visitor is inside
+	b.call(preflighting...).code(t, 200) // a visitor has a session
 	r := b.state.Load().rooms[0]
 	r.queue.Revoke(passOf(t, pass))
 	eventually(t, "the room is empty", func() bool { return r.queue.Snapshot().Active == 0 })
@@ -155,7 +155,7 @@ func TestPreflight_InClosedRoom(t *testing.T) {
 	}
 }
 
-// passOf returns the session of the pass that an answer sets.
+// passOf returns the session of the pass that a response sets.
 func passOf(t *testing.T, a *response) admission.ID {
 	t.Helper()
 	p, err := testRing(t).VerifyPass([]byte(a.cookies["wr_sale_pass"]), "sale", time.Now().Unix())

@@ -25,7 +25,7 @@ func TestAmbiguousPath_IsRedirectedOrRefused(t *testing.T) {
 		{"GET", "/vip%2f..%2fsale", ""},
 		{"GET", "/vip/..%2fsale", ""},
 		{"GET", "/vip%5c../%5csale", ""},
-		{"GET", "/vip/..;/%2fsale%5c;%00/../x", ""}, // more readings than are tried
+		{"GET", "/vip/..;/%2fsale%5c;%00/../x", ""}, // more readings than are checked
 	} {
 		a := b.call(row.method+" "+row.target, asJSON)
 		if row.to != "" {
@@ -59,7 +59,7 @@ func TestPass_IsValidForItsRoomOnly(t *testing.T) {
 			}
 		}
 	}
-	// What every reading leads to goes on byte for byte.
+	// A path whose readings all lead to one room is forwarded byte for byte.
 	for _, target := range []string{"/vip/a/../b", "/vip//a;b/c%2fd", "/vip/./a", "/a/../b//c;d", "/VIP/%61"} {
 		b.call("POST "+target, asJSON, pass, "", "x").code(t, 200)
 		if got := s.requests(); !strings.HasPrefix(got[len(got)-1], "POST "+target+" ") {
@@ -93,7 +93,7 @@ func TestBypass_PathTooLongForPattern(t *testing.T) {
 	b.call("GET /static/x/../../sale", asJSON).code(t, 202)
 }
 
-// Many servers take /static;x for another path than /static.
+// For many servers /static;x is another path than /static.
 func TestBypass_EndsWithSegment(t *testing.T) {
 	b, _ := one(t, Room{ID: "sale", Policy: policy(0), Bypass: []Bypass{{Paths: []string{"/static"}}}})
 	for path, status := range map[string]int{

@@ -14,8 +14,8 @@ import (
 	"github.com/anteroom/anteroom/internal/short"
 )
 
-// A line of thousands moves on while some leave and nobody comes: nobody is ever told a larger position than before, neither
-// by the front, nor by the sketch behind it, nor from memory, nor with a renewed token.
+// A queue of thousands advances while some visitors leave and no one joins. No response has a larger position than an earlier response
+// to the same visitor: not from the front, the rank sketch or the cache, and not with a renewed token.
 func TestPosition_NeverGrows(t *testing.T) {
 	short.Skip(t, "waits for the clock")
 	t.Parallel()
@@ -26,8 +26,8 @@ func TestPosition_NeverGrows(t *testing.T) {
 	if err := b.state.Load().byID["sale"].queue.Pause(t.Context(), "test"); err != nil {
 		t.Fatal(err)
 	}
-	const crowd, askers, lasts = 1600, 8, 2 * time.Minute // at most: a busy machine takes longer to let enough of them move on
-	// Who is not heard of for so long may be parked, and stands before others again when they come back.
+	const crowd, askers, lasts = 1600, 8, 2 * time.Minute // at most; a busy machine admits more slowly
+	// A visitor without a poll for this long may be parked; when the visitor polls again, later positions grow.
 	const unheard = 25 * time.Second
 	type visitor struct {
 		token    string
@@ -40,7 +40,7 @@ func TestPosition_NeverGrows(t *testing.T) {
 	joined.Add(askers)
 	begin := make(chan time.Time)
 	var moved atomic.Int64
-	var parked atomic.Bool // somebody may have been
+	var parked atomic.Bool // a visitor may have been parked
 	for k := range askers {
 		work.Go(func() {
 			c, err := net.Dial("tcp", b.addr)
@@ -52,7 +52,7 @@ func TestPosition_NeverGrows(t *testing.T) {
 			defer c.Close()
 			c.SetDeadline(time.Now().Add(5 * time.Minute))
 			r := bufio.NewReader(c)
-			settled := false // until then the line grows, also by those who came sooner and poll later
+			settled := false // before that the queue grows, also by earlier tickets whose first poll is later
 			ask := func(v *visitor, request string) (ok bool) {
 				header := []string{request}
 				if v.token != "" {
@@ -118,7 +118,7 @@ func TestPosition_NeverGrows(t *testing.T) {
 	}
 	joined.Wait()
 	line := b.state.Load().byID["sale"].queue
-	// Each part of the sketch is to be counted anew since the last of them came: until then one more of them may be ahead.
+	// Wait until each part of the sketch has been counted after the last join. Before that, a position may be too small.
 	var last *admission.Snapshot
 	deadline := time.Now().Add(time.Minute)
 	for counted := 0; counted < 40; pause(10 * time.Millisecond) {
@@ -127,7 +127,7 @@ func TestPosition_NeverGrows(t *testing.T) {
 			counted++
 		}
 		if time.Now().After(deadline) {
-			t.Fatal("the line has no whole sketch after a minute")
+			t.Fatal("the queue has no complete sketch after a minute")
 		}
 	}
 	if err := line.Resume(t.Context(), "test"); err != nil {
@@ -138,16 +138,16 @@ func TestPosition_NeverGrows(t *testing.T) {
 		select {
 		case begin <- until:
 		case <-time.After(time.Minute):
-			t.Error("somebody has stopped asking")
+			t.Error("a client has stopped polling")
 		}
 	}
 	work.Wait()
 	if n := moved.Load(); n < 100 && !parked.Load() {
-		t.Errorf("only %d of %d have moved on", n, crowd)
+		t.Errorf("only %d of %d have advanced", n, crowd)
 	}
 }
 
-// sketched tells whether positions behind the front are no guesses any more.
+// sketched reports whether the rank sketch is exact enough for positions behind the front.
 func sketched(s *admission.Snapshot) bool {
 	last := int64(len(s.Front)) - 1
 	for _, k := range s.Sketch {

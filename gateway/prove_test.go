@@ -21,7 +21,7 @@ import (
 
 var light = guard.Effort{Number: 1000, Most: 8000, JoinRate: 50}
 
-// proof solves a challenge of a room, and gives the body of a join with it.
+// proof solves a challenge of a room, and returns the body of a join with the solution.
 func (b *bench) proof(room string) string {
 	b.t.Helper()
 	return proofOf(b.t, b.call("GET /.waiting-room/"+room+"/challenge").code(b.t, 200).body)
@@ -83,11 +83,11 @@ X-Waiting-Room: proof
 	first := b.call(tickets, "", proof).code(t, 201)
 	again := b.call(tickets, from("203.0.113.9"), "", proof).code(t, 200)
 	if a, c := jti(t, first), jti(t, again); a != c {
-		t.Errorf("one proof made two places, %s and %s", a, c)
+		t.Errorf("one proof made two tickets, %s and %s", a, c)
 	}
 	key := "Idempotency-Key: 0123456789abcdefghijklm"
 	if keyed := b.call(tickets, key, "", proof).code(t, 200); jti(t, keyed) != jti(t, first) {
-		t.Error("with a key it made another place")
+		t.Error("the proof made another ticket for a join with a key")
 	}
 	b.call(tickets, first.jar()).code(t, 200) // who has a place is not asked again
 	b.call("GET /buy", asJSON, first.jar()).code(t, 202)
@@ -112,10 +112,10 @@ X-Waiting-Room: proof
 		t.Errorf("late: %s", a.text())
 	}
 	b.call("GET /.waiting-room/free/challenge").code(t, 404)
-	b.call("POST /.waiting-room/free/tickets", "", proof).code(t, 201) // which asks for none
+	b.call("POST /.waiting-room/free/tickets", "", proof).code(t, 201) // this room requires no proof
 }
 
-// A proof whose place is used lets its own client repeat the join, and nobody else in.
+// After the ticket of a proof is claimed, only the same client can repeat the join.
 func TestProof_WorksForItsClientOnly(t *testing.T) {
 	t.Parallel()
 	b := guarded(t, Room{ID: "sale", Policy: policy(1), Guard: Guard{Proof: ProofAlways, Effort: light}})
@@ -137,7 +137,7 @@ func TestProof_WorksForItsClientOnly(t *testing.T) {
 	}
 }
 
-// An account's proof is spent with the place that it was for: once that has ended the next one costs another.
+// The proof of an account is valid for one ticket. After that ticket has ended, the next ticket requires another proof.
 func TestProof_OfAccountIsSpentOnce(t *testing.T) {
 	t.Parallel()
 	sale := members(policy(0))
@@ -149,7 +149,7 @@ func TestProof_OfAccountIsSpentOnce(t *testing.T) {
 	once := proof()
 	first := fleet[0].call(tickets, as("ann"), "", once).code(t, 201)
 	if again := fleet[1].call(tickets, as("ann"), "", once).code(t, 200); jti(t, again) != jti(t, first) {
-		t.Errorf("a repeat makes another place: %s", again.text())
+		t.Errorf("a repeated join made another ticket: %s", again.text())
 	}
 	fleet[1].call("DELETE /.waiting-room/sale/tickets", as("ann"), "X-Waiting-Room-Token: "+first.field("token")).code(t, 204)
 	for i, b := range fleet {
@@ -159,7 +159,7 @@ func TestProof_OfAccountIsSpentOnce(t *testing.T) {
 	}
 	second := fleet[1].call(tickets, as("ann"), "", proof()).code(t, 201)
 	if jti(t, second) == jti(t, first) {
-		t.Error("a place that was left is given again")
+		t.Error("a ticket that was given up was returned again")
 	}
 	for outcome, want := range map[string]float64{"accepted": 2, "spent": 2} {
 		got := 0.0
@@ -172,7 +172,7 @@ func TestProof_OfAccountIsSpentOnce(t *testing.T) {
 	}
 }
 
-// Where no place is given nobody works for one.
+// A room that refuses all joins requests no proof.
 func TestProof_IsNotRequestedByRoomThatRefusesJoins(t *testing.T) {
 	t.Parallel()
 	full := policy(0)
@@ -192,7 +192,7 @@ func TestProof_IsNotRequestedByRoomThatRefusesJoins(t *testing.T) {
 			}
 		}
 		if page := b.call("GET /buy", asPage).code(t, 503); strings.Contains(page.body, `data-state="proof"`) {
-			t.Errorf("%s: the page asks for work", code)
+			t.Errorf("%s: the page requests a proof", code)
 		}
 	}
 	shut("room_full")
@@ -211,7 +211,7 @@ func jti(t testing.TB, a *response) string {
 	return c.JTI
 }
 
-// Whoever held a place for too long asks for a new one like everybody: tokens are not proofs that were put by.
+// A client whose ticket has expired has to solve a new proof for the next ticket.
 func TestProof_IsRequiredAfterExpiry(t *testing.T) {
 	t.Parallel()
 	b := guarded(t, Room{ID: "sale", Policy: policy(0), Guard: Guard{Proof: ProofAlways, Effort: light}})
@@ -239,8 +239,8 @@ func TestProof_AutoRequiresItWhileQueueExists(t *testing.T) {
 	if a := b.call(tickets).code(t, 201); a.field("state") != "admitted" {
 		t.Fatalf("the first: %s", a.text())
 	}
-	b.call(tickets).code(t, 201) // waits, and is the line
-	eventually(t, "the line is known", func() bool { return b.state.Load().rooms[0].queue.Snapshot().Waiting == 1 })
+	b.call(tickets).code(t, 201) // waits, so a queue exists
+	eventually(t, "the snapshot has the waiting ticket", func() bool { return b.state.Load().rooms[0].queue.Snapshot().Waiting == 1 })
 	b.call(tickets).code(t, 428)
 	b.call(tickets, "", b.proof("sale")).code(t, 201)
 	if got := b.state.Load().rooms[0].proofEffort(); got != light.Number {
@@ -254,7 +254,7 @@ func TestIdempotencyKey_OfTicketNeedsNoProof(t *testing.T) {
 	tickets, key := "POST /.waiting-room/sale/tickets", "Idempotency-Key: 0123456789abcdefghijklm"
 	b.call(tickets).code(t, 201)
 	first := b.call(tickets, key).code(t, 201)
-	eventually(t, "the line is known", func() bool { return b.state.Load().rooms[0].queue.Snapshot().Waiting == 1 })
+	eventually(t, "the snapshot has the waiting ticket", func() bool { return b.state.Load().rooms[0].queue.Snapshot().Waiting == 1 })
 	if again := b.call(tickets, key).code(t, 200); jti(t, again) != jti(t, first) {
 		t.Errorf("the key's place: %s, then %s", first.text(), again.text())
 	}
@@ -264,14 +264,14 @@ func TestIdempotencyKey_OfTicketNeedsNoProof(t *testing.T) {
 	b.call(tickets, key).code(t, 428)
 }
 
-// A key whose place is somebody else's session, as that of another browser of the network, is none of a place that is held.
+// If the ticket of a key is the session of another client, for example another browser in the network, the key counts as new.
 func TestIdempotencyKey_OfOtherSessionIsIgnored(t *testing.T) {
 	t.Parallel()
 	b := guarded(t, Room{ID: "sale", Policy: policy(1), Guard: Guard{Proof: ProofAuto, Effort: light}})
 	tickets, key := "POST /.waiting-room/sale/tickets", "Idempotency-Key: 0123456789abcdefghijklm"
 	b.call(tickets, key, "User-Agent: one").code(t, 201) // in a quiet room
-	b.call(tickets).code(t, 201)                         // is the line
-	eventually(t, "the line is known", func() bool { return b.state.Load().rooms[0].queue.Snapshot().Waiting == 1 })
+	b.call(tickets).code(t, 201)                         // waits
+	eventually(t, "the snapshot has the waiting ticket", func() bool { return b.state.Load().rooms[0].queue.Snapshot().Waiting == 1 })
 	if a := b.call(tickets, key, "User-Agent: one").code(t, 200); a.field("state") != "active" {
 		t.Errorf("its own: %s", a.text())
 	}
@@ -319,10 +319,10 @@ func TestCaptcha_IsRequiredForTicket(t *testing.T) {
 		t.Errorf("the provider was asked %q", got)
 	}
 	if again := join("sale", `{"captcha":"yes"}`).code(t, 200); jti(t, again) != jti(t, first) {
-		t.Error("one answer made two places")
+		t.Error("one solution made two tickets")
 	}
 	if len(asked) != 0 {
-		t.Error("a repeated join asks the provider again")
+		t.Error("the gateway checked the solution of a repeated join again")
 	}
 	if a := join("sale", `{"captcha":"no"}`).code(t, 422); a.field("code") != "captcha_failed" {
 		t.Error(a.text())
@@ -338,10 +338,10 @@ func TestCaptcha_IsRequiredForTicket(t *testing.T) {
 		join("open", `{"captcha":"away"}`).code(t, 503)
 	}
 	join("open", `{"captcha":"away"}`).code(t, 201)
-	// Whoever sends many wrong answers has no more judged for a while, also where the room is open to those without a judgement.
+	// An address that sends many wrong solutions has no more of them checked for a while, also with on_fail: open.
 	eve := forgerOf("203.0.113.7", forgedAnswer)
 	if b.meters.forgeries.Exhausted(eve, 0, meter.Quota{N: 1, Per: time.Hour}, 1) == 0 {
-		t.Error("a wrong answer is not counted")
+		t.Error("a wrong solution is not counted")
 	}
 	b.meters.forgeries.Take(eve, time.Hour, forgeryQuota, 1) // as if an hour's allowance were used up
 	before := len(asked)
@@ -351,10 +351,10 @@ func TestCaptcha_IsRequiredForTicket(t *testing.T) {
 		}
 	}
 	if len(asked) != before {
-		t.Error("the provider was asked about the answers of an address that sent too many wrong ones")
+		t.Error("the provider was called for an address that had sent too many wrong solutions")
 	}
 	b.meters.forgeries = meter.NewRequests()
-	// The host is the provider's word, whatever host the visitor asks for.
+	// The host in the provider's response counts, not the host of the visitor's request.
 	if a := b.call("POST /.waiting-room/sale/tickets", "Host: phish.evil", from("203.0.113.7"), "", `{"captcha":"phished"}`).code(t, 422); a.field("code") != "captcha_failed" {
 		t.Error(a.text())
 	}
@@ -373,7 +373,7 @@ func TestCaptcha_IsRequiredForTicket(t *testing.T) {
 		t.Fatal(err)
 	}
 	if a := b.call("POST /.waiting-room/sale/tickets", "Host: www.test", from("203.0.113.7"), "", `{"captcha":"theirs"}`).code(t, 422); a.field("code") != "captcha_failed" {
-		t.Errorf("an answer of shop.test in a room over www.test: %s", a.text())
+		t.Errorf("a solution for shop.test in a room of www.test: %s", a.text())
 	}
 	if err := b.Reload(b.o); err != nil {
 		t.Fatal(err)
@@ -406,7 +406,7 @@ func FuzzParseJoin(f *testing.F) {
 	})
 }
 
-// The work grows while many join, and a reload asks for it without taking anybody's place.
+// The number of tries grows with the join rate. A reload that turns the proof on keeps existing tickets.
 func TestProof_EffortFollowsJoinRate(t *testing.T) {
 	t.Parallel()
 	b := guarded(t, Room{ID: "sale", Policy: policy(0)})

@@ -80,7 +80,7 @@ anteroom_store_up 1
 			t.Errorf("the access log holds %q:\n%s", secret, text)
 		}
 	}
-	var first string // a line follows its answer, so the next request's may be before it
+	var first string // a line is written after the response, so the line of the next request may come first
 	for line := range strings.Lines(text) {
 		if strings.Contains(line, `"target":"/secret`) {
 			first = line

@@ -41,10 +41,10 @@ func TestSessionRequests_AreLimited(t *testing.T) {
 	if n := testutil.ToFloat64(b.metrics.Room("sale").OverQuota); n != 3 {
 		t.Errorf("session_requests_refused_total %v, want 3", n)
 	}
-	eventually(t, "3 are counted as refused", func() bool { // after their answers are sent
+	eventually(t, "3 are counted as refused", func() bool { // after their responses are sent
 		return testutil.ToFloat64(b.metrics.Room("sale").Requests[refused]) == 3
 	})
-	reload(t, b, func(r *Room) { r.SessionRequests = meter.Quota{N: 3, Per: time.Minute} }) // of which that hour's three have used nothing
+	reload(t, b, func(r *Room) { r.SessionRequests = meter.Quota{N: 3, Per: time.Minute} }) // a new quota: the requests of the former quota do not count
 	b.call("GET /", "X-Waiting-Room-Pass: "+mine).code(t, 200)
 	reload(t, b, func(r *Room) { r.SessionRequests = meter.Quota{} })
 	b.call("GET /", "X-Waiting-Room-Pass: "+mine).code(t, 200) // the session never ended

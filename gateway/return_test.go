@@ -13,7 +13,7 @@ import (
 	"github.com/anteroom/anteroom/token"
 )
 
-// agedPass returns the pass of an answer as it is ago seconds after its end, with the changes made to it.
+// agedPass returns the cookie of a response's pass, changed so that the pass ended ago seconds before now, after applying changes.
 func agedPass(t testing.TB, a *response, ago int64, changes ...func(*token.Pass)) string {
 	t.Helper()
 	raw := a.cookies["wr_sale_pass"]
@@ -27,8 +27,8 @@ func agedPass(t testing.TB, a *response, ago int64, changes ...func(*token.Pass)
 	return "Cookie: wr_sale_pass=" + string(testRing(t).AppendPass(nil, &p))
 }
 
-// A pass ends while others wait: its visitor stands before all who came later, with one place at whatever gateway and however the
-// pass is shown, and is admitted first. What is left of the session ends.
+// After a pass ends, its visitor receives one place before all later visitors, at every gateway and however the pass is sent, and is
+// admitted first. The rest of the session ends.
 func TestPass_KeepsOrder(t *testing.T) {
 	t.Parallel()
 	fleet, _ := fleetOf(t, 2, Room{ID: "sale", Policy: policy(1), Renew: true, MaxSession: time.Hour})
@@ -36,7 +36,7 @@ func TestPass_KeepsOrder(t *testing.T) {
 	in := one.call("GET /", asPage).code(t, 200)
 	arrived := readPass(t, in.cookies["wr_sale_pass"], "sale")
 	if now := time.Now().UnixMicro(); arrived.Fence == 0 || arrived.Order > now || arrived.Order < now-60_000_000 {
-		t.Fatalf("a visitor admitted at once got %+v", arrived)
+		t.Fatalf("a visitor admitted immediately got %+v", arrived)
 	}
 	var others []*response
 	for range 3 {
@@ -99,11 +99,11 @@ func TestPass_KeepsOrder(t *testing.T) {
 		order = append(order, status(a))
 	}
 	if !slices.IsSorted(order) || order[0] == order[1] {
-		t.Errorf("admitted at %v, want the one who came back first", order)
+		t.Errorf("admitted at %v, want the returning visitor first", order)
 	}
 }
 
-// A pass that is renewed keeps its order, and its cookie outlives it by absence.
+// A renewed pass keeps its order, and its cookie lives for absence longer than the pass.
 func TestPass_RenewalKeepsOrder(t *testing.T) {
 	t.Parallel()
 	b, _ := one(t, Room{ID: "sale", Policy: policy(1)})
@@ -126,7 +126,7 @@ func TestPass_RenewalKeepsOrder(t *testing.T) {
 	}
 }
 
-// Passes that keep no order give a place at the end, like none.
+// A join with a pass that keeps no order receives a place at the end, like a join without a pass.
 func TestPass_WithoutOrderJoinsAtEnd(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "shop", func(w http.ResponseWriter, r *http.Request) {
@@ -210,10 +210,10 @@ func TestPass_WithoutOrderJoinsAtEnd(t *testing.T) {
 			a := b.call(append([]string{tickets, agedPass(t, in, ago, change)}, lines...)...).code(t, 201)
 			w := waitingIn(t, a)
 			if kept := w.Order < other.Order; kept != row.keeps {
-				t.Errorf("order %d beside %d of somebody who came later", w.Order, other.Order)
+				t.Errorf("order %d beside %d of a later visitor", w.Order, other.Order)
 			}
 			if !row.keeps && w.Used != row.used {
-				t.Errorf("a new place has used %d s of session.max", w.Used)
+				t.Errorf("a new ticket has used %d s of session.max", w.Used)
 			}
 			if again := b.call(append([]string{"GET /.waiting-room/sale/status", bearing(a)}, lines...)...).code(t, 200); again.field("state") != "waiting" {
 				t.Errorf("the place does not last: %s", again.text())
@@ -225,7 +225,7 @@ func TestPass_WithoutOrderJoinsAtEnd(t *testing.T) {
 // another makes a pass of a session that the store does not know.
 func another(p *token.Pass) { p.Session = randomID() }
 
-// A place that keeps an order costs what a new one costs, once.
+// A place in the old order requires one proof, like a new place.
 func TestPass_KeptOrderRequiresProof(t *testing.T) {
 	t.Parallel()
 	b := guarded(t, Room{ID: "sale", Policy: policy(2), MaxSession: time.Hour, Guard: Guard{Proof: ProofAlways, Effort: light}})
@@ -243,7 +243,7 @@ func TestPass_KeptOrderRequiresProof(t *testing.T) {
 	}
 	for _, again := range []*response{b.call(tickets, over).code(t, 200), b.call("GET /", asJSON, over).code(t, 202)} {
 		if jti(t, again) != jti(t, a) {
-			t.Errorf("shown again: %s", again.text())
+			t.Errorf("sent again: %s", again.text())
 		}
 	}
 	over = agedPass(t, also, 6)
@@ -258,7 +258,7 @@ func TestPass_KeptOrderRequiresProof(t *testing.T) {
 	}
 }
 
-// The limit of joins counts it when it is taken, not at its order.
+// The join limit counts a place in the old order at the time of the join, not at its order.
 func TestPass_KeptOrderCountsAsJoin(t *testing.T) {
 	t.Parallel()
 	b := guarded(t, Room{ID: "sale", Policy: joinLimit(1, 2, 5), MaxSession: time.Hour})
@@ -273,7 +273,7 @@ func TestPass_KeptOrderCountsAsJoin(t *testing.T) {
 	}
 }
 
-// An account's place has the account's id, and the order of the account's pass.
+// The ticket of an account has the account's id, and the order of the account's ended pass.
 func TestPass_AccountKeepsOrder(t *testing.T) {
 	t.Parallel()
 	fleet, _ := fleetOf(t, 1, members(policy(2)))
@@ -307,8 +307,8 @@ type ahead struct {
 func (a *ahead) RedisNow() int64         { return a.clock.RedisNow() + a.by }
 func (a *ahead) Stepped() (by, at int64) { return a.by, a.at }
 
-// A replica whose clock is ten minutes ahead becomes the master: a pass of five minutes lets its visitor in for as long as it was
-// to, and its first request renews it by the clock of now. One that was signed since ends by that clock.
+// A replica whose clock is ten minutes ahead becomes the master. A pass of five minutes stays valid for its full life, and its first
+// request renews it by the new clock. A pass that was signed after the step ends by the new clock.
 func TestPass_OutlivesClockStep(t *testing.T) {
 	t.Parallel()
 	b, _ := one(t, Room{ID: "sale", Policy: policy(1)})

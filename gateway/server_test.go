@@ -30,7 +30,7 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-// certificate writes a key pair for shop.test of that common name.
+// certificate writes a key pair for shop.test with a common name.
 func certificate(t *testing.T, dir, name string) certs.Files {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -99,7 +99,7 @@ shop GET /`)
 		t.Fatal(err)
 	}
 	if _, _, err := ask(); err == nil {
-		t.Error("a client without certificate is let in")
+		t.Error("a client without a certificate is accepted")
 	}
 	pair, err := tls.LoadX509KeyPair(second.CertFile, second.KeyFile)
 	if err != nil {
@@ -207,7 +207,7 @@ func TestWebSocket_RequiresPass(t *testing.T) {
 	changed := b.o
 	changed.Origins = []proxy.Config{originAt("shop", s.URL)}
 	changed.Origins[0].Timeout += time.Second
-	if err := b.Reload(changed); err != nil { // the connection stays with the origin as it was
+	if err := b.Reload(changed); err != nil { // the connection keeps its origin
 		t.Fatal(err)
 	}
 	if err := c.WriteMessage(websocket.TextMessage, []byte("b")); err != nil {
@@ -216,7 +216,7 @@ func TestWebSocket_RequiresPass(t *testing.T) {
 	if _, msg, err := c.ReadMessage(); err != nil || string(msg) != "echo b" {
 		t.Fatalf("%q %v", msg, err)
 	}
-	b.stop() // ends the connection, though it would last for ever
+	b.stop() // ends the connection, which otherwise never ends
 	c.SetReadDeadline(time.Now().Add(time.Minute))
 	if _, _, err := c.ReadMessage(); err == nil {
 		t.Error("the connection outlives the gateway")
@@ -279,10 +279,7 @@ func TestShutdown_FinishesRequests(t *testing.T) {
 	}
 }
 
-// faulty is a line with a fault in it.
-// A crowd at two gateways on one store is one line: nobody is let in before who came earlier, nobody is let in twice.
-
-// A client that ends its side in the middle of a body still listens: it must not hear of success.
+// A client that closes its sending side in the middle of a body still reads. It must not receive a success.
 func TestForward_HalfBodyIsNoSuccess(t *testing.T) {
 	b, _ := one(t, Room{ID: "sale", Policy: policy(5)})
 	for _, rest := range []string{"Content-Length: 10\r\n\r\nhello", "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"} {
@@ -301,7 +298,7 @@ func TestForward_HalfBodyIsNoSuccess(t *testing.T) {
 	}
 }
 
-// The signal may come while a socket is just beginning: the gateway may not call itself ready again.
+// The signal may arrive while the gateway opens a socket. The gateway must not become ready again.
 func TestReady_StaysFalseAfterShutdown(t *testing.T) {
 	s := newSite(t, "shop", nil)
 	b := start(t, redistest.Client(t), redistest.Prefix(t), Options{
@@ -331,7 +328,7 @@ func TestReady_StaysFalseAfterShutdown(t *testing.T) {
 	}
 }
 
-// What operators are shown of an origin's health has nothing of what clients did wrong.
+// The health of an origin, as operators see it, counts no faults of clients.
 func TestHealth_IgnoresClientFaults(t *testing.T) {
 	s := newSite(t, "shop", nil)
 	origin := originAt("shop", s.URL)

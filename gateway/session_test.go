@@ -13,7 +13,7 @@ import (
 	"github.com/anteroom/anteroom/token"
 )
 
-// aPass makes a pass that was issued and ends so many seconds from now.
+// aPass returns a pass with its issue and its end in seconds from now.
 func aPass(t testing.TB, room string, issued, ends int64, bind string) (token.Pass, string) {
 	t.Helper()
 	now := time.Now().Unix()
@@ -46,7 +46,7 @@ func TestPass_IsRenewedAfterHalfItsLife(t *testing.T) {
 		name         string
 		issued, ends int64
 		path         string
-		renewed      int64 // seconds from now until which; 0: it is not
+		renewed      int64 // the new end, in seconds from now; 0: not renewed
 	}{
 		{"young", 0, ttl, "/", 0},
 		{"past half", -200, 100, "/", ttl},
@@ -101,7 +101,7 @@ func TestPass_IsRenewedAfterHalfItsLife(t *testing.T) {
 	})
 }
 
-// The store counts a session by the session.ttl of its last heartbeat: where the ttl was raised, the next goes with the renewal.
+// The store counts a session by the session.ttl of its last heartbeat. After the ttl was raised, the renewal of a pass sends a heartbeat.
 func TestSessionTTL_RaisedIsStoredAtRenewal(t *testing.T) {
 	site := newSite(t, "shop", nil)
 	p := policy(0)
@@ -111,7 +111,7 @@ func TestSessionTTL_RaisedIsStoredAtRenewal(t *testing.T) {
 		Origins: []proxy.Config{originAt("shop", site.URL)}, Rooms: []Room{{ID: "sale", Policy: p, Renew: true, MaxSession: time.Hour}},
 	})
 	pass, raw := aPass(t, "sale", 0, 20, "")
-	counts := func() time.Duration { // by order time, in which one test is short
+	counts := func() time.Duration { // the end of the session, in order time
 		till, _ := client.ZScore(t.Context(), prefix+":{room:sale}:sessions", string(pass.Session[:])).Result()
 		return time.Duration(int64(till)) * time.Microsecond
 	}
@@ -233,7 +233,7 @@ func TestEnter_ClosedDrainingFull(t *testing.T) {
 			t.Errorf("an image gets %s", image.text())
 		}
 	}
-	b.call("GET /drain", asJSON, waits.jar()).code(t, 202) // those in line are still served
+	b.call("GET /drain", asJSON, waits.jar()).code(t, 202) // visitors in the queue are still served
 	b.call("GET /off", asJSON).code(t, 200)
 	b.call("GET /free", asJSON).code(t, 200)
 	if got := len(s.requests()); got != 2 {
@@ -255,7 +255,7 @@ func TestSubresource_PassesWithoutQueue(t *testing.T) {
 	b.call(image...).code(t, 503) // the burst is used up
 	b.call(append(image, a.jar())...).code(t, 200)
 	b.call("GET /", asJSON).code(t, 202)
-	b.call(image...).code(t, 503) // somebody waits
+	b.call(image...).code(t, 503) // a visitor waits
 	if got := s.requests(); len(got) != 3 || strings.Contains(got[0], "session=true") {
 		t.Errorf("the origin saw %q", got)
 	}

@@ -7,8 +7,8 @@ import (
 	"github.com/anteroom/anteroom/gateway/answer"
 )
 
-// A status is nobody else's: never stored, told apart by cookie (and by site where its page may read it), and a HEAD is a
-// GET without its body.
+// A status is private to a visitor: it is not stored, varies by cookie (and by Origin where pages of other sites may read it), and HEAD
+// returns the same fields without the body.
 func TestStatus_Headers(t *testing.T) {
 	b, _ := one(t, Room{ID: "sale", Policy: policy(0), Compat: CompatCloudflare, CORSOrigins: []string{"https://app.test"}})
 	token := "X-Waiting-Room-Token: " + b.call("POST /.waiting-room/sale/tickets").code(t, 201).field("token")

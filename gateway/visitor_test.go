@@ -14,12 +14,12 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-// line returns the room's own line, for what operators do.
+// line returns the queue of a room, for changes by operators.
 func (b *bench) line(room string) *admission.Room {
 	return b.state.Load().byID[room].queue
 }
 
-// rate changes a room's rate as an operator would, in visitors a second.
+// rate changes the rate of a room, in visitors a second, as an operator does.
 func (b *bench) rate(room string, perSecond int64) {
 	b.t.Helper()
 	rate, burst := perSecond*1000, max(1000, perSecond*1000)
@@ -72,7 +72,7 @@ X-Content-Type-Options: nosniff
 
 	b.rate("sale", 50)
 	var in *response
-	eventually(t, "the ticket is let in", func() bool {
+	eventually(t, "the ticket is admitted", func() bool {
 		in = b.call("GET /.waiting-room/sale/status", "X-Waiting-Room-Token: "+token)
 		return in.field("state") == "admitted"
 	})
@@ -121,7 +121,7 @@ func TestAPI_RefusesMistakes(t *testing.T) {
 		name   string
 		lines  []string
 		status int
-		want   string // code, and what else the body has to hold
+		want   string // code, and a part of the body
 	}{
 		{"no token", []string{"GET /.waiting-room/sale/status"}, 401, "token_missing"},
 		{"not a token", []string{"GET /.waiting-room/sale/status", "Authorization: Bearer x"}, 401, "token_invalid"},

@@ -27,7 +27,7 @@ func TestCookies(t *testing.T) {
 	if got := list(j.Ticket) + " " + list(j.Pass); got != "secure " {
 		t.Errorf("on TLS: %q", got)
 	}
-	// Browsers guard the names that begin with __Host-: a sibling host may set one behind a blank of Unicode.
+	// Browsers protect names that begin with __Host-, but a sibling host may set such a name after a Unicode space.
 	for _, blank := range []string{"\u0085", "\u00a0", "\u2003", "\u3000"} {
 		j.Read(clienttest.Request(t, "GET", "192.0.2.1", [2]string{"Cookie", "a=1; " + blank + "__Host-wr_sale_pass=theirs; __Host-wr_sale_nonce" + blank + "=theirs"}), &secure)
 		if got := list(j.Pass) + list(j.Nonce); got != "" {

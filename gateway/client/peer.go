@@ -94,7 +94,7 @@ func (p *Peer) Misnamed(q *wire.Request, header string) string {
 	return ""
 }
 
-// AddressField returns the field in which origins read the client's address, where it is none of those that every origin
+// AddressField returns the field in which origins read the client's address; empty if it is one of the fields that every origin
 // receives.
 func AddressField(trustedHeader string) string {
 	switch strings.ToLower(trustedHeader) {
@@ -117,7 +117,7 @@ func Network(a netip.Addr) netip.Prefix {
 	return p
 }
 
-// single returns the address in a field with one address, otherwise from. If a field has two addresses, the client may have invented
+// single returns the address in a field with exactly one address, and otherwise from. If a field has two addresses, the client may have invented
 // one of them, so neither is used.
 func single(from netip.Addr, lines [][]byte) netip.Addr {
 	if len(lines) != 1 {

@@ -50,9 +50,8 @@ func TestPeer(t *testing.T) {
 	}
 }
 
-// The header that trusted_header names is the only one that the visitor's address is read from: what the visitor adds under
-// the other names a proxy passes on.
-// What a visitor adds to a chain of proxies costs no more than so many hops.
+// The address is read only from trusted_header, because a proxy forwards the visitor's own values of all other fields.
+// A visitor who adds elements to the chain of proxies makes the gateway read only a limited number of hops.
 func TestPeer_ReadsFewHops(t *testing.T) {
 	trusted := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
 	chain := func(n int) string { return "192.0.2.7" + strings.Repeat(", 10.0.0.2", n-1) }
@@ -112,8 +111,8 @@ func TestPeer_TrustedHeader(t *testing.T) {
 	}
 }
 
-// FuzzPeer: whatever a stranger says before a trusted proxy adds what it saw, the visitor is who the proxy saw; and what a
-// stranger says without a proxy is nothing.
+// FuzzPeer checks that the address is the one that a trusted proxy saw, whatever fields the client sent, and that fields without a
+// trusted proxy have no effect.
 func FuzzPeer(f *testing.F) {
 	for _, s := range []string{"", "6.6.6.6", "6.6.6.6,", "for=6.6.6.6;proto=https", `for="6.6.6.6`, `for="a, for=10.0.0.9"`, "10.0.0.9, 10.0.0.8", "unknown", ",,", `"`, "for=[::1];host=a"} {
 		f.Add(s)
@@ -131,7 +130,7 @@ func FuzzPeer(f *testing.F) {
 			for from, want := range map[string]string{"10.0.0.1": "198.51.100.7", "192.0.2.1": "192.0.2.1"} {
 				q, r := wire.ParseRequest(header, netip.MustParseAddr(from))
 				if r != nil || strings.ContainsAny(said, "\r\n") {
-					return // it is refused, or more than a value
+					return // the request is refused, or the field has several values
 				}
 				if p := PeerOf(q, trusted, setting); p.Addr.String() != want {
 					t.Fatalf("%q from %s: %v, want %s", lines, from, p.Addr, want)

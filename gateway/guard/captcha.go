@@ -52,17 +52,17 @@ func (c *Captcha) Sources() (scripts, frames string) {
 	return "", ""
 }
 
-// ErrFailed is returned when the provider rejects an answer. An error that is neither ErrFailed nor ErrRefused means that the
+// ErrFailed is returned when the provider rejects a solution. An error that is neither ErrFailed nor ErrRefused means that the
 // provider is away.
-var ErrFailed = errors.New("guard: the captcha's answer is rejected")
+var ErrFailed = errors.New("guard: the provider rejected the CAPTCHA solution")
 
-// ErrRefused is returned when an answer was not checked although the provider is not away: it refused the request, as providers
-// do to clients that ask too much, or it failed for the first time, or too many requests are in progress. A flood of answers can
-// cause each of these, so it must not open a room.
-var ErrRefused = errors.New("guard: the captcha's answer was not checked")
+// ErrRefused is returned when a solution was not checked although the provider is not away: the provider refused the request (for
+// example as one of too many), or failed for the first time, or too many checks are in progress. A flood of solutions can cause each of
+// these cases, so ErrRefused must not open a room.
+var ErrRefused = errors.New("guard: the CAPTCHA solution was not checked")
 
 const (
-	// TokenMost is the longest answer that is sent to a provider, in bytes.
+	// TokenMost is the length of the longest solution that is sent to a provider, in bytes.
 	TokenMost = 8 << 10
 	// asksMost is the largest number of concurrent requests of one gateway.
 	asksMost = 256
@@ -72,19 +72,19 @@ const (
 	leastScore = 0.5
 )
 
-// Verifier checks answers with their providers. It keeps connections; Close closes idle ones.
+// Verifier checks solutions with their providers. It keeps connections; Close closes idle ones.
 type Verifier struct {
 	client *http.Client
 	asking chan struct{}
 	mu     sync.Mutex
-	health map[string]*health // of the addresses that did not check the last answer
+	health map[string]*health // by URL, of providers that did not check the last solution
 	shares map[netip.Prefix]int
 }
 
-// health counts the failures of a provider since it last checked or refused an answer.
+// health counts the failures of a provider since it last checked or refused a solution.
 type health struct {
 	failures int       // one after the other
-	next     time.Time // when it is asked again, once it is away
+	next     time.Time // time of the next call while the provider is away
 }
 
 const (

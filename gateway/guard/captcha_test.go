@@ -70,7 +70,7 @@ func provider(t *testing.T) (*httptest.Server, Captcha) {
 
 const (
 	yes, no = "yes", "no"
-	refused = "refused" // no judgement, and no outage either
+	refused = "refused" // not checked, although the provider is not away
 	away    = "away"
 )
 

@@ -1,10 +1,10 @@
-// What a page does before it may join: it proves work, in workers that run this very script, answers a CAPTCHA where the room
-// has one, and joins. Before it stand the text of the language, the module simd, and search.
+// A guarded page solves the proof of work in workers that run this same script, lets the visitor solve the CAPTCHA if the room has one,
+// and joins. The gateway puts text (in the language of the page), simd (pow.wasm) and search.js in front of this file.
 const worker = typeof document === "undefined";
 
 const pause = seconds => new Promise(resolve => setTimeout(resolve, seconds * 1e3));
 
-// solve lets a few workers look for the number. progress is told the share that is tried.
+// solve searches for the number in a few workers. It calls progress with the share of the numbers that were tried.
 const solve = (challenge, progress) => new Promise((resolve, reject) => {
   const parts = Math.min(navigator.hardwareConcurrency || 2, 4), all = [];
   let tried = 0, left = parts;
@@ -25,14 +25,14 @@ const solve = (challenge, progress) => new Promise((resolve, reject) => {
   }
 });
 
-// widgets are the scripts of those who make CAPTCHAs: the one thing here that is asked of another site.
+// widgets are the scripts of the CAPTCHA providers, the only requests of this script to other sites.
 const widgets = {
   turnstile: ["turnstile", "https://challenges.cloudflare.com/turnstile/v0/api.js"],
   hcaptcha: ["hcaptcha", "https://js.hcaptcha.com/1/api.js"],
   recaptcha: ["grecaptcha", "https://www.google.com/recaptcha/api.js"],
 };
 
-// person shows a CAPTCHA and gives its answer.
+// person shows a CAPTCHA and returns its solution.
 const person = ({provider, site_key}, box) => new Promise((resolve, reject) => {
   const [name, src] = widgets[provider];
   const render = () => {
@@ -45,7 +45,7 @@ const person = ({provider, site_key}, box) => new Promise((resolve, reject) => {
   document.head.append(Object.assign(document.createElement("script"), {src: src + "?render=explicit&onload=captchaIsHere", onerror: reject}));
 });
 
-// get asks for JSON; an answer that is none is an error.
+// get fetches JSON; any other response is an error.
 const get = async (url, options) => {
   const answer = await fetch(url, {...options, headers: {Accept: "application/json", "Content-Type": "application/json"}});
   return {status: answer.status, retry: +answer.headers.get("Retry-After"), body: await answer.json()};
@@ -62,7 +62,7 @@ async function join(main) {
   let milestone;
   const say = (words, step = words) => {
     now.textContent = words;
-    // A screen reader hears of each quarter, not of each hundredth.
+    // A screen reader announces each quarter, not each hundredth.
     if (milestone !== step) find("live").textContent = words;
     milestone = step;
   };
@@ -91,7 +91,7 @@ async function join(main) {
       bar.value = 1;
       say(text.joining);
       const {status, retry, body: answer} = await get(room + "tickets", {method: "POST", body: JSON.stringify(body)});
-      // The ticket is a cookie by now: the page that was asked for shows the place, or is the site's.
+      // The browser now has the ticket as a cookie: the reload shows the place in the queue, or the site.
       if (status < 300) {
         if (location.hash) history.replaceState(null, "", location.pathname + location.search);
         return location.reload();

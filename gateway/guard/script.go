@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// What workers compute, in pow.wasm for browsers with SIMD, and what the page does with it. All is one script: a page and its
-// workers are of one version, and need no request more.
+// The search of the workers, its kernel in pow.wasm for browsers with SIMD, and the script of the page. All three are served as one
+// script, so that a page and its workers have the same version and need no further request.
 var (
 	//go:embed search.js
 	search string
@@ -20,12 +20,12 @@ var (
 	source string
 )
 
-// WorkerPolicy is the Content-Security-Policy with which a script has to be served to run as a worker: it may load nothing, and
-// compile WebAssembly. The page that loads it has a policy of its own and may do neither.
+// WorkerPolicy is the Content-Security-Policy of a script that runs as a worker: the worker may compile WebAssembly and load nothing.
+// The page that loads the script has another policy, which does not allow WebAssembly.
 const WorkerPolicy = "default-src 'none'; script-src 'wasm-unsafe-eval'"
 
-// Scripts are what a page loads to join, one for each language; the same bytes for every room and visitor, so that browsers
-// and caches may keep them for good under an address that names their content.
+// Scripts are the scripts that a guarded page loads, one for each language. They are the same for every room and visitor, and their
+// names depend on their content, so that browsers and caches may keep them forever.
 type Scripts struct {
 	byName map[string][]byte
 	names  map[string]string
@@ -61,8 +61,8 @@ func strip(js string) string {
 // Name of the script in a language, as pow-en-0123456789ab.js.
 func (s *Scripts) Name(lang string) string { return s.names[lang] }
 
-// Find returns a script; forever reports whether its bytes are those that the name stands for. During an upgrade a page of
-// another version asks for its own script and gets this one.
+// Find returns a script; forever reports whether the name is that of its content. During an upgrade a page of another version requests
+// its own script and receives this one.
 func (s *Scripts) Find(name string) (script []byte, forever, ok bool) {
 	if script, ok = s.byName[name]; ok {
 		return script, true, true

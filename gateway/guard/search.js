@@ -1,4 +1,4 @@
-// What the page's workers do: they look for the number for which SHA-256(salt + number) is the challenge.
+// The workers of the page search for the number for which SHA-256(salt + number) equals the challenge.
 const primes = [];
 for (let n = 2; primes.length < 64; n++) if (primes.every(p => n % p)) primes.push(n);
 const fraction = x => (x - Math.floor(x)) * 2 ** 32 | 0;
@@ -8,7 +8,7 @@ const s0 = x => (x >>> 7 | x << 25) ^ (x >>> 18 | x << 14) ^ x >>> 3;
 const s1 = x => (x >>> 17 | x << 15) ^ (x >>> 19 | x << 13) ^ x >>> 10;
 const second = (a, b, c) => ((a >>> 2 | a << 30) ^ (a >>> 13 | a << 19) ^ (a >>> 22 | a << 10)) + (a & b ^ a & c ^ b & c) | 0;
 
-// schedule and rounds are SHA-256's, of a block W and a state S, up to a round.
+// schedule and rounds compute SHA-256 for a block W and a state S, up to round end.
 function schedule(W, end) {
   for (let i = 16; i < end; i++) W[i] = W[i - 16] + s0(W[i - 15]) + W[i - 7] + s1(W[i - 2]) | 0;
 }
@@ -21,7 +21,7 @@ function rounds(S, W, from, end) {
   S[0] = a; S[1] = b; S[2] = c; S[3] = d; S[4] = e; S[5] = f; S[6] = g; S[7] = h;
 }
 
-// checker tells whether a number is the one. Salt and number are one block.
+// checker returns a function that reports whether a number solves the challenge. Salt and number fit into one block.
 function checker(salt, want) {
   const block = new Uint8Array(64), view = new DataView(block.buffer), W = new Int32Array(64), S = new Int32Array(8);
   return number => {
@@ -37,15 +37,15 @@ function checker(salt, want) {
   };
 }
 
-// early is what a is after round 56 of 0…63 where the hash is what is wanted. A round makes two words and moves six, so the
-// last seven can be taken back without knowing the block: four of them in full, whose d the others only move.
+// early returns the value of a after round 56 of 0…63 for the wanted hash. A round computes two words and moves six. The last seven
+// rounds can therefore be inverted without the block: four are inverted in full, and the other three only move the resulting d.
 function early(want) {
   let [a, b, c, d, e, f, g, h] = want.map((word, i) => word - I[i]);
   for (let i = 0; i < 4; i++) [a, b, c, d, e, f, g] = [b, c, d, e - a + second(b, c, d) | 0, f, g, h];
   return d;
 }
 
-// plain is find where a browser has no SIMD or forbids WebAssembly: it tries a number at a time.
+// plain replaces find in browsers without SIMD or WebAssembly. It tries one number at a time.
 const plain = (M, W) => {
   const S = new Int32Array(8);
   return (at, end) => {
@@ -62,7 +62,7 @@ const plain = (M, W) => {
   };
 };
 
-// kernel is find and its memory, whose words gen/kernel.go describes. W is the block for which it is prepared.
+// kernel returns find and its memory, whose layout gen/kernel.go describes. W is the block for which the memory is prepared.
 function kernel(W) {
   try {
     const bytes = Uint8Array.from(atob(simd), c => c.charCodeAt());
@@ -71,13 +71,13 @@ function kernel(W) {
       return {M: new Int32Array(memory.buffer), find};
     }
   } catch {
-    // There is no WebAssembly, or the browser is older than the word that allows it in a policy.
+    // The browser has no WebAssembly, or does not support 'wasm-unsafe-eval' in a policy.
   }
   const M = new Int32Array(16384);
   return {M, find: plain(M, W)};
 }
 
-// prepare fills the memory for a block of which word 12 varies.
+// prepare fills the memory for a block in which word 12 varies.
 function prepare(M, W) {
   const S = Int32Array.from(I), varies = [], same = i => i !== 12 && !varies[i];
   W[12] = 0;
@@ -93,8 +93,8 @@ function prepare(M, W) {
   }
 }
 
-// search gives the number, or -1. It is one of several searches that take parts beside each other; count is called with how
-// many numbers were tried.
+// search returns the number, or -1. Several searches run in parallel, each in its part of the numbers. count is called with the number
+// of tries.
 function search({challenge, salt, maxnumber, part, parts}, count) {
   const want = Int32Array.from(challenge.match(/.{8}/g), word => parseInt(word, 16)), is = checker(salt, want);
   const oneByOne = (from, end) => {
@@ -104,7 +104,7 @@ function search({challenge, salt, maxnumber, part, parts}, count) {
     }
     return -1;
   };
-  // Behind a salt of eleven words, which the rooms' are, the first four digits are word 11, and up to four more in word 12.
+  // The salts of rooms have eleven words. After such a salt the first four digits are word 11, and up to four more are in word 12.
   const inFours = () => {
     const bytes = new DataView(new ArrayBuffer(64)), W = new Int32Array(64), {M, find} = kernel(W), from = 1024;
     const put = (at, text) => [...text].forEach((c, i) => bytes.setUint8(at + i, c.charCodeAt()));

@@ -129,7 +129,7 @@ func (p *Page) readOwn(file string) (inline, error) {
 		}
 	}
 	if silent {
-		return inline{}, errors.New(`never asks again, so nobody who waits is let in: put <script type="application/json" id="text">{{.Texts}}</script><script>{{.Script}}</script> at its end, or <meta http-equiv="refresh" content="{{.Reload}}"> into its head`)
+		return inline{}, errors.New(`never polls again, so no waiting visitor is admitted: put <script type="application/json" id="text">{{.Texts}}</script><script>{{.Script}}</script> at its end, or <meta http-equiv="refresh" content="{{.Reload}}"> into its head`)
 	}
 	p.own = t
 	return found, nil

@@ -1,11 +1,11 @@
-// The sentences of the page in the visitor's language. words.go says the same on the server; a test holds the two together.
+// The sentences of the page in the visitor's language. words.go makes the same sentences on the server; a test compares both.
 function words(text, lang) {
   const {ceil, floor} = Math;
   const plural = new Intl.PluralRules(lang);
   const digits = new Intl.NumberFormat(lang);
   const number = n => digits.format(n);
 
-  // say fills the {names} of a text; n chooses among its plural forms.
+  // say replaces the {names} in a text; n chooses the plural form.
   const say = (key, values, n) => {
     const found = text[key];
     const form = found.other ? found[plural.select(n)] || found.other : found;
@@ -13,7 +13,7 @@ function words(text, lang) {
   };
   const count = (key, n) => say(key, {n: number(n)}, n);
 
-  // wait says a range of seconds in steps that people use: minutes, from ten on fives, from ninety on half hours.
+  // wait returns the words for a range of seconds, rounded to minutes; from 10 minutes on to 5 minutes, from 90 on to half hours.
   const wait = (low, high) => {
     if (high <= 60) return text.soon;
     let unit = "minutes", a = floor(low / 60), b = ceil(high / 60);

@@ -8,9 +8,9 @@ const readingsMax = 8
 // readLengthMax is the longest path, in bytes, whose readings are listed where it has several.
 const readLengthMax = 2 << 10
 
-// Readings are the ways in which servers read one path: everything that the steps below make of its normal form, in any
-// order and combination. Where there are more than readingsMax, or the path is longer than readLengthMax, many is set and
-// the list is incomplete. A value is reused from request to request.
+// Readings are the ways in which servers read one path: all results of the steps below on its normal form, in any order and
+// combination. If there are more than readingsMax, or the path is longer than readLengthMax, many is set and the list is incomplete. A
+// value is reused from request to request.
 type Readings struct {
 	only []byte // the path itself where it is its own only reading
 	text []byte // else all readings, concatenated
@@ -186,7 +186,7 @@ func withoutParams(dst, path []byte, escaped bool) []byte {
 	return dst
 }
 
-// withoutAuthority appends what follows the host in //host/path, / where nothing does.
+// withoutAuthority appends the path after the host in //host/path, or / if there is none.
 func withoutAuthority(dst, path []byte) []byte {
 	path = bytes.TrimLeft(path, "/")
 	i := bytes.IndexByte(path, '/')

@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// BenchmarkLocate compares the paths that are looked up most slowly with a plain one; all are as long as a target may be
-// or as an expression sees.
+// BenchmarkLocate compares the slowest paths with a plain one. All are as long as a target or the input of an expression may be.
 func BenchmarkLocate(b *testing.B) {
 	tab, err := New([]Rule{
 		rule("all", []string{"*"}, []string{"/"}), rule("sale", []string{"*"}, []string{"/sale"}),
@@ -45,7 +44,7 @@ func BenchmarkLocate(b *testing.B) {
 	}
 }
 
-// BenchmarkBypassUserAgent is the longest User-Agent beside many parts.
+// BenchmarkBypassUserAgent matches the longest User-Agent with many parts.
 func BenchmarkBypassUserAgent(b *testing.B) {
 	rules, err := NewBypass([]BypassRule{{UserAgents: strings.Split("googlebot bingbot yandex duckduckbot baidu applebot monitor probe", " ")}})
 	if err != nil {

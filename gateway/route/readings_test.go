@@ -101,8 +101,8 @@ var handlers = map[string]func(string) string{
 	},
 }
 
-// browserPath resolves dot segments as URLs do (https://url.spec.whatwg.org): escaped ones too, and an empty segment is
-// one.
+// browserPath resolves dot segments, also escaped ones, as browsers do (https://url.spec.whatwg.org). An empty segment counts as a
+// segment.
 func browserPath(p string) string {
 	var out []string
 	segments := strings.Split(strings.TrimPrefix(p, "/"), "/")
@@ -125,7 +125,7 @@ func browserPath(p string) string {
 	return "/" + strings.Join(out, "/")
 }
 
-// withoutHost takes a path that begins with several slashes for a host and a path.
+// withoutHost reads a path that begins with several slashes as a host and a path.
 func withoutHost(p string) string {
 	if !strings.HasPrefix(p, "//") {
 		return p
@@ -134,7 +134,7 @@ func withoutHost(p string) string {
 	return "/" + rest
 }
 
-// urlsplit is Python's: the host ends at the next slash, also an empty one.
+// urlsplit reads a path like Python's urlsplit: the host, which may be empty, ends at the next slash.
 func urlsplit(p string) string {
 	if !strings.HasPrefix(p, "//") {
 		return p
@@ -158,7 +158,7 @@ func cutParameters(p string) string {
 	return strings.Join(segments, "/")
 }
 
-// unescaped decodes what can be decoded.
+// unescaped decodes all valid escapes.
 func unescaped(p string) string {
 	var b strings.Builder
 	for i := 0; i < len(p); i++ {
@@ -178,7 +178,7 @@ func runsSale(handled string) bool {
 	return handled == "/sale" || strings.HasPrefix(handled, "/sale/")
 }
 
-// What a server handles below /sale is never free, in another room, or let past by a bypass rule.
+// A path that any server handles below /sale never leads to no room, to another room or through a bypass rule.
 func TestReadings_OfServers(t *testing.T) {
 	tables := saleTables(t)
 	for _, path := range []string{
@@ -202,8 +202,8 @@ type saleTable struct {
 	rules []Rule
 }
 
-// saleTables are ways to protect /sale: alone, beside a room over everything, by a pattern, and by a room over
-// everything that lets /static past.
+// saleTables are ways to protect /sale: alone, beside a room for all paths, by a pattern, and by a room for all paths with a bypass
+// for /static.
 func saleTables(t testing.TB) map[string]saleTable {
 	tables := map[string]saleTable{}
 	for name, rules := range map[string][]Rule{
@@ -234,7 +234,7 @@ type failer interface {
 	Errorf(string, ...any)
 }
 
-// heldBack fails where a path leads elsewhere than into the room of the sale.
+// heldBack fails if a path leads anywhere else than to the room of the sale.
 func heldBack(t failer, tables map[string]saleTable, path, why string) {
 	t.Helper()
 	for name, tab := range tables {
@@ -260,7 +260,7 @@ func drawPath(t *rapid.T) string {
 	return "/" + strings.Join(pieces, "")
 }
 
-// Whatever a server does with a path, in whatever order: below /sale it comes from the room of the sale alone.
+// A path that a server reads as below /sale, after any steps in any order, leads only to the room of the sale.
 func TestReadings_OfAnyServer(t *testing.T) {
 	tables := saleTables(t)
 	does := map[string]func(string) string{
@@ -318,7 +318,7 @@ func FuzzLocate(f *testing.F) {
 			t.Fatalf("%q resolves to %q, and that to %q", target, resolved, AppendResolved(nil, resolved))
 		}
 		if target[:min(1, len(target))] != "/" || strings.ContainsFunc(target, func(r rune) bool { return r <= ' ' || r > '~' }) {
-			return // no such target is let in
+			return // such a target is refused earlier
 		}
 		if u, err := url.Parse("http://shop.test" + string(AppendResolved(nil, sent))); err == nil && u.Host != "shop.test" {
 			t.Fatalf("%q redirects to another host: %s", target, u)

@@ -59,9 +59,9 @@ func TestMatch(t *testing.T) {
 		{"shop.test", "/a/../b//c;d", "all"},
 		{"shop.test", "/sale;a=b", "sale"},
 		{"shop.test", "/sale%3ba=b", "sale"},
-		{"shop.test", "/sale;a/vip", "vip"}, // apart by ; alone: without parameters
+		{"shop.test", "/sale;a/vip", "vip"}, // only parameters tell the readings apart: the path without them counts
 		{"shop.test", "/sale%0a", "sale"},
-		// Where servers would disagree about the room, none is chosen.
+		// If readings lead to different rooms, no room is chosen.
 		{"shop.test", "//sale", "two rooms"},
 		{"shop.test", "/./sale", "two rooms"},
 		{"shop.test", "/%73ale", "two rooms"},
@@ -80,14 +80,14 @@ func TestMatch(t *testing.T) {
 		{"shop.test", "/sale/vip/../x", "two rooms"},
 		{"shop.test", "/x/..;/sale/a/..%3b/..%3b/..%3b/", "two rooms"},
 		{"shop.test", "//h%2f..%5csale;a/%00/../b", "too many"},
-		// Where there is one room, any reading that leads to it holds.
+		// On a host with one room, any reading that leads to the room counts.
 		{"a.shop.test", "/x/../sale", "wild"},
 		{"a.shop.test", "/sale/../x", "wild"},
 		{"a.shop.test", "//host/sale", "wild"},
 		{"a.shop.test", "/%73ale", "wild"},
 		{"a.shop.test", "/sale%2fx", "wild"},
 		{"a.shop.test", "/sales/../x", ""},
-		{"one.example", "//h%2f..%5cx;a/%00/../b", "one"}, // more Readings than are tried
+		{"one.example", "//h%2f..%5cx;a/%00/../b", "one"}, // more readings than are checked
 		{"one.example", "/x", ""},
 		{"a.shop.test", "/sale", "wild"},
 		{"a.eu.shop.test", "/sale", "deep"},
@@ -187,7 +187,7 @@ func TestLocate_PatternReadsOneKilobyte(t *testing.T) {
 		{"two.test", long(patternMax+1, ""), "too many"},
 		{"one.test", long(patternMax, ""), ""},
 		{"one.test", long(patternMax+1, ""), "sale"},
-		{"two.test", long(patternMax/2, ";"), "all"}, // twice half of it
+		{"two.test", long(patternMax/2, ";"), "all"}, // two readings of half that size
 		{"two.test", long(patternMax/2+2, ";"), "too many"},
 		{"plain.test", long(8<<10, ""), "other"},
 	} {
