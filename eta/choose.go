@@ -39,7 +39,7 @@ func zone(z *time.Location) *time.Location {
 	return z
 }
 
-// Names lists the estimators that New knows, sorted.
+// Names returns the names of all estimators, sorted.
 func Names() []string {
 	names := make([]string, 0, len(estimators))
 	for name := range estimators {

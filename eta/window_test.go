@@ -56,13 +56,13 @@ func TestWindow_Rate(t *testing.T) {
 
 		{"a pause is left out", lived(20, span{600, 10, 1}, span{240, 0, 0}, span{60, 10, 1}), 10},
 		{"time without a queue is left out, with its admissions", lived(20, span{600, 10, 1}, span{240, 2, 0}, span{60, 10, 1}), 10},
-		{"a second in which the line stood for a quarter", lived(20, span{900, 2, 0.25}), 8},
+		{"a second with a queue for a quarter of it", lived(20, span{900, 2, 0.25}), 8},
 		{"nothing but a pause in the last minute: the longer windows", lived(20, span{840, 10, 1}, span{60, 0, 0}), 10},
 		{"nothing but a pause in fifteen minutes: the policy's rate", lived(20, span{900, 10, 1}, span{900, 0, 0}), 20},
 
 		{"the last minute is twice as fast: it alone counts", lived(50, span{840, 10, 1}, span{60, 20, 1}), 20},
 		{"the last minute is half as fast", lived(50, span{840, 10, 1}, span{60, 5, 1}), 5},
-		{"a few at a slow rate prove nothing", lived(1, span{840, 0, 0}, span{30, 0, 1}), 0.5},
+		{"few admissions due at a slow rate are no evidence", lived(1, span{840, 0, 0}, span{30, 0, 1}), 0.5},
 		{"a burst does not last: never above the policy's rate", lived(10, span{1, 500, 1}, span{99, 10, 1}), 10},
 	} {
 		f := Window{}.Forecast(nil, row.in)

@@ -10,7 +10,7 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-func TestLayoutClaim(t *testing.T) {
+func TestLayoutClaim_MarksOnce(t *testing.T) {
 	set := MustLoad()
 	stores(t, func(t *testing.T, client redis.UniversalClient) {
 		r := NewRunner(client, set, nil)
@@ -21,7 +21,7 @@ func TestLayoutClaim(t *testing.T) {
 			name    string
 			now     int64
 			version int
-		}{{"the first marks the store", now, 3}, {"the same again", now + 5, 3}, {"another learns what is there", now + 9, 4}} {
+		}{{"the first marks the store", now, 3}, {"the same again", now + 5, 3}, {"another version gets the first one", now + 9, 4}} {
 			got, err := r.Run(t.Context(), claim, key, row.now, row.version)
 			if want := []any{int64(3), now}; err != nil || !reflect.DeepEqual(got, want) {
 				t.Fatalf("%s: got %v, %v, want %v", row.name, got, err, want)

@@ -10,7 +10,7 @@ local BUDGET, LEASES, HEARD, ACTIVE, IDLE, BACKLOG, WEIGHTS, CLOCK =
   KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8]
 
 -- number, left: the room has left units of its leases up to that number.
--- seen: the greatest number of a lease of this budget that the caller knows.
+-- seen: the greatest number of a lease of this budget that the caller has received.
 -- want: units that the room could use by its next call, beyond what is left;
 -- keep: how many units it wants to hold besides, for arrivals.
 local LIFE, IDLE_LIFE = 500000, 1500000 -- two ticks of a busy room, two of an idle one

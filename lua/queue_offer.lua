@@ -3,7 +3,7 @@
 -- KEYS: offers, offered
 -- ARGV: now, need (without blanks), group, last (µs after which an offer that was not repeated is dropped)
 -- RETURNS: {1 if the group was on offer already}
--- INVARIANT: offers that nobody repeats expire soon.
+-- INVARIANT: an offer that no process repeats expires soon.
 -- INCLUDE: clock
 
 local now, offer, last = clock_now(ARGV[1]), ARGV[2] .. ' ' .. ARGV[3], tonumber(ARGV[4])

@@ -287,8 +287,8 @@ local function set_busy(visitors)
   if s.busy == 1 then s.quiet = s.now end
 end
 
--- reset_lead sets order time back to Redis's clock if it is ahead by more than MOST_LEAD, and nobody is left whose order could be compared
--- with others, in the queue or with a token.
+-- reset_lead sets order time back to Redis's clock if it is ahead by more than MOST_LEAD, and no ticket is left whose order could be
+-- compared with others, in the queue or as a token.
 local MOST_LEAD = 60000000
 local function reset_lead()
   if s.lead > MOST_LEAD and s.now - s.quiet > p.absence and s.gaps == '' and redis.call('EXISTS', ENDED, JOINS) == 0 and (p.lottery == 0 or s.drawn == 0) then

@@ -136,7 +136,7 @@ local function confirm(address, seen)
   put(REPLY_CONFIRMED, 0, 0, seen and '' or 'first')
 end
 
--- arrive gives an arrival a place. order: one that the visitor keeps, nil for that of now.
+-- arrive assigns a place to an arrival. order: an order that the visitor keeps, nil for the order of now.
 local function arrive(id, client, hold, address, order)
   if put_known(id, client, hold, order) then return end
   if p.prequeue then return confirm(address) end
@@ -219,7 +219,7 @@ local function prove_older_room()
   s.hold = s.now + HOLD
 end
 
--- enrol_unknown gives a token a place that the store does not hold.
+-- enrol_unknown enrols a token whose place the store does not hold.
 local function enrol_unknown(id, hold)
   local newcomer, unordered = token.epoch == '', token.order == 0
   if unordered then
@@ -281,8 +281,8 @@ local function forget_ticket(id)
   remember(s, p, id)
 end
 
--- take_over moves the order of a waiting ticket, which then has left, to the account's place if it waits at a later one, and reports
--- whether the ticket waited.
+-- take_over ends a waiting ticket in favour of an account's place, which gets the ticket's order if that is earlier. It returns that order,
+-- or nil if the ticket does not wait.
 local function take_over(from, id, hold)
   local order = renew_waiting(s, p, from, hold)
   if not order then return nil end
@@ -306,7 +306,7 @@ local function spend_proof(proof, id, joined_before)
 end
 
 -- find_account returns an account's place: the id, the wall time of its admission where it is a session, and whether it is alive;
--- else the id for a new place, nil when all are used up.
+-- else the id for a new place, nil when all ids are used up.
 local function find_account(id, other_ids)
   local own, wall, alive = account_place(s, p, id)
   for at = 1, #other_ids, 16 do
@@ -317,8 +317,8 @@ local function find_account(id, other_ids)
   return own, wall, alive
 end
 
--- join_account gives an account a new place: at the order that its visitor keeps (pass), or that of the ticket from. It reports whether a
--- place was given, or is to be had.
+-- join_account assigns a new place to an account: at the order that its visitor keeps (pass), or at that of the ticket from. It reports
+-- whether the account has a place, or would get one later.
 local function join_account(id, client, hold, address, from, pass)
   if from == '' then
     local before = joined
@@ -365,8 +365,8 @@ local function account(may_join, id, other_ids, client, hold, address, proof, fr
   put_id(id, before)
 end
 
--- return_place gives a visitor who returns with a pass a place at the order of that pass, if may_join. A place that was given for the pass
--- before is the one that the store has noted, whatever key id is derived by.
+-- return_place assigns a place at the order of the pass to a visitor who returns with it, if may_join. If the pass was used before, the
+-- visitor has the place that the store has noted, even if id is now derived by another key.
 local function return_place(may_join, id, client, hold, address, proof, pass)
   pass = read_pass(pass)
   local g, before = grant(pass.session), joined

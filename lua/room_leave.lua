@@ -9,7 +9,7 @@
 
 -- reason is left or removed. who is '' for a visitor, else the operator, and label the id in the form shown to people, for the audit log. Then groups of
 -- three: id, and of a ticket in the pre-queue the fence and the order time at which it was confirmed last, else 0 and 0.
--- A ticket that is not remembered can poll again: its order then gives the place that it gave before. So joins that are given up
+-- A ticket that is not remembered can poll again: its order then leads to the same place. So joins that are given up
 -- immediately take no more of the store than those that are abandoned, also beyond maxmemory.
 local s, err = open_room()
 if not s then return err end

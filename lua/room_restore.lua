@@ -6,8 +6,9 @@
 -- INVARIANT: a place survives (P3), and the limit holds (P1): what was admitted, ended or revoked stays so, and the limiter starts empty.
 -- INCLUDE: clock, limiter, room, sessions, meter, presence, lottery
 
--- epoch: '' for a gateway that knows nothing; fresh: a random name for a new epoch; reached: the order time up to which that gateway has given
--- orders; replied: that of the last reply that it had from the former store; gaps: the silences and reset: the last reset that it knows;
+-- epoch: '' for a gateway without a memory of the room; fresh: a random name for a new epoch; reached: the order time up to which that
+-- gateway has given orders; replied: the order time of its last reply from the former store; gaps: the silences that it remembers; reset: the
+-- last reset that it remembers;
 -- hold: what was left of the former store's; window: a longer claim window than today's by which visitors were advised, and window_left what
 -- is left of its time; passes_left: for how long passes of a longer ttl than today's may be valid.
 -- After live_count pairs (field, value) come groups of five: kind, id, wall, at, client. kind is admitted (at: order time), session (at: its
@@ -27,8 +28,8 @@ local function generation(epoch) return num(string.match(epoch, '^%d+')) end
 local lost = s.epoch == '' or generation(s.epoch) < generation(known) or (s.epoch == known and s.seq < seq)
 local reached, replied = tonumber(ARGV[6]), tonumber(ARGV[7])
 
--- start_epoch starts the room anew, after a loss or for the first time. Without a gateway that knows it, it is a new room with a full limiter,
--- until a token of another epoch proves the contrary (room_enter).
+-- start_epoch starts the room anew, after a loss or for the first time. If the gateway has no memory of the room, it is a new room with a full
+-- limiter, until a token of another epoch proves the contrary (room_enter).
 local function start_epoch()
   s.epoch = str(math.max(generation(s.epoch), generation(known)) + 1) .. '.' .. ARGV[5]
   s.fresh_store = 1
@@ -49,8 +50,8 @@ local function start_epoch()
   redis.call('DEL', SNAPSHOT)
 end
 
--- continue_room makes the started room the older one, as the first gateway that knows it reports. Another gateway, which knew nothing, may
--- have started it a moment ago.
+-- continue_room makes the started room the older one, from the memory of the first gateway that has one. A gateway without a memory may have
+-- started the room a moment ago.
 local function continue_room()
   local alive, own_gaps = s.now - s.born, s.gaps
   s.fresh_store, s.busy = 0, 1
@@ -106,7 +107,7 @@ local function restore_lottery()
   if opens == s.opens then s.prequeued = math.max(s.prequeued, tonumber(ARGV[15])) end
 end
 
--- restore_grant restores the grant of a ticket. One gateway may know a ticket as spent that another knows as admitted.
+-- restore_grant restores the grant of a ticket. Gateways may differ: one may remember a ticket as spent, another as admitted.
 local function restore_grant(kind, id, wall, at, client)
   local g = grant(id)
   if not g or (g.what == 'admitted' and kind ~= 'admitted') then
@@ -120,7 +121,7 @@ local function restore_grant(kind, id, wall, at, client)
       remember(s, p, id)
     end
   elseif kind == 'claimed' and g.what == 'claimed' and g.client == '' and client ~= '' then
-    -- Another gateway's heartbeat came first, which knows neither the client nor the time of the claim.
+    -- The grant comes from another gateway's heartbeat, which has neither the client nor the time of the claim.
     local claimed = at > 0 and room_time(s, at) or g.claimed
     put_grant(id, 'claimed', g.wall > 0 and math.min(g.wall, wall) or wall, math.min(claimed, g.claimed), client)
   end

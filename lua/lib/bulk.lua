@@ -34,13 +34,18 @@ end
 local strategy = limiter[set.limiter]
 set.by = set.limiter == 'gcra' and 1 or 2
 
--- shard is the record of the whole shard. v1…v3 are the virtual times (v1 alone unless strict), at and level the global
--- limiter, live_* what operators set over the configuration, hold the time before which no lease ends, beat the last round of a
--- dispatcher, aside counts jobs that are set aside, unserved those of them whose type no process has, as the dispatcher found
--- at checked, mode the order in which the fair queue is kept: 1 fair, 2 fair and strict, 3 by score, ordered when it was last changed; barred counts groups that
--- wait for their type's limit, marked the runs that count towards one; watched counts breakers that have seen a failure, tripped
--- those that are open (lib breakers). limiter says whose state at and level are, as it does in the records of groups and tenants:
--- 1 gcra, 2 fixed_window, 0 of the one that is configured, because an earlier version wrote them.
+-- shard is the record of the whole shard:
+--   v1, v2, v3         virtual times (v1 alone unless strict)
+--   at, level          the global limiter
+--   limiter            the limiter that wrote at and level, here and in the records of groups and tenants: 1 gcra, 2 fixed_window, 0 the
+--                      configured one (written by an earlier version)
+--   hold, beat         the time before which no lease ends; the last round of a dispatcher
+--   mode, ordered      the order of the fair queue: 1 fair, 2 fair and strict, 3 by score; and when it was last changed
+--   aside              number of deferred jobs
+--   unserved, checked  those of them whose type no process has, as the dispatcher counted at checked
+--   barred, marked     groups that wait for the limit of their type; runs that count towards such a limit
+--   watched, tripped   breakers that have a record; those that are open (lib breakers)
+--   live_*             settings by operators, which take precedence over the configuration
 local SHARD = { 'last', 'adj', 'gseq', 'fence', 'v1', 'v2', 'v3', 'at', 'level', 'rate', 'hold', 'spins', 'starts',
   'queued', 'taken', 'inflight', 'pending', 'open_groups', 'mode', 'beat',
   'aside', 'unserved', 'checked', 'barred', 'marked', 'watched', 'tripped', 'limiter', 'ordered', 'live_global', 'live_tenant', 'found_global', 'live_types' }

@@ -7,7 +7,7 @@
 local PASSED_FADE, SAMPLE_FADE = 300, 30 -- seconds
 local FADED = 0.01 -- a bucket with fewer tickets is dropped
 local NEAREST = 400 -- tickets whose holds are in the snapshot
-local LONG_HOLD = 60 -- seconds; a longer hold says little about when the next poll was advised
+local LONG_HOLD = 60 -- seconds; a longer hold does not show when the next poll was advised
 
 -- count_ticket counts a ticket: absent (its hold ended after us microseconds in the queue), or present after as many.
 local function count_ticket(counts, us, absent_then)

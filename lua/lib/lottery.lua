@@ -29,7 +29,7 @@ local function load_prequeue(s)
     prequeue_slots[#prequeue_slots + 1] = { till = tonumber(till), n = tonumber(n) }
     sum = sum + tonumber(n)
   end
-  -- A store that was restored knows the sum alone.
+  -- A store that was restored has only the sum.
   if s.prequeued > sum then
     if #prequeue_slots == 0 then prequeue_slots[1] = { till = s.time, n = 0 } end
     prequeue_slots[1].n = prequeue_slots[1].n + s.prequeued - sum

@@ -9,8 +9,8 @@ end
 -- STILL is how long after the end of a pass a heartbeat of its session may arrive: the leeway of tokens, and a heartbeat's delay.
 local STILL = 10000000
 
--- kept_order returns the order that the visitor of a session keeps, or nil. A session gives one place. A session that was revoked, whose
--- visitor has left, or that continues with a newer pass gives none.
+-- kept_order returns the order that the visitor of a session keeps, or nil. A session leads to one place. A session that was revoked,
+-- whose visitor has left, or that continues with a newer pass leads to none.
 local function kept_order(s, p, pass)
   local g = grant(pass.session)
   if g and g.what ~= 'claimed' or redis.call('ZSCORE', REVOKED, pass.session) then return nil end

@@ -4,10 +4,10 @@
 -- are order time. Room time, s.now, is Redis's clock plus adj. It stands still while the store is away, measures how long something has
 -- lasted, and leaves Redis only as the axis of a snapshot's flow. age() connects the two.
 --
--- ARGV[1] now (µs; 0: Redis's clock), ARGV[2] epoch and ARGV[3] seq that the caller knows, ARGV[4] the configured policy, integers
+-- ARGV[1] now (µs; 0: Redis's clock), ARGV[2] epoch and ARGV[3] seq of the caller's last reply, ARGV[4] the configured policy, integers
 -- joined by blanks, in the order of NAMES.
 --
--- Every script replies EPOCH, its epoch and seq, where the store is not the one that the caller knows; else OK and reply_head.
+-- Every script replies EPOCH, its epoch and seq, if the store is not the one of the caller's last reply; else OK and reply_head.
 -- REPLY OK:    'OK'
 -- REPLY EPOCH: 'EPOCH'  the caller has to call room_restore first
 --
@@ -290,7 +290,7 @@ local function grant(id)
   return { what = what, wall = tonumber(wall), claimed = tonumber(claimed), client = client }
 end
 
--- is_claimed reports whether a grant is that of a session that nobody has ended. One whose visitor has left (quit) keeps no order.
+-- is_claimed reports whether a grant is that of a session that was not ended. A session whose visitor has left (quit) keeps no order.
 local function is_claimed(g) return g.what == 'claimed' or g.what == 'quit' end
 
 -- passes_end returns the room time at which the last pass of a revoked or returned session ends; 0: not known.
@@ -335,8 +335,8 @@ local function lapse(s, p, id, g)
   s.lapses = s.lapses + 1
 end
 
--- admission_state returns the code of a ticket that was admitted once, the wall time of its admission and a reason; nil for one that never
--- was. The reason of one that another client has claimed is claimed, followed, while the claim may be repeated, by the client that may.
+-- admission_state returns the code of a ticket that was admitted once, the wall time of its admission and a reason; nil for a ticket that
+-- never was. If another client has claimed the ticket, the reason is claimed, followed by the client that may repeat the claim while it may.
 local function admission_state(s, p, id, client)
   local g = grant(id)
   if not g then return nil end
