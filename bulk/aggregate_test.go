@@ -50,7 +50,7 @@ func TestParseAggregate_AcceptsAndRefuses(t *testing.T) {
 	}
 }
 
-// FuzzParseAggregate: what is accepted is canonical, and is accepted again as it is.
+// FuzzParseAggregate checks that an accepted aggregate is canonical: parsing it again returns the same text.
 func FuzzParseAggregate(f *testing.F) {
 	for _, s := range []string{``, `null`, `"count"`, `"sum:a.b"`, `{"op":"mean","field":"a"}`, `{"op":"reduce","name":"x"}`, `{"op":`, `"sum:\u0000"`} {
 		f.Add([]byte(s))
@@ -141,7 +141,7 @@ var byWho = MapReduce(
 		return acc
 	})
 
-// Each aggregate, its state written down and read again after every outcome, as another process would.
+// The state of each aggregate is saved and restored after every outcome, as if another process continued.
 func TestAggregate_ContinuesFromSavedState(t *testing.T) {
 	for _, row := range []struct{ spec, want string }{
 		{``, `{` + counts + `}`},
@@ -177,7 +177,7 @@ func TestAggregate_ContinuesFromSavedState(t *testing.T) {
 	}
 }
 
-// TestNumbers_SumMillionDecimals: rounding does not gather, however large the neighbours.
+// TestNumbers_SumMillionDecimals: rounding errors do not accumulate, even beside large numbers.
 func TestNumbers_SumMillionDecimals(t *testing.T) {
 	var n numbers
 	n.add(1e16)
@@ -208,7 +208,7 @@ func TestTally_BoundsErrorCodes(t *testing.T) {
 	}
 }
 
-// However outcomes are cut into pages, and in whatever order they come, the result is the same.
+// The result depends neither on the order of the outcomes nor on how pages divide them.
 func TestAggregates_AreIndependentOfPages(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		spec := rapid.SampledFrom([]string{`{"op":"count"}`, `{"op":"sum","field":"n"}`, `{"op":"min","field":"n"}`,

@@ -41,8 +41,8 @@ func BenchmarkEngine(b *testing.B) {
 	}
 }
 
-// BenchmarkDispatch_ManyDueAtOnce measures how long another client waits for Redis while 300,000 jobs that fall due at one moment go back to
-// their group, beside how long it waits where there is nothing to do. Run it with -benchtime=1x.
+// BenchmarkDispatch_ManyDueAtOnce measures how long another client waits for Redis while 300,000 jobs that are due at the same moment
+// return to their group, and, for comparison, while Redis is idle. Run it with -benchtime=1x.
 func BenchmarkDispatch_ManyDueAtOnce(b *testing.B) {
 	const jobs = 300_000
 	for b.Loop() {

@@ -12,8 +12,8 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-// A group of one job costs six scripts at most, with two processes that run: it is made, filled, sealed, pulled and acknowledged, and
-// a pull may find that there is nothing.
+// A group of one job costs at most six scripts with two running processes: create, add, seal, pull, ack, and one pull that finds
+// nothing.
 func TestEngine_OneJobCostsSixScripts(t *testing.T) {
 	client, prefix := redistest.Client(t), redistest.Prefix(t)
 	var mu sync.Mutex

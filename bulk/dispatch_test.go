@@ -43,7 +43,7 @@ func TestDispatcher_LooksAsOftenAsItIsTold(t *testing.T) {
 	}
 }
 
-// Rounds come so often that the store does not take the time between two for an outage, in which no lease ends.
+// Rounds are frequent enough that the store does not take the time between two for an outage, during which no lease ends.
 func TestDispatcher_EndsShortLeases(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, redistest.Client(t), redistest.Prefix(t), func(set *store.Settings) { set.Lease = 100 * time.Millisecond })

@@ -62,7 +62,7 @@ func TestEngine_RunsEachJobOnceOnAllWorkers(t *testing.T) {
 	})
 }
 
-// While the store is away, what is finished waits; no more starts than the pool bounds; afterwards all goes on.
+// During an outage of the store, outcomes wait and no more jobs start than the pool allows; after it the engine continues.
 func TestEngine_KeepsOutcomesThroughOutage(t *testing.T) {
 	ids := names(300)
 	m := newMemory(ids...)
@@ -101,7 +101,7 @@ func TestEngine_KeepsOutcomesThroughOutage(t *testing.T) {
 	})
 }
 
-// Answers get lost: what took effect is repeated, and does no harm.
+// Replies of the store are lost: calls that took effect are repeated without harm.
 func TestEngine_RepeatsUnansweredCalls(t *testing.T) {
 	ids := names(200)
 	m := newMemory(ids...)
@@ -119,7 +119,7 @@ func TestEngine_RepeatsUnansweredCalls(t *testing.T) {
 	})
 }
 
-// A pull whose answer is lost leaves leased jobs that nobody runs: the next call gives them back, and no lease has to end first.
+// A pull whose reply is lost leaves leased jobs that no worker runs: the next call returns them before their leases end.
 func TestFetcher_ReclaimsLostPull(t *testing.T) {
 	m := newMemory("j")
 	m.fail(true, "Pull")
@@ -303,7 +303,7 @@ func TestEngine_ReturnsJobsAtShutdown(t *testing.T) {
 	})
 }
 
-// An engine without workers takes no job, and does the rest.
+// An engine without workers takes no job, and does all other work.
 func TestEngine_WithoutWorkersDoesHousekeeping(t *testing.T) {
 	m := newMemory("j")
 	m.group.CallbackURL, m.tend = "https://example.com", []string{"g"}

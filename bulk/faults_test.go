@@ -20,7 +20,7 @@ import (
 	"github.com/anteroom/anteroom/internal/short"
 )
 
-// TestEngine_JobsSurviveKill: another process takes on what a killed one had leased, within lease + 1 s, and no try is spent.
+// TestEngine_JobsSurviveKill: another process runs the jobs of a killed one within lease + 1 s, and no try is spent.
 func TestEngine_JobsSurviveKill(t *testing.T) {
 	short.Skip(t, "waits for the clock")
 	if socket := os.Getenv("BULK_KILLED_SOCKET"); socket != "" {
@@ -101,7 +101,7 @@ func runUntilKilled(t *testing.T, socket, prefix string) {
 	_, _ = io.Copy(io.Discard, os.Stdin) // until the parent is gone
 }
 
-// TestEngine_ShutdownHandsOver: what an engine gives back starts elsewhere at once, with nothing spent.
+// TestEngine_ShutdownHandsOver: jobs that an engine returns at its shutdown start elsewhere at once, and no try is spent.
 func TestEngine_ShutdownHandsOver(t *testing.T) {
 	t.Parallel()
 	prefix := redistest.Prefix(t)
@@ -137,7 +137,7 @@ func TestEngine_ShutdownHandsOver(t *testing.T) {
 	clean(t, s)
 }
 
-// TestEngine_SurvivesStoreFaults halts, kills and restarts the store in mid-run: the engine goes on by itself, and says so once.
+// TestEngine_SurvivesStoreFaults halts, kills and restarts the store during a run: the engine continues by itself and logs each outage once.
 func TestEngine_SurvivesStoreFaults(t *testing.T) {
 	short.Skip(t, "waits for the clock")
 	t.Parallel()

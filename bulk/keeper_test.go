@@ -52,7 +52,7 @@ func TestKeeper_HandsOverWhatItLacks(t *testing.T) {
 	clean(t, keeper)
 }
 
-// A process that is not the keeper asks the store for next to nothing, and takes over what the keeper does when it becomes the keeper.
+// A process that is not the keeper sends few calls to the store, and does the keeper's work when it becomes the keeper.
 func TestKeeper_OthersAskLittle(t *testing.T) {
 	m := newMemory()
 	m.follows = true
@@ -77,7 +77,7 @@ func TestKeeper_OthersAskLittle(t *testing.T) {
 	})
 }
 
-// However many processes wait for the global rate, together they pull as often as one does, and none of the rate is lost.
+// All processes that wait for the global rate together pull as often as one process alone, and the full rate is used.
 func TestGathering_PullsDoNotGrowWithProcesses(t *testing.T) {
 	const rate, seconds = 1000.0, 60
 	for _, processes := range []int{1, 5, 40} {
@@ -119,7 +119,7 @@ func TestGathering_PullsDoNotGrowWithProcesses(t *testing.T) {
 	}
 }
 
-// Whoever is woken before its turn keeps it: otherwise those whom one bell wakes would wait together.
+// A process that is woken before its turn keeps its turn: otherwise all processes woken by one wakeup would pull together.
 func TestGathering_KeepsItsTurn(t *testing.T) {
 	g := newGathering(100, 1000)
 	g.processes = func() int64 { return 40 }
@@ -130,7 +130,7 @@ func TestGathering_KeepsItsTurn(t *testing.T) {
 	}
 }
 
-// Where gates open for a few jobs of many processes, those that find none ask less and less often, up to 50 ms.
+// When gates open for fewer jobs than there are processes, a process that finds none pulls less and less often, down to every 50 ms.
 func TestGathering_OfGates(t *testing.T) {
 	g := newGathering(100, 1000)
 	none, one := store.Pulled{Next: time.Millisecond}, store.Pulled{Jobs: make([]store.Leased, 1), Next: time.Millisecond}

@@ -136,8 +136,9 @@ func live(p *Pace, takes float64) (l lived) {
 	return l
 }
 
-// Visitors wait hardly longer than without jobs, though their room adapts to the same origin, and whether they come within half a
-// minute or at once; and jobs use half of what visitors leave. By the jobs' own latency alone, the two would share the origin.
+// Visitors wait hardly longer than without jobs, although their room adapts to the same origin, whether they arrive within half a
+// minute or all at once. Jobs use half of the capacity that visitors leave. If jobs adapted to their own latency alone, jobs and
+// visitors would share the origin equally.
 func TestPace_LeavesVisitorsUnaffected(t *testing.T) {
 	t.Parallel()
 	for _, takes := range []float64{30, 1} {
@@ -235,7 +236,7 @@ func TestPace_YieldsToVisitors(t *testing.T) {
 	}
 }
 
-// Whatever is reported, the rate stays within its bounds and the state can be read again.
+// For every report, the rate stays within its bounds and the saved state can be restored.
 func TestPace_StaysWithinBounds(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -269,7 +270,7 @@ func TestPace_StaysWithinBounds(t *testing.T) {
 	})
 }
 
-// FuzzPacing reads what others may have written.
+// FuzzPacing parses states and reports as other versions may have written them.
 func FuzzPacing(f *testing.F) {
 	f.Add(`{"jobs":"{\"rate\":5}","people":"{\"rate\":7,\"level\":1}","heard":9}`)
 	f.Add(`{}`)

@@ -15,7 +15,7 @@ import (
 )
 
 // TestEngine_SurvivesRandomOperations lets engines come, go, shrink and grow while groups are submitted, paused, cancelled and changed and the store
-// halts; then everything comes to its end: each job has one outcome, each result counts them, and the audit is clean.
+// halts. At the end each job has one outcome, each result counts all outcomes, and the audit finds nothing.
 func TestEngine_SurvivesRandomOperations(t *testing.T) {
 	short.Skip(t, "runs for long")
 	t.Parallel()

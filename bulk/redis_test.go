@@ -223,7 +223,7 @@ func TestEngine_RunsGroupsWithEveryVerdict(t *testing.T) {
 	}
 }
 
-// TestEngine_RunsClassicPipeline: pull, check, ready or non-ready, with windows of a second; every job gets through.
+// TestEngine_RunsClassicPipeline: pull, check, ready or non-ready, with windows of a second; every job ends.
 func TestEngine_RunsClassicPipeline(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, redistest.Client(t), redistest.Prefix(t), func(s *store.Settings) {
@@ -274,7 +274,7 @@ func TestEngine_HoldsRateAcrossRestarts(t *testing.T) {
 	}
 }
 
-// TestIdempotencyKey_SurvivesRedrives: a job that was redriven got another key, so that its receiver took it for another job.
+// TestIdempotencyKey_SurvivesRedrives: a redriven job had another key, so its receiver took it for a new job.
 func TestIdempotencyKey_SurvivesRedrives(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, redistest.Client(t), redistest.Prefix(t), nil)
@@ -299,8 +299,8 @@ func TestIdempotencyKey_SurvivesRedrives(t *testing.T) {
 	}
 }
 
-// A group whose reducer no process has, or whose reducer fails, ends after a while without what it would have made, and keeps nobody's
-// data for ever.
+// A group whose reducer no process has, or whose reducer fails, ends after a while without its result, so that its data is deleted
+// in the end.
 func TestEngine_EndsAGroupWithoutItsReducer(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, redistest.Client(t), redistest.Prefix(t), nil)

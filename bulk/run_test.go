@@ -97,7 +97,7 @@ func TestEngine_LeavesOtherTypes(t *testing.T) {
 	})
 }
 
-// TestEngine_WithoutHandlersTakesNothing: an engine that can run nothing leaves every job to others.
+// TestEngine_WithoutHandlersTakesNothing: an engine without handlers leaves every job to other processes.
 func TestEngine_WithoutHandlersTakesNothing(t *testing.T) {
 	m := newMemory("a")
 	bubble(t, m, Options{}, nil, func(t *testing.T, _ *Engine, log *journal, _ func()) {
@@ -115,7 +115,7 @@ func TestEngine_WithoutHandlersTakesNothing(t *testing.T) {
 
 var noop = HandlerFunc(func(context.Context, *Job) ([]byte, error) { return nil, nil })
 
-// A handler that does not heed its context holds up nobody: its job is tried again and its worker goes to others.
+// A handler that ignores its context blocks no worker: its job is retried and its worker runs other jobs.
 func TestRun_AbandonsHandlerAfterTimeout(t *testing.T) {
 	m := newMemory("stuck", "b", "c")
 	m.group.Total = 4 // never all: the reducer stays out of it
@@ -181,7 +181,7 @@ func TestRenewer_KeepsLeaseOfLongJob(t *testing.T) {
 	})
 }
 
-// The context of a job that is cancelled ends with the next renewal, no try is spent, and what succeeds all the same has succeeded.
+// The context of a cancelled job ends with the next renewal and no try is spent. A job that succeeds all the same counts as succeeded.
 func TestRenewer_EndsCancelledJobs(t *testing.T) {
 	m := newMemory("heeds", "succeeds")
 	m.group.Total = 3 // never all: the reducer stays out of it
@@ -262,7 +262,7 @@ func TestRetryAfter_GrowsToMost(t *testing.T) {
 	}
 }
 
-// Handlers that never return take workers once there are more of them than workers: what a process runs at once is bounded.
+// Handlers that never return occupy workers once there are more such handlers than workers: this bounds the handlers of a process.
 func TestHandlers_ThatNeverReturnAreBounded(t *testing.T) {
 	m := newMemory(names(20)...)
 	m.group.Total = 21 // never all: the reducer stays out of it
@@ -287,7 +287,7 @@ func TestHandlers_ThatNeverReturnAreBounded(t *testing.T) {
 	})
 }
 
-// A process without a free worker that hears of new jobs wakes another for them.
+// A process without a free worker passes a wakeup for new jobs on to another process.
 func TestFetcher_PassesOnWhatItHearsOfWhileAllWorkersAreBusy(t *testing.T) {
 	m := newMemory()
 	bubble(t, m, Options{Worker: WorkerOptions{Count: 1}}, map[string]Handler{"t": noop}, func(t *testing.T, e *Engine, _ *journal, _ func()) {
@@ -305,7 +305,7 @@ func TestFetcher_PassesOnWhatItHearsOfWhileAllWorkersAreBusy(t *testing.T) {
 	})
 }
 
-// An ack that was not answered and is sent again is no lost run.
+// An ack without a reply that is sent again does not count as a lost run.
 func TestAck_SentAgainIsNoLostRun(t *testing.T) {
 	m := newMemory("j")
 	m.group.Total = 2

@@ -10,8 +10,8 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-// Somebody begins to wait: the gateway says so at once, and with the worker's next glance jobs are at their least, whatever is
-// to be found in this second. While more than that run, gateways know.
+// When a visitor begins to wait, the gateway reports it at once. At the worker's next read the rate of jobs is at its minimum, whatever
+// else happens in this second. While more jobs run than that, gateways can read it.
 func TestSteerer_YieldsBetweenSteps(t *testing.T) {
 	t.Parallel()
 	client, prefix, ctx := redistest.Client(t), redistest.Prefix(t), t.Context()

@@ -18,7 +18,7 @@ import (
 
 func groupBody(g store.Group) ([]byte, error) { return []byte(g.ID + " " + string(g.Status)), nil }
 
-// A group is reduced while it runs, ends with its result, and calls back until it is heard.
+// A group is reduced while it runs and ends with its result; its callback is sent until it is accepted.
 func TestWatcher_EndsGroup(t *testing.T) {
 	ids := names(1700)
 	m := newMemory(ids...)
@@ -102,7 +102,7 @@ func TestCallback_IsAbandonedAfterDay(t *testing.T) {
 	}
 }
 
-// A callback's URL may hold a secret, and times are for people.
+// A callback's URL may contain a secret, and the log has readable times.
 func TestCallback_LogHidesSecrets(t *testing.T) {
 	m := newMemory()
 	m.group.Status, m.group.CallbackURL, m.group.FinishedAt = store.Completed, "https://example.com/hook?token=s3cret", time.Now()
@@ -118,7 +118,7 @@ func TestCallback_LogHidesSecrets(t *testing.T) {
 	}
 }
 
-// Where nobody here can call back, or has the reducer, the group is left to others, and the log does not fill.
+// A process without callbacks, or without the reducer, leaves the group to other processes and does not log this again and again.
 func TestWatcher_OffersGroupToOthers(t *testing.T) {
 	m := newMemory("j")
 	m.group.Aggregate, m.group.CallbackURL, m.tend = `{"op":"reduce","name":"who"}`, "https://example.com", []string{"g"}
@@ -196,7 +196,7 @@ func TestReducer_FinishesCancelledGroup(t *testing.T) {
 	})
 }
 
-// Two processes on one group: each outcome is taken in once, whoever commits, whatever answers are lost.
+// Two processes reduce one group: each outcome is reduced once, whichever process commits and whichever replies are lost.
 func TestReducers_TakeEachOutcomeOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()
@@ -231,8 +231,8 @@ func TestReducers_TakeEachOutcomeOnce(t *testing.T) {
 	})
 }
 
-// The reduction of a group that runs takes in what there was when it began, in as few steps as that has pages: it does not follow the
-// group a few outcomes at a time.
+// One reduction of a running group reads the outcomes that existed at its start, one step a page. It does not follow the group a few
+// outcomes at a time.
 func TestReducing_DoesNotChaseAGroupThatRuns(t *testing.T) {
 	m := newMemory()
 	ended := func(n int) {
@@ -258,7 +258,7 @@ func TestReducing_DoesNotChaseAGroupThatRuns(t *testing.T) {
 	}
 }
 
-// A callback that hangs keeps no other group from its housekeeping.
+// A callback that hangs does not delay the housekeeping of other groups.
 func TestCallback_DoesNotDelayOtherGroups(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		many := &manyGroups{tended: map[string]int{}}
@@ -297,7 +297,7 @@ func (s *sweeps) Tend(ctx context.Context, group string) (store.Tended, error) {
 	return store.Tended{Again: s.tended[group] < s.steps}, nil
 }
 
-// Sweeps of many groups at once leave the store three quarters of its time for others.
+// Sweeping many groups at once uses at most a quarter of the store's time.
 func TestWatcher_PausesBetweenSweeps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &sweeps{manyGroups{tended: map[string]int{}}, 100}

@@ -169,7 +169,7 @@ func TestGroupActions_ReturnChangedGroup(t *testing.T) {
 	}
 }
 
-// What a group does not keep is not listed, and one job of it is answered as such.
+// Outcomes that a group does not keep are not listed, and a request for such a job is 404 result_not_kept.
 func TestResults_NotKept(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -295,7 +295,7 @@ func TestGroup_NamesReasonOfFailure(t *testing.T) {
 	}
 }
 
-// A stream tells of progress and ends with its group.
+// A stream sends progress, and ends when its group ends.
 func TestEvents_StreamProgressUntilEnd(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -357,7 +357,7 @@ func TestEvents_StreamProgressUntilEnd(t *testing.T) {
 	}
 }
 
-// TestEvents_EndWithTheLastRun: the last event of a cancelled group had jobs that still ran, and of a deleted one there was none.
+// TestEvents_EndWithTheLastRun: the last event of a cancelled group still counted running jobs, and a deleted group sent no last event.
 func TestEvents_EndWithTheLastRun(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -427,7 +427,7 @@ func TestEvents_EndWithTheLastRun(t *testing.T) {
 	}
 }
 
-// TestProblem_NamesFullStore: the answer was that the store did not answer in time.
+// TestProblem_NamesFullStore: the problem of a full store claimed that the store did not reply in time.
 func TestProblem_NamesFullStore(t *testing.T) {
 	t.Parallel()
 	client := redistest.Server(t).Client()

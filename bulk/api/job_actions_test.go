@@ -70,7 +70,7 @@ func (b *bench) clean() {
 	}
 }
 
-// The last job of a group that is cancelled ends the group.
+// Cancelling the last job of a group ends the group.
 func TestCancelJob_EndsItsGroup(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -88,8 +88,8 @@ func TestCancelJob_EndsItsGroup(t *testing.T) {
 	b.clean()
 }
 
-// A page of the group's line is deleted with its last job, wherever the page lies. A cancel of a job that still runs in a cancelled group
-// answers that it runs.
+// Cancelling the last job of a page of the group's queue deletes the page, wherever the page is. In a cancelled group, a cancel of a
+// running job returns that the job runs.
 func TestCancelJob_LeavesNoPage(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -80,7 +80,7 @@ func TestLineIDs_DeriveFromUploadAndLine(t *testing.T) {
 	}
 }
 
-// FuzzJobLine compares with encoding/json: what it refuses is refused, and what is taken is what it reads.
+// FuzzJobLine compares with encoding/json: lines that encoding/json refuses are refused, and accepted lines have the same values.
 func FuzzJobLine(f *testing.F) {
 	for _, s := range []string{
 		`{"payload":1}`, `{"id":"a","type":"t","payload":{"a":[1,"}"]},"cost":3,"run_at":"2026-01-02T03:04:05Z"}`, `{"payload":1,"payload":2}`,

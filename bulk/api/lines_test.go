@@ -57,7 +57,7 @@ func TestLineReader_SplitsLines(t *testing.T) {
 	}
 }
 
-// What came of the line in which a stream breaks off is no line, whole as it may look.
+// The part of a line that arrived before a stream broke off is not a line, even if it looks complete.
 func TestLines_OfCutStream(t *testing.T) {
 	cut := errors.New("cut")
 	got, err := readLines(io.MultiReader(strings.NewReader("a\nb\n{}"), iotest.ErrReader(cut)), 8)
@@ -66,7 +66,7 @@ func TestLines_OfCutStream(t *testing.T) {
 	}
 }
 
-// A line of any length is skipped without being held.
+// An overlong line is skipped without being kept in memory.
 func TestLines_SkipLongLines(t *testing.T) {
 	l := newLineReader(io.LimitReader(endless{}, 1<<30), 1<<10)
 	size := len(l.buf)
@@ -85,7 +85,7 @@ func (endless) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// FuzzLines compares with what bytes.Split makes of the whole.
+// FuzzLines compares with bytes.Split of the whole text.
 func FuzzLines(f *testing.F) {
 	for _, s := range []string{"", "a\nb", "a\r\n\r\n", "\ufeffa\n", "123456789\n12345678", "\n\n\n", strings.Repeat("z", 200) + "\nq"} {
 		f.Add([]byte(s), 8, 3)

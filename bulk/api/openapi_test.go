@@ -127,8 +127,8 @@ func (d *documented) lines(schema string, w *httptest.ResponseRecorder, want int
 	}
 }
 
-// Every answer is as api/openapi-bulk.yaml says, every answer that the document promises is given here once, and every
-// path that is served is in it.
+// Every response matches api/openapi-bulk.yaml, every response of the document occurs here at least once, and the document has every
+// path that is served.
 func TestServer_AnswersAsDocumented(t *testing.T) {
 	t.Parallel()
 	d := newDocumented(t)

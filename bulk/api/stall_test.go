@@ -13,7 +13,7 @@ import (
 	"github.com/anteroom/anteroom/internal/short"
 )
 
-// A body that never comes must not hold a connection, whether somebody waits for it or not.
+// A request whose body never arrives must not keep its connection, whether a handler reads the body or not.
 func TestServer_EndsConnectionWithoutBody(t *testing.T) {
 	short.Skip(t, "waits for the clock")
 	t.Parallel()
@@ -62,7 +62,7 @@ func TestServer_EndsConnectionWithoutBody(t *testing.T) {
 	}
 }
 
-// An answer that nobody reads must not hold its handler.
+// A response that the client does not read must not block its handler.
 func TestServer_EndsUnreadResponse(t *testing.T) {
 	t.Parallel()
 	ended := make(chan error, 1)

@@ -101,7 +101,7 @@ func TestAddJobs_RepeatsAnswerOfCompleteChunk(t *testing.T) {
 	wantCode(t, b.ask("POST", jobs, lines(1)), 409, "sealed", id)
 }
 
-// A chunk that broke off is sent again whole, and all its jobs count as accepted once, whichever attempt brought them.
+// An interrupted chunk is sent again as a whole. Each of its jobs counts as accepted once, whichever attempt added the job.
 func TestAddJobs_ContinuesBrokenChunk(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -123,7 +123,7 @@ func TestAddJobs_ContinuesBrokenChunk(t *testing.T) {
 	}
 }
 
-// A chunk whose sender is gone does not keep its group open: what of it is in runs, and the rest is refused when the sender comes back.
+// A chunk whose sender is gone does not keep its group open. The jobs received so far run; the rest is refused when the sender returns.
 func TestSeal_AbandonsAChunkOnRequest(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -141,8 +141,8 @@ func TestSeal_AbandonsAChunkOnRequest(t *testing.T) {
 	want(t, b.ask("POST", seal, `{"abandon_chunks":true}`), 200) // again is no error
 }
 
-// The store goes away in the middle. A short outage is waited for; after a long one the same chunk, sent again, goes on. Nothing
-// is lost and nothing counted twice, whether or not the store had carried out what it did not answer.
+// The store goes away during a chunk. The server waits through a short outage; after a long one the client sends the same chunk again.
+// No job is lost or counted twice, whether or not the store executed the calls that it did not reply to.
 func TestAddJobs_ContinuesAfterOutage(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -327,7 +327,7 @@ func TestBulk_CreatesAddsAndSeals(t *testing.T) {
 	}
 }
 
-// A chunk of any length needs no more memory than a short one.
+// A long chunk needs no more memory than a short one.
 func TestBulk_StreamsLongUpload(t *testing.T) {
 	b := newBench(t)
 	const jobs, every = 50_000, 5_000
@@ -358,8 +358,8 @@ func TestBulk_StreamsLongUpload(t *testing.T) {
 	}
 }
 
-// One job in one request costs three scripts: the group is made, the job goes in with the chunk's end, the group is sealed. In three
-// requests it costs as many.
+// Submitting one job costs three scripts: create the group, add the job with the end of its chunk, seal the group. Three separate
+// requests cost as many.
 func TestSubmit_OfOneJobCostsThreeScripts(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex

@@ -57,7 +57,7 @@ func answered(t *testing.T, c net.Conn) (status int, body string) {
 	return resp.StatusCode, string(b)
 }
 
-// An upload that takes longer than Idle is not cut while it moves; one that stands still is told so.
+// An upload that takes longer than Idle continues while bytes arrive; a stalled upload is refused.
 func TestUpload_MayBeSlowButNotStall(t *testing.T) {
 	short.Skip(t, "waits for the clock")
 	t.Parallel()
@@ -111,7 +111,7 @@ func TestUpload_ContinuesAfterReset(t *testing.T) {
 	}
 }
 
-// The store is killed and comes back while an upload runs: the upload waits and goes on by itself.
+// The store is killed and restarted during an upload: the upload waits, then continues by itself.
 func TestUpload_SurvivesStoreRestart(t *testing.T) {
 	t.Parallel()
 	private := redistest.Server(t, "--appendonly", "yes", "--appendfsync", "always")
@@ -136,7 +136,7 @@ func TestUpload_SurvivesStoreRestart(t *testing.T) {
 	}
 }
 
-// A client that writes all before it reads gets the answer to an upload that is refused at its beginning.
+// A client that writes its whole body before it reads receives the response of an upload that was refused at its first line.
 func TestUpload_DrainsRefusedBody(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -157,7 +157,7 @@ func TestUpload_DrainsRefusedBody(t *testing.T) {
 	}
 }
 
-// An answer that breaks off does not look whole.
+// A response that fails in the middle does not look complete to the client.
 func TestResults_BreakConnectionOnError(t *testing.T) {
 	t.Parallel()
 	private := redistest.Server(t)

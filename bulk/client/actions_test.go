@@ -132,7 +132,7 @@ func TestRetryJob_NowOrInARedrive(t *testing.T) {
 	}
 }
 
-// The answer to a retry is lost; the second try finds what the first has done.
+// The response to a retry is lost; the second request finds the result of the first.
 func TestRetryJob_ThroughABadLine(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -181,7 +181,7 @@ func TestDelete_LeavesNothing(t *testing.T) {
 	create(t, c, GroupSpec{ID: g.ID}) // the id is free again
 }
 
-// The answer to a delete is lost; the second try finds the group gone.
+// The response to a delete is lost; the second request finds the group gone.
 func TestDelete_ThroughUnreliableConnection(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int64

@@ -89,7 +89,7 @@ func TestBulk_ReturnsErrors(t *testing.T) {
 	}
 }
 
-// While the source of a body is slow, the connection is not to blame.
+// While the source of a body is slow, the client does not treat the connection as stalled.
 func TestBulk_FromSlowSource(t *testing.T) {
 	short.Skip(t, "waits for the clock")
 	t.Parallel()

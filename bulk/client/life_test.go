@@ -73,7 +73,7 @@ func TestClient_RunsGroupToItsResult(t *testing.T) {
 	}
 }
 
-// The answer to a redrive is lost; the second try finds what the first has made.
+// The response to a redrive is lost; the second request finds the group that the first created.
 func TestRedrive_ThroughUnreliableConnection(t *testing.T) {
 	t.Parallel()
 	var made atomic.Int64
@@ -232,7 +232,7 @@ func TestClient_ChangesLimits(t *testing.T) {
 	}
 }
 
-// Whatever the server says has a field here.
+// Every field that the server sends has a field in the client's types.
 func TestClient_ReadsEveryField(t *testing.T) {
 	t.Parallel()
 	s := serve(t)

@@ -12,7 +12,7 @@ import (
 	"github.com/anteroom/anteroom/internal/short"
 )
 
-// A download goes on where it broke: every outcome comes once.
+// An interrupted download continues where it broke off: every outcome is written once.
 func TestResults_ThroughUnreliableConnection(t *testing.T) {
 	short.Skip(t, "waits for the clock")
 	t.Parallel()
@@ -69,7 +69,7 @@ func TestResults_ToFullDisk(t *testing.T) {
 	}
 }
 
-// A group that does not keep every outcome has fewer of them when a download goes on: it goes on behind the last line's cursor.
+// A group with results: failures may drop outcomes during a download: the download continues after the cursor of its last line.
 func TestResults_GoOnBehindTheCursor(t *testing.T) {
 	t.Parallel()
 	var asked []string

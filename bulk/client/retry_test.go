@@ -53,7 +53,7 @@ func TestRetry_EndsWithPatience(t *testing.T) {
 	}
 }
 
-// What goes on getting somewhere may be interrupted for longer in all than patience lasts.
+// Patience starts again with each progress, so all interruptions together may last longer than patience.
 func TestPatience_RestartsWithProgress(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

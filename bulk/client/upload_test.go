@@ -28,7 +28,7 @@ func total(t testing.TB, s *server, group string) int64 {
 	return g.Total
 }
 
-// However often the connection breaks, in whichever direction and wherever, each line comes in once.
+// The connection breaks often, in both directions and at any byte: each line is added once.
 func TestUpload_ThroughUnreliableConnection(t *testing.T) {
 	short.Skip(t, "waits for the clock")
 	t.Parallel()
@@ -65,7 +65,7 @@ func TestUpload_ThroughUnreliableConnection(t *testing.T) {
 	}
 }
 
-// A program that was killed in mid-upload sends its file again.
+// A program that was killed during an upload sends its file again.
 func TestUpload_ContinuesInAnotherProcess(t *testing.T) {
 	t.Parallel()
 	const jobs = 12_000
@@ -84,7 +84,7 @@ func TestUpload_ContinuesInAnotherProcess(t *testing.T) {
 	}
 }
 
-// What was changed in the file between two runs is sent; nothing is taken for the chunk that once had its place.
+// Lines that changed in the file between two runs are sent: a changed chunk is not taken for the earlier chunk at its place.
 func TestUpload_RefusesChangedFile(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
@@ -151,7 +151,7 @@ func TestUpload_OfBadLines(t *testing.T) {
 	}
 }
 
-// A source that fails ends the upload, and the part of a chunk that it gave is not sent: the next run cuts the same chunks.
+// A source that fails ends the upload. The incomplete chunk is not sent, so the next run cuts the same chunks.
 func TestUpload_FromBrokenSource(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
@@ -164,7 +164,7 @@ func TestUpload_FromBrokenSource(t *testing.T) {
 	}
 }
 
-// An upload holds a chunk, however long it is.
+// An upload keeps one chunk in memory, whatever the length of the file.
 func TestUpload_ReadsOnlyItsChunk(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
@@ -227,7 +227,7 @@ func TestUpload_WaitsForBusyServer(t *testing.T) {
 	}
 }
 
-// A tenant's quota takes a chunk in bit by bit, over longer than patience lasts.
+// A tenant's quota admits a chunk in small parts, over a longer time than patience.
 func TestUpload_WaitsForQuota(t *testing.T) {
 	short.Skip(t, "waits for the clock")
 	t.Parallel()
@@ -247,7 +247,7 @@ func TestUpload_WaitsForQuota(t *testing.T) {
 	}
 }
 
-// A server that takes a chunk and never answers is left after a while, and the chunk is sent again.
+// A server that reads a chunk and never responds: the client closes the connection after a while and sends the chunk again.
 func TestUpload_ToSilentServer(t *testing.T) {
 	t.Parallel()
 	s := serve(t, failing("/jobs", func(w http.ResponseWriter, r *http.Request) {

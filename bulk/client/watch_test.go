@@ -41,7 +41,7 @@ func TestWatch_ContinuesAfterBreak(t *testing.T) {
 	}
 }
 
-// Where events cannot be had, the group is read every second instead.
+// Without an event stream, the client reads the group every second.
 func TestWatch_PollsWithoutEvents(t *testing.T) {
 	short.Skip(t, "waits for the clock")
 	t.Parallel()

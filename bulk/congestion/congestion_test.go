@@ -121,8 +121,8 @@ func TestRepeats_StayInBounds(t *testing.T) {
 	}
 }
 
-// TestBackoff_ReturnsJobsAtRate is what the formula is for: if jobs are refused one after the other at one moment, no
-// second gets more of them back than can start in it.
+// TestBackoff_ReturnsJobsAtRate tests the purpose of the formula: if jobs are refused one after the other at the same moment, no
+// more of them return in a second than can start in it.
 func TestBackoff_ReturnsJobsAtRate(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rate := int64(rapid.IntRange(1, 500).Draw(t, "rate"))

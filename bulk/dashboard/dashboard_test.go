@@ -68,7 +68,7 @@ func TestHandler_ETagFollowsContent(t *testing.T) {
 	}
 }
 
-// The policy is compared with what a browser finds in the document, not with what went into it.
+// The Content-Security-Policy is compared with the document as a browser parses it, not with the parts it was built from.
 func TestHandler_PolicyMatchesPage(t *testing.T) {
 	w := ask(t, Options{Types: []string{"webhook"}, Version: "1.2.3"}, "GET", "/")
 	var script, style string

@@ -66,7 +66,7 @@ func TestPost_SendsBodyAndHeaders(t *testing.T) {
 	}
 }
 
-// A server that never ends its answer costs no more than the bound.
+// A response that never ends is read up to the bound only.
 func TestPost_BoundsResponse(t *testing.T) {
 	s := server(t, func(w http.ResponseWriter, r *http.Request) {
 		chunk := bytes.Repeat([]byte("x"), 1<<16)
@@ -136,7 +136,7 @@ func TestPost_RedirectsStayOnHost(t *testing.T) {
 	}
 }
 
-// However many ask, a host gets no more connections than it may, and they are kept.
+// Many concurrent requests open no more connections to a host than the limit, and the connections are reused.
 func TestClient_LimitsConnectionsPerHost(t *testing.T) {
 	const limit, requests = 3, 30
 	var open, opened, most atomic.Int64
@@ -197,7 +197,7 @@ func TestClient_IgnoresProxyEnvironment(t *testing.T) {
 	}
 }
 
-// What a failure says names the host and keeps the rest of the URL to itself; the context really ends a request.
+// The text of an error has the host and no other part of the URL; cancelling the context ends a request.
 func TestPost_ErrorNamesOnlyHost(t *testing.T) {
 	dead, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -231,7 +231,7 @@ func TestPost_ErrorNamesOnlyHost(t *testing.T) {
 	<-left
 }
 
-// More requests than one HTTP/2 connection has streams wait for each other and all end.
+// Requests beyond the streams of one HTTP/2 connection wait for a free stream, and all of them end.
 func TestClient_QueuesForHTTP2Streams(t *testing.T) {
 	const requests = 400
 	var protocols sync.Map

@@ -120,7 +120,7 @@ func TestCheckURL_RefusesForbiddenTargets(t *testing.T) {
 	}
 }
 
-// No URL gets past the guard with a literal address that is not public.
+// The guard refuses every URL with a literal address that is not public.
 func FuzzCheckURL(f *testing.F) {
 	for _, seed := range []string{"http://127.0.0.1", "http://[::1]", "https://x.example:443/a?b#c", "http://[fe80::1%25eth0]/", "http://0x7f.1", "HTTP://a@b", "http://[::ffff:10.0.0.1]:80"} {
 		f.Add(seed)
@@ -185,8 +185,8 @@ func dnsServer(t *testing.T, answers ...string) (*net.Resolver, *atomic.Int64) {
 	}}, &asked
 }
 
-// The address that is judged is the one that is dialled: a name that looks like any other leads nowhere inside, whichever of
-// its answers are private, and nothing reaches the server there.
+// The guard checks the address that is dialled. A public name that resolves to private addresses, wholly or partly, is refused, and no
+// request reaches the server there.
 func TestGuard_ChecksResolvedAddress(t *testing.T) {
 	var reached atomic.Int64
 	inside := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached.Add(1) }))

@@ -37,7 +37,7 @@ func TestParseRetryAfter_ReadsSecondsAndDates(t *testing.T) {
 	}
 }
 
-// Whatever a server says, the wait is within bounds, and a date is read as what it says.
+// The wait is within bounds for every header value, and a date yields the time until that date.
 func FuzzParseRetryAfter(f *testing.F) {
 	for _, seed := range []string{"", "120", "99999999999999999999", "Fri, 02 Jan 2026 03:04:15 GMT", "Mon, 01 Jan 0001 00:00:00 GMT", "-5", "\x00"} {
 		f.Add(seed, int64(1767323045))

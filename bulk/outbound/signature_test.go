@@ -65,7 +65,7 @@ func TestVerify_ChecksSignatureAndAge(t *testing.T) {
 	}
 }
 
-// Whatever is signed verifies, and no longer with any byte of it changed.
+// A signed body verifies; with any byte changed it does not.
 func TestVerify_AcceptsOnlyWhatWasSigned(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		secret := rapid.SliceOfN(rapid.Byte(), 1, 64).Draw(t, "secret")
@@ -89,7 +89,7 @@ func TestVerify_AcceptsOnlyWhatWasSigned(t *testing.T) {
 	})
 }
 
-// What is accepted is what Sign would have written.
+// Every accepted header is one that Sign could have written.
 func FuzzParseSignature(f *testing.F) {
 	for _, seed := range []string{exampleSignature, "", "t=,v1=", "t=1,v1=" + strings.Repeat("0", 64), "t=-1,v1=" + strings.Repeat("f", 64),
 		"t=00,v1=" + strings.Repeat("a", 64), "t=1,v1=" + strings.Repeat("A", 64), "t=1,v1=\x00", ",", "t=1,,v1=", "t=99999999999,v1=" + strings.Repeat("9", 64)} {
@@ -109,7 +109,7 @@ func FuzzParseSignature(f *testing.F) {
 	})
 }
 
-// The worked example in the documentation is the one that is tested here.
+// The documentation has the example that is tested here.
 func TestSign_ExampleIsDocumented(t *testing.T) {
 	b, err := os.ReadFile("../../docs/handlers.md")
 	if err != nil {

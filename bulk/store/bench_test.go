@@ -62,8 +62,8 @@ func BenchmarkPullAck(b *testing.B) {
 	}
 }
 
-// BenchmarkPull_InTurns measures what a pull of 50 costs Redis, from a group with jobs in order, with jobs that came
-// due, and with both, which take turns.
+// BenchmarkPull_InTurns measures the cost of a pull of 50 for Redis: from a group with jobs in order of submission, with returned
+// jobs, and with both, which alternate.
 func BenchmarkPull_InTurns(b *testing.B) {
 	for _, row := range []struct {
 		name       string
@@ -136,7 +136,7 @@ func cpuTime(b *testing.B, s *Store) (us float64) {
 	return us
 }
 
-// BenchmarkCost drains groups and reports the processor time of Redis for each job, which is what several processes share.
+// BenchmarkCost drains groups and reports the processor time of Redis for each job: all processes share Redis.
 func BenchmarkCost(b *testing.B) {
 	for _, row := range []struct{ groups, batch int }{{10, 1}, {50, 1}, {10, 10}, {50, 10}, {50, 100}} {
 		b.Run(fmt.Sprintf("groups=%d/batch=%d", row.groups, row.batch), func(b *testing.B) {

@@ -221,7 +221,7 @@ func TestBreaker_OfOneTenantHoldsItAlone(t *testing.T) {
 	}
 }
 
-// Probes whose worker vanished are sent again after a lease, and what an open breaker held back is not lost.
+// Probes whose worker vanished are repeated after a lease, and jobs that an open breaker delayed are not lost.
 func TestBreaker_LostProbesAreRepeated(t *testing.T) {
 	t.Parallel()
 	s, now := limited(t, func(*Settings) {})
@@ -262,8 +262,8 @@ func TestBreaker_LostProbesAreRepeated(t *testing.T) {
 	clean(t, s)
 }
 
-// Failures of a tenant that was alone open the breaker of the type. A tenant that comes later and has none is not held for long, nor
-// is one that was there when everything failed.
+// Failures of a tenant without others open the breaker of the type. A tenant that arrives later without failures waits briefly only,
+// and so does a tenant that had jobs when everything failed.
 func TestBreaker_LeavesTheTenantWhoseFailuresItWasNot(t *testing.T) {
 	for name, row := range map[string]struct {
 		alone, away, back int // tenths of a second that acme is alone, that everything fails, and that follow

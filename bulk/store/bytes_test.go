@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// TestPull_IsBoundedInBytes: a pull of large jobs took longer than store.timeout, was given back, and was repeated for ever.
+// TestPull_IsBoundedInBytes: a pull of large jobs took longer than store.timeout, so its jobs were returned and pulled again for ever.
 func TestPull_IsBoundedInBytes(t *testing.T) {
 	for name, classic := range map[string]bool{"default": false, "classic": true} {
 		t.Run(name, func(t *testing.T) {
@@ -133,7 +133,7 @@ func TestResults_AreBoundedInBytes(t *testing.T) {
 	clean(t, s)
 }
 
-// What a reducer reads without a script is what Results reads, whatever the size of its pages, and so are its cursors.
+// A reducer, which reads without a script, reads the same outcomes and cursors as Results, for every size of pages.
 func TestOutcomes_AreResults(t *testing.T) {
 	stores(t, func(t *testing.T, client redis.UniversalClient) {
 		s, _ := openOn(t, client, nil)

@@ -76,8 +76,8 @@ func (w *timed) run(t *testing.T, s *Store, c *clock, events int, look func(work
 	clean(t, s)
 }
 
-// For two tenants that always have jobs, by time: |worked_i/w_i − worked_j/w_j| is at most what one visit is charged, what is in
-// flight and not settled (twice: charged beforehand, and corrected afterwards), and the slack of settling, each over its weight.
+// For two tenants that always have jobs, by time: |worked_i/w_i − worked_j/w_j| is at most the sum of the charge of one visit, twice
+// the charge of jobs in flight (charged at the start, corrected at the end), and the slack of the correction, each over its weight.
 func TestByTime_KeepsTheBoundOfWork(t *testing.T) {
 	for seed := range uint64(10) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -153,7 +153,7 @@ func rawGroup(t *testing.T, s *Store, id string) map[string]int64 {
 	return v
 }
 
-// A group that is alone in its line moves on by what its runs took with its next visit, one that is not at once; both end at
+// A group without others in its queue is charged for the time of its runs at its next visit, a group with others at once; both end at
 // the same tag.
 func TestByTime_SettlesALoneGroupWithItsNextVisit(t *testing.T) {
 	tags := map[bool]int64{}
@@ -199,7 +199,7 @@ func TestByTime_SettlesALoneGroupWithItsNextVisit(t *testing.T) {
 	}
 }
 
-// Whatever ends a run, nothing stays charged for it; only a run of unknown length keeps its charge.
+// However a run ends, its expected charge is corrected; only a run of unknown length keeps the charge.
 func TestByTime_SettlesEveryRun(t *testing.T) {
 	s, c := open(t, func(set *Settings) { set.Global, set.Lease = 1e6, time.Second })
 	create(t, s, GroupSpec{ID: "g", Tenant: "a"})

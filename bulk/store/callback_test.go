@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TestCallback_IsDueUntilDoneOrAbandoned: it comes again when it was asked to, and never after its end.
+// TestCallback_IsDueUntilDoneOrAbandoned: a callback is due again at the requested time, and never after it is done or abandoned.
 func TestCallback_IsDueUntilDoneOrAbandoned(t *testing.T) {
 	for _, row := range []struct {
 		name     string

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestCancel_LateAddKeepsHousekeeping: a chunk that was half in at the cancel and came again moved the group's
-// place on the agenda a day away, as that of a submission which goes on; its cancelled jobs were swept and reduced only then.
+// TestCancel_LateAddKeepsHousekeeping: a chunk that was incomplete at the cancel and was sent again postponed the group's
+// housekeeping by a day, as for a submission in progress; its cancelled jobs were swept and reduced only then.
 func TestCancel_LateAddKeepsHousekeeping(t *testing.T) {
 	s, c := open(t, nil)
 	create(t, s, GroupSpec{ID: "g", Tenant: "acme"})
@@ -28,7 +28,7 @@ func TestCancel_LateAddKeepsHousekeeping(t *testing.T) {
 }
 
 // TestCancel_FinishesWithLastOutcome: a reducer that had begun before the cancel finished the group while a job ran and
-// others were not swept yet. What came later found the result where the reducer's state had been.
+// others were not swept yet. Later reductions read the result as the reducer's state.
 func TestCancel_FinishesWithLastOutcome(t *testing.T) {
 	s, c := open(t, nil)
 	create(t, s, GroupSpec{ID: "g", Tenant: "acme"})
@@ -76,8 +76,8 @@ func TestCancel_FinishesWithLastOutcome(t *testing.T) {
 	clean(t, s)
 }
 
-// TestPatch_NewRateKeepsRetryAfter: a group whose own rate was spent for longer than its downstream asked to wait was
-// opened by a higher rate, before the time that the downstream had named.
+// TestPatch_NewRateKeepsRetryAfter: a group was gated by its own rate for longer than by a Retry-After. A higher rate opened the gate
+// before the Retry-After had passed.
 func TestPatch_NewRateKeepsRetryAfter(t *testing.T) {
 	s, c := open(t, nil)
 	create(t, s, GroupSpec{ID: "g", Tenant: "acme", Rate: 0.1})

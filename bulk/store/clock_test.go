@@ -9,7 +9,7 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-// TestShardTime_CatchesUp: after a clock that was ahead once, a shard in use stayed ahead for ever, and run_at came early.
+// TestShardTime_CatchesUp: after the clock had once been ahead, a shard in use stayed ahead for ever, and jobs with run_at started early.
 func TestShardTime_CatchesUp(t *testing.T) {
 	s, c := open(t, nil)
 	create(t, s, GroupSpec{ID: "g", Tenant: "acme"})
@@ -41,7 +41,7 @@ func TestShardTime_CatchesUp(t *testing.T) {
 	}
 }
 
-// TestShardTime_NeverGoesBack: while the shard catches up its time goes on forward, and slower by a tenth.
+// TestShardTime_NeverGoesBack: while the clock catches up with the shard, the shard's time advances, a tenth slower.
 func TestShardTime_NeverGoesBack(t *testing.T) {
 	s, c := open(t, nil)
 	create(t, s, GroupSpec{ID: "g", Tenant: "acme"})
@@ -63,7 +63,7 @@ func TestShardTime_NeverGoesBack(t *testing.T) {
 	}
 }
 
-// TestFence_AfterLostWrites: a store that came back without its last second gave out the same fences again.
+// TestFence_AfterLostWrites: a store that restarted without its last second of writes issued the same fences again.
 func TestFence_AfterLostWrites(t *testing.T) {
 	s, c := open(t, nil)
 	create(t, s, GroupSpec{ID: "g", Tenant: "acme"})
@@ -98,8 +98,8 @@ func TestFence_AfterLostWrites(t *testing.T) {
 	clean(t, s)
 }
 
-// TestDispatch_TwoViewsOfOneMaster: where processes reach the store in two ways that name it differently, every round held all
-// leases, and orphans were never recovered.
+// TestDispatch_TwoViewsOfOneMaster: when processes reached the store under two names, every round extended all leases, and orphans
+// were never recovered.
 func TestDispatch_TwoViewsOfOneMaster(t *testing.T) {
 	s, c := open(t, nil)
 	create(t, s, GroupSpec{ID: "g", Tenant: "acme"})

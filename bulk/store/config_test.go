@@ -11,7 +11,7 @@ import (
 	"github.com/anteroom/anteroom/internal/short"
 )
 
-// TestConfigure_ChangesOrder: what is in line, gated, or in READY under one configuration is served under each other one.
+// TestConfigure_ChangesOrder: jobs that are queued, gated or ready under one configuration start under every other one.
 func TestConfigure_ChangesOrder(t *testing.T) {
 	modes := map[string]func(*Settings){
 		"fair":    func(*Settings) {},
@@ -68,7 +68,7 @@ func TestConfigure_ChangesOrder(t *testing.T) {
 	}
 }
 
-// TestClassicPipeline_KeepsRateOfGroup: the rate of a group, that of a redrive too, was not looked at.
+// TestClassicPipeline_KeepsRateOfGroup: the rate of a group, and of a redrive, was ignored.
 func TestClassicPipeline_KeepsRateOfGroup(t *testing.T) {
 	s, c := open(t, func(set *Settings) { set.Policy, set.Limiter, set.Gating = "score", "fixed_window", false })
 	create(t, s, GroupSpec{ID: "g", Tenant: "acme", Rate: 5})
@@ -86,8 +86,7 @@ func TestClassicPipeline_KeepsRateOfGroup(t *testing.T) {
 	clean(t, s)
 }
 
-// TestPull_IsBounded: under the score policy each group of a tenant whose rate is spent is gated when its turn comes, and all of
-// them were in one pull.
+// TestPull_IsBounded: under the score policy, one pull gated every group of a tenant whose rate was spent, however many there were.
 func TestPull_IsBounded(t *testing.T) {
 	s, c := open(t, func(set *Settings) { set.Policy, set.PerTenant, set.Burst = "score", 0.001, 1 })
 	for i := range 700 {
@@ -113,7 +112,7 @@ func TestPull_IsBounded(t *testing.T) {
 	clean(t, s)
 }
 
-// TestSetLimits_OpensGates: of more than a thousand tenants whose rate was spent those beyond the first thousand slept on.
+// TestSetLimits_OpensGates: with more than a thousand gated tenants, a new rate opened the gates of the first thousand only.
 func TestSetLimits_OpensGates(t *testing.T) {
 	short.Skip(t, "runs for long")
 	s, c := open(t, func(set *Settings) { set.PerTenant, set.Global = 0.001, 1e6 })
@@ -203,7 +202,7 @@ func TestConfigure_OpensGates(t *testing.T) {
 	}
 }
 
-// Processes with different policies, as in a rolling deploy, took the line from one another, and nearly nothing started.
+// Processes with different policies, as in a rolling deploy, rebuilt the queue again and again, and nearly no job started.
 func TestPolicies_OfTwoProcessesTakeTurns(t *testing.T) {
 	for name, change := range map[string]func(*Settings){
 		"score":  func(set *Settings) { set.Policy = "score" },

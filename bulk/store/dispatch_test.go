@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// TestDispatch_MovesABatch of due jobs at a time, and says that there are more; a change of the setting holds from the next round on.
+// TestDispatch_MovesABatch: a round moves one batch of due jobs and reports that there are more; a new dispatch.batch holds from the
+// next round on.
 func TestDispatch_MovesABatch(t *testing.T) {
 	s, c := open(t, func(set *Settings) { set.DispatchBatch = 3 })
 	create(t, s, GroupSpec{ID: "g", Tenant: "a"})

@@ -74,7 +74,7 @@ func TestRetry_ThenDeadThenRedriven(t *testing.T) {
 	})
 }
 
-// One refusal says nothing of other jobs.
+// The refusal of one job does not delay other jobs.
 func TestRefusal_DelaysItsOwnJob(t *testing.T) {
 	s, c := open(t, nil)
 	create(t, s, GroupSpec{ID: "g", Tenant: "a"})
@@ -94,7 +94,7 @@ func TestRefusal_DelaysItsOwnJob(t *testing.T) {
 	clean(t, s)
 }
 
-// The job that was refused waits for as long as it was told, its group for a minute at most.
+// A refused job waits for its whole Retry-After, its group for at most a minute.
 func TestHeldGroup_GoesOnAfterAMinute(t *testing.T) {
 	s, c := open(t, nil)
 	create(t, s, GroupSpec{ID: "g", Tenant: "a"})
@@ -450,9 +450,9 @@ func TestReclaim_ReturnsLostPull(t *testing.T) {
 	})
 }
 
-// TestReclaim_EndsLeasesOfDeadProcess: where no process ran, nobody made rounds; that is no gap of the store, and the jobs of
-// those who died are recovered a third of a lease after the new process came, not a full one: had the store been away, those who
-// are alive would have renewed theirs by then.
+// TestReclaim_EndsLeasesOfDeadProcess: while no process runs, there are no rounds of Dispatch, and this gap is no outage of the store.
+// The jobs of dead processes are recovered a third of a lease after a new process started, not a full lease: after an outage, living
+// processes would have renewed their leases by then.
 func TestReclaim_EndsLeasesOfDeadProcess(t *testing.T) {
 	s, c := open(t, nil)
 	create(t, s, GroupSpec{ID: "g", Tenant: "a"})
@@ -471,8 +471,8 @@ func TestReclaim_EndsLeasesOfDeadProcess(t *testing.T) {
 	clean(t, s)
 }
 
-// TestAck_RefusesOldFence: a worker that had lost its lease ends its run while the job runs again elsewhere. Only the new run's
-// ack may count, and the old worker may not renew what is not its own.
+// TestAck_RefusesOldFence: a worker that lost its lease ends its run while the job runs again elsewhere. Only the ack of the new run
+// counts, and the old worker cannot renew the new lease.
 func TestAck_RefusesOldFence(t *testing.T) {
 	s, c := open(t, nil)
 	create(t, s, GroupSpec{ID: "g", Tenant: "a"})

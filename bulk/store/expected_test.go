@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// TestExpectedRate_BeginsWithTheConfiguredRate: a group of ten seconds is expected to take about ten from its first moment on.
+// TestExpectedRate_BeginsWithTheConfiguredRate: the estimate for a group that takes ten seconds is about ten seconds from the start.
 func TestExpectedRate_BeginsWithTheConfiguredRate(t *testing.T) {
 	for _, row := range []struct {
 		name                    string

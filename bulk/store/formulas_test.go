@@ -12,7 +12,7 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-// TestScripts_ComputeFormulas compares what the scripts compute with package congestion: backoff, rate, level, estimate and mean of
+// TestScripts_ComputeFormulas compares the results of the scripts with package congestion: backoff, rate, level, estimate and mean of
 // refused jobs, and the wait after a crash.
 func TestScripts_ComputeFormulas(t *testing.T) {
 	t.Parallel()

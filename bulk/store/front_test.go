@@ -21,8 +21,8 @@ func later(t testing.TB, s *Store, jobs []Leased, wait func(i int) time.Duration
 	}
 }
 
-// TestFront_DueFirstStartsFirst: jobs that fall due start in the order in which they were due, whatever they are called and however
-// many rounds of the dispatcher bring them back.
+// TestFront_DueFirstStartsFirst: returned jobs start in the order in which they were due, whatever their ids and however many rounds of
+// the dispatcher return them.
 func TestFront_DueFirstStartsFirst(t *testing.T) {
 	s, c := open(t, func(set *Settings) { set.Congestion, set.DispatchBatch = false, 70 })
 	create(t, s, GroupSpec{ID: "g", Tenant: "acme"})
@@ -41,8 +41,8 @@ func TestFront_DueFirstStartsFirst(t *testing.T) {
 	clean(t, s)
 }
 
-// TestFront_SteadyInflowStarvesNobody: beside jobs that fall due as fast as jobs start, one that was due before them starts before
-// them, and the jobs that never ran go on.
+// TestFront_SteadyInflowStarvesNobody: while jobs become due as fast as jobs start, a job that was due earlier starts earlier, and jobs
+// that never ran start too.
 func TestFront_SteadyInflowStarvesNobody(t *testing.T) {
 	s, c := open(t, func(set *Settings) { set.Congestion = false })
 	create(t, s, GroupSpec{ID: "g", Tenant: "acme"})
@@ -78,8 +78,8 @@ func TestFront_SteadyInflowStarvesNobody(t *testing.T) {
 	clean(t, s)
 }
 
-// TestFront_TurnsHaveABound: while a group has jobs of both kinds, 48 that came back start in a row at most, and 16 others; among
-// those that came back whichever was due first starts first, ties by their ids.
+// TestFront_TurnsHaveABound: while a group has returned and new jobs, at most 48 returned jobs start in a row, then 16 new ones. Returned
+// jobs start by the time they were due, ties by id.
 func TestFront_TurnsHaveABound(t *testing.T) {
 	s, c := open(t, func(set *Settings) { set.Congestion = false })
 	n := 0
@@ -154,8 +154,8 @@ func TestFront_TurnsHaveABound(t *testing.T) {
 	})
 }
 
-// TestFront_OfAnEarlierVersion: what the scripts of an earlier version have put to the front starts before all that comes later, in a
-// pull or behind a round of the dispatcher, and a cancel finds it.
+// TestFront_OfAnEarlierVersion: jobs that the scripts of an earlier version returned to the front start before all later ones, in a
+// pull and after a round of the dispatcher, and a cancel finds them.
 func TestFront_OfAnEarlierVersion(t *testing.T) {
 	for _, row := range []string{"pull", "dispatch", "cancel"} {
 		t.Run(row, func(t *testing.T) {

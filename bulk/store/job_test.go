@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// TestJob_AtEveryStage reads one job wherever it can be, with its times.
+// TestJob_AtEveryStage reads one job in each of its states, with its times.
 func TestJob_AtEveryStage(t *testing.T) {
 	s, clock := open(t, nil)
 	create(t, s, GroupSpec{ID: "g", Tenant: "acme", Type: "mail"})
@@ -77,7 +77,7 @@ func TestJob_AtEveryStage(t *testing.T) {
 	clean(t, s)
 }
 
-// TestResults_CursorOfEachOutcome: the outcomes behind any outcome's cursor are the rest, beyond a page of the log too.
+// TestResults_CursorOfEachOutcome: reading from the cursor of any outcome returns all later outcomes, also on later pages of the log.
 func TestResults_CursorOfEachOutcome(t *testing.T) {
 	s, _ := open(t, nil)
 	create(t, s, GroupSpec{ID: "g", Tenant: "acme"})

@@ -8,7 +8,7 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-// Of the processes of a store one is the keeper; another takes over when it has been silent, and at once when it says that it ends.
+// One process of a store is the keeper. Another takes over when the keeper is silent for a while, and at once when the keeper reports its end.
 func TestKeep_OneOfAll(t *testing.T) {
 	t.Parallel()
 	client, prefix, c := redistest.Client(t), redistest.Prefix(t), &clock{us: begin}
@@ -75,7 +75,7 @@ func TestKeep_OneOfAll(t *testing.T) {
 	}
 }
 
-// A group on offer goes to one process that meets its need, and is dropped when nobody repeats the offer.
+// An offered group goes to one process that meets its need. An offer that is not repeated is dropped.
 func TestOffer_GoesToOneProcess(t *testing.T) {
 	t.Parallel()
 	s, c := open(t, nil)

@@ -78,8 +78,8 @@ func kept(t *testing.T, s *Store, group string) (all []Outcome) {
 	}
 }
 
-// TestResults_KeepsWhatItsGroupKeeps: the reducer sees every outcome, before the seal and after it; then what is not kept goes, and
-// what is kept is listed in its order.
+// TestResults_KeepsWhatItsGroupKeeps: the reducer reads every outcome, before the seal and after it. Then the outcomes that the group
+// does not keep are deleted, and the others are listed in order.
 func TestResults_KeepsWhatItsGroupKeeps(t *testing.T) {
 	for _, results := range []Results{AllResults, FailureResults, NoResults} {
 		t.Run(fmt.Sprintf("%q", results), func(t *testing.T) {
@@ -148,7 +148,7 @@ func TestResults_KeepsWhatItsGroupKeeps(t *testing.T) {
 	}
 }
 
-// TestResults_OfWholePagesAreGone: of a group whose jobs all succeed nothing stays but its figures, and nothing is left over.
+// TestResults_OfWholePagesAreGone: if all jobs of a group succeed, only its counts stay, and no data is left over.
 func TestResults_OfWholePagesAreGone(t *testing.T) {
 	s, _ := open(t, func(set *Settings) { set.Global = 1e6 })
 	create(t, s, GroupSpec{ID: "g", Tenant: "acme", Results: FailureResults})
@@ -182,7 +182,7 @@ func TestResults_OfWholePagesAreGone(t *testing.T) {
 	refused(t, err, CodeSealed)
 }
 
-// TestResults_LettersAreRedriven: what a group that keeps nothing else keeps for a redrive goes with it.
+// TestResults_LettersAreRedriven: a group with results: none keeps dead letters until a redrive takes them.
 func TestResults_LettersAreRedriven(t *testing.T) {
 	s, _ := open(t, func(set *Settings) { set.Global = 1e6 })
 	create(t, s, GroupSpec{ID: "g", Tenant: "acme", Results: NoResults})
@@ -213,8 +213,8 @@ func TestResults_LettersAreRedriven(t *testing.T) {
 	}
 }
 
-// TestResults_OfAGroupThatCounts: an outcome that is counted as it comes is not even written; while jobs may be added it is known
-// that there was one.
+// TestResults_OfAGroupThatCounts: an outcome that is counted on arrival is not written; while jobs may be added, the job's id stays
+// known.
 func TestResults_OfAGroupThatCounts(t *testing.T) {
 	for _, results := range []Results{FailureResults, NoResults} {
 		s, c := open(t, func(set *Settings) { set.Global = 1e6 })
@@ -283,8 +283,8 @@ func TestResults_OfAGroupThatCounts(t *testing.T) {
 	}
 }
 
-// TestResults_NotKeptAreNotReducedAgain: where a process of an earlier version has ended jobs of a group that counts, the outcomes are
-// not there to be reduced; the numbers are.
+// TestResults_NotKeptAreNotReducedAgain: a process of an earlier version has ended jobs of a group that counts. Their outcomes no longer
+// exist, so the counts are used instead of a reduction.
 func TestResults_NotKeptAreNotReducedAgain(t *testing.T) {
 	s, _ := open(t, nil)
 	w := &wreck{t: t, s: s, c: s.o.Client, g: map[string]string{"g": "1"}}

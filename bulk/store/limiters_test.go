@@ -47,7 +47,7 @@ var limitedTo = map[string]func(*Settings, *GroupSpec){
 	"type":   func(set *Settings, _ *GroupSpec) { set.Types = map[string]TypeLimit{"mail": {Rate: 50}} },
 }
 
-// Two processes, one with gcra and one with fixed_window, took each other's state for their own: five times the rate started.
+// Two processes, one with gcra and one with fixed_window, each read the other's state as their own: five times the rate started.
 func TestLimiters_OfTwoProcessesHoldTheRate(t *testing.T) {
 	for name, limit := range limitedTo {
 		t.Run(name, func(t *testing.T) {
@@ -74,7 +74,7 @@ func TestLimiters_OfTwoProcessesHoldTheRate(t *testing.T) {
 	}
 }
 
-// A new limiter read what the old one had kept as its own: by turns the rate was lent, or nothing started for minutes.
+// A new limiter read the old limiter's state as its own: either more than the rate started, or no job for minutes.
 func TestLimiters_ChangeKeepsWhatIsOwed(t *testing.T) {
 	for _, row := range []struct {
 		from, to string

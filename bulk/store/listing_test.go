@@ -31,7 +31,7 @@ func listed(t rapid.TB, s *Store, f Filter) (ids []string) {
 	}
 }
 
-// Every listing has the groups that its filter means, the newest first, each once, whatever the page.
+// Every listing has exactly the groups that its filter selects, the newest first, each once, for every size of page.
 func TestGroups_ListsWhatTheFilterMeans(t *testing.T) {
 	t.Parallel()
 	s, c := open(t, nil)
@@ -127,7 +127,7 @@ func TestGroups_CostAPage(t *testing.T) {
 	}
 }
 
-// Groups that an earlier version made without a place in the lists get one when a process starts.
+// Groups that an earlier version created without an entry in the lists get one when a process starts.
 func TestGroups_OfAnEarlierVersionAreListed(t *testing.T) {
 	t.Parallel()
 	s, _ := open(t, nil)

@@ -11,7 +11,7 @@ import (
 )
 
 // TestModel_MatchesDocumentedFigures runs the scenarios of docs/congestion.md against the model, on a virtual clock. The figures do not depend on the machine,
-// and the document must have exactly these. It runs on one goroutine: the race detector would find nothing and take a minute.
+// and the document must have exactly these. The test runs on one goroutine: the race detector would find nothing and take a minute.
 func TestModel_MatchesDocumentedFigures(t *testing.T) {
 	doc, err := os.ReadFile("../../docs/congestion.md")
 	if err != nil {

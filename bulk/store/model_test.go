@@ -327,8 +327,8 @@ func checkStore(t *rapid.T, client redis.UniversalClient, prefix string, classic
 	c.audit()
 }
 
-// TestStore_AgreesWithModel drives the store and its model through the same random operations of several processes: every answer has to be
-// that of the model, every start one that the model allows, and at the end nobody may be lost.
+// TestStore_AgreesWithModel drives the store and its model through the same random operations of several processes: every reply must
+// equal that of the model, the model must allow every start, and at the end no job may be lost.
 func TestStore_AgreesWithModel(t *testing.T) {
 	t.Run("server", func(t *testing.T) { t.Parallel(); model(t, redistest.Client(t), false) })
 	t.Run("cluster", func(t *testing.T) { t.Parallel(); model(t, redistest.Cluster(t), false) })

@@ -15,7 +15,7 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-// TestFullStore_Drains: with maxmemory reached submissions are refused, and what is in runs, is written down and goes.
+// TestFullStore_Drains: at maxmemory submissions are refused; accepted jobs run, their outcomes are written, and data is deleted.
 func TestFullStore_Drains(t *testing.T) {
 	client := redistest.Server(t).Client()
 	s, c := openOn(t, client, func(set *Settings) { set.KeepJobs, set.KeepGroups = time.Hour, time.Hour })
@@ -71,8 +71,8 @@ func TestFullStore_Drains(t *testing.T) {
 	}
 }
 
-// TestDurability_WaitsForReplica: durability replica is kept by a real one, and a submission that none confirms is an outage, though
-// repeating it is answered once there is one.
+// TestDurability_WaitsForReplica uses a real replica. A submission that no replica confirms returns an ErrStore; repeated once there is
+// a replica, it succeeds.
 func TestDurability_WaitsForReplica(t *testing.T) {
 	master := redistest.Server(t, "--repl-diskless-sync-delay", "0")
 	host, port, err := net.SplitHostPort(master.Addr())

@@ -9,7 +9,7 @@ import (
 	"github.com/anteroom/anteroom/internal/short"
 )
 
-// TestStore_KeepsPaceInRealTime runs the default and the classic pipeline by Redis's own clock, scaled down: 3 tenants, 200 jobs a second each.
+// TestStore_KeepsPaceInRealTime runs the default and the classic pipeline on Redis's own clock, scaled down: 3 tenants, 200 jobs a second each.
 func TestStore_KeepsPaceInRealTime(t *testing.T) {
 	short.Skip(t, "waits for the clock")
 	t.Parallel()

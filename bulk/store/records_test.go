@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestRecords_OfAnotherVersion: a record without the last fields is read as one with zeros there, and fields that a later version
-// has appended survive whatever is done with the record.
+// TestRecords_OfAnotherVersion: missing last fields of a record are read as zeros, and fields that a later version appended survive
+// every operation on the record.
 func TestRecords_OfAnotherVersion(t *testing.T) {
 	s, c := open(t, nil)
 	w := &wreck{t: t, s: s, c: s.o.Client}
@@ -116,8 +116,8 @@ func TestCreateGroup_RepeatedAcrossVersions(t *testing.T) {
 	refused(t, err, CodeExists)
 }
 
-// TestRuns_OfAnotherVersion: a run whose record names a process that looks like the words behind it, and one from before these
-// words, end as any other.
+// TestRuns_OfAnotherVersion: two runs end like any other: one whose process has a name that looks like the words after it in the record,
+// and one of a version without these words.
 func TestRuns_OfAnotherVersion(t *testing.T) {
 	s, c := open(t, nil)
 	s.o.Process = "@7"

@@ -34,7 +34,7 @@ func failing(t *testing.T, s *Store, id string) {
 	reduce(t, s, id)
 }
 
-// TestRedriveJobs_TakesFailedJobs: the payload of a job that failed was deleted, and no redrive took it.
+// TestRedriveJobs_TakesFailedJobs: the payload of a failed job was deleted, and no redrive took the job.
 func TestRedriveJobs_TakesFailedJobs(t *testing.T) {
 	for _, row := range []struct {
 		options RedriveOptions
@@ -85,8 +85,8 @@ func TestRedriveJobs_RefusesWhatIsNoSelection(t *testing.T) {
 	}
 }
 
-// TestRedrive_OfARedrive: each redrive of a redrive made the id longer, until none could be made; and its jobs lost the idempotency
-// key of their first run.
+// TestRedrive_OfARedrive: each redrive of a redrive made the id longer, until it was too long; and its jobs lost the idempotency key of
+// their first run.
 func TestRedrive_OfARedrive(t *testing.T) {
 	s, c := open(t, nil)
 	root := strings.Repeat("g", 128)
@@ -108,7 +108,7 @@ func TestRedrive_OfARedrive(t *testing.T) {
 	clean(t, s)
 }
 
-// TestFailedJobs_AreKeptAsLongAsDeadOnes, in bounded steps, and go then.
+// TestFailedJobs_AreKeptAsLongAsDeadOnes: then they are deleted in bounded steps.
 func TestFailedJobs_AreKeptAsLongAsDeadOnes(t *testing.T) {
 	s, c := open(t, func(set *Settings) { set.Global, set.Burst = 1e6, 1e6 })
 	create(t, s, GroupSpec{ID: "g", Tenant: "acme", Tolerance: Tolerance{Count: 1e6}})
@@ -150,7 +150,7 @@ func TestFailedJobs_AreKeptAsLongAsDeadOnes(t *testing.T) {
 	}
 }
 
-// TestFailedRecord_OfAnEarlierVersion has no payload: it is shown, and no redrive takes it.
+// TestFailedRecord_OfAnEarlierVersion: the record of a failed job without a payload is shown, and no redrive takes the job.
 func TestFailedRecord_OfAnEarlierVersion(t *testing.T) {
 	o, err := parseOutcome("j", "F2 1700000000000 http_422\nno such person")
 	if err != nil || o.Status != "failed" || o.Code != "http_422" || o.Error != "no such person" || o.Attempts != 2 || o.Payload != nil {
@@ -158,7 +158,7 @@ func TestFailedRecord_OfAnEarlierVersion(t *testing.T) {
 	}
 }
 
-// TestRedrive_OfAnOpenGroup leaves a job known that is submitted once more, where the group keeps no outcomes.
+// TestRedrive_OfAnOpenGroup: in a group that keeps no outcomes, the id of a redriven job stays known: a repeated submission is a duplicate.
 func TestRedrive_OfAnOpenGroup(t *testing.T) {
 	s, _ := open(t, nil)
 	create(t, s, GroupSpec{ID: "g", Tenant: "acme", Aggregate: `{"op":"concat"}`, Results: NoResults})
@@ -185,7 +185,7 @@ func TestRedrive_OfAnOpenGroup(t *testing.T) {
 	clean(t, s)
 }
 
-// TestRedrive_AfterOneThatBrokeOff: any other redrive left the one that broke off open for a day, with its jobs, and its group could be deleted.
+// TestRedrive_AfterOneThatBrokeOff: another redrive left an interrupted one open for a day, with its jobs, and its group could be deleted.
 func TestRedrive_AfterOneThatBrokeOff(t *testing.T) {
 	var s *Store
 	var c *clock
@@ -268,7 +268,7 @@ func TestRedrive_AfterOneThatBrokeOff(t *testing.T) {
 	})
 }
 
-// TestRedrive_AtOnce: of several at once some made empty groups, each with a callback.
+// TestRedrive_AtOnce: some of several concurrent redrives created empty groups, each with a callback.
 func TestRedrive_AtOnce(t *testing.T) {
 	s, c := open(t, nil)
 	for round := range 8 {
@@ -298,7 +298,7 @@ func TestRedrive_AtOnce(t *testing.T) {
 	}
 }
 
-// TestRedrive_NamesTheOneThatHasThem: a redrive repeated after its answer was lost is refused with the id that was in the answer.
+// TestRedrive_NamesTheOneThatHasThem: a redrive that is repeated after its response was lost is refused, with the id from that response.
 func TestRedrive_NamesTheOneThatHasThem(t *testing.T) {
 	s, _ := open(t, nil)
 	failing(t, s, "g")
@@ -322,7 +322,7 @@ func TestRedrive_NamesTheOneThatHasThem(t *testing.T) {
 	}
 }
 
-// TestDelete_NamesTheWayOut: the refusal of a group that runs read as if it had ended.
+// TestDelete_NamesTheWayOut: the refusal for a running group read as if the group had ended.
 func TestDelete_NamesTheWayOut(t *testing.T) {
 	s, _ := open(t, nil)
 	create(t, s, GroupSpec{ID: "g", Tenant: "acme", CallbackURL: "https://team.example/done"})

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// What waits for a downstream starts at once when it is released: the group, and its jobs beyond one step; jobs for later wait on.
+// Release opens the group's gate and returns all jobs that wait for the downstream, in several steps; jobs with a run_at still wait.
 func TestRelease_LiftsDelaysAndNoLimits(t *testing.T) {
 	t.Parallel()
 	s, c := open(t, func(set *Settings) { set.Global, set.Burst, set.Congestion = 1e6, 1e6, false })

@@ -7,7 +7,7 @@ import (
 	"github.com/anteroom/anteroom/internal/short"
 )
 
-// TestRepair_OpensAStuckTenant restores what an earlier version left behind: a gate in a tenant's record that nothing opens.
+// TestRepair_OpensAStuckTenant: an earlier version left a gate in a tenant's record without a wake time; repair corrects it.
 func TestRepair_OpensAStuckTenant(t *testing.T) {
 	s, c := open(t, nil)
 	gatedTenant(t, s)

@@ -34,8 +34,8 @@ func dying(t *testing.T, s *Store, c *clock, id string, n int, payload []byte) {
 	reduce(t, s, id)
 }
 
-// TestRedrive_IntoCancelledGroup: a redrive that had broken off and was cancelled took dead letters in when it was called again;
-// they were swept away, or stayed in it for ever.
+// TestRedrive_IntoCancelledGroup: an interrupted redrive that was cancelled took dead letters when it was called again. They were swept,
+// or stayed in it for ever.
 func TestRedrive_IntoCancelledGroup(t *testing.T) {
 	s, c := open(t, nil)
 	dying(t, s, c, "g", 1200, []byte("1"))
@@ -86,8 +86,8 @@ func half(t *testing.T, s *Store, group string) {
 	}
 }
 
-// TestRedrive_KeepsBrokenRedrive: a redrive that nobody continued was removed as a submission that is silent, and the dead
-// letters in it with it.
+// TestRedrive_KeepsBrokenRedrive: a redrive that no caller continued was removed like a silent submission, together with its dead
+// letters.
 func TestRedrive_KeepsBrokenRedrive(t *testing.T) {
 	s, c := open(t, nil)
 	dying(t, s, c, "g", 1200, []byte("1"))
@@ -104,7 +104,7 @@ func TestRedrive_KeepsBrokenRedrive(t *testing.T) {
 	clean(t, s)
 }
 
-// TestRedrive_LastStepSeals: between the last dead letter and the seal a redrive could break off, and could not be called again.
+// TestRedrive_LastStepSeals: a redrive that broke off between its last dead letter and its seal could not be continued.
 func TestRedrive_LastStepSeals(t *testing.T) {
 	s, c := open(t, nil)
 	dying(t, s, c, "g", 3, []byte("1"))
@@ -115,7 +115,7 @@ func TestRedrive_LastStepSeals(t *testing.T) {
 	clean(t, s)
 }
 
-// TestRedrive_TakesSmallSteps: 500 large payloads at once held Redis up.
+// TestRedrive_TakesSmallSteps: a step with 500 large payloads blocked Redis.
 func TestRedrive_TakesSmallSteps(t *testing.T) {
 	s, c := open(t, nil)
 	dying(t, s, c, "g", 300, make([]byte, 10_000))
@@ -129,7 +129,7 @@ func TestRedrive_TakesSmallSteps(t *testing.T) {
 	clean(t, s)
 }
 
-// TestRedrive_SkipsTakenName: a group of another tenant that is called g-r1 blocked every redrive of g.
+// TestRedrive_SkipsTakenName: a group of another tenant with the id g-r1 blocked every redrive of g.
 func TestRedrive_SkipsTakenName(t *testing.T) {
 	s, c := open(t, nil)
 	dying(t, s, c, "g", 3, []byte("1"))
@@ -140,7 +140,7 @@ func TestRedrive_SkipsTakenName(t *testing.T) {
 	clean(t, s)
 }
 
-// TestCommitReduce_CountsOnce: a commit whose answer got lost counted its outcomes again, and the group never ended.
+// TestCommitReduce_CountsOnce: a commit whose reply was lost counted its outcomes again, and the group never ended.
 func TestCommitReduce_CountsOnce(t *testing.T) {
 	s, _ := open(t, nil)
 	create(t, s, GroupSpec{ID: "g", Tenant: "acme"})
@@ -164,8 +164,8 @@ func TestCommitReduce_CountsOnce(t *testing.T) {
 	clean(t, s)
 }
 
-// TestLease_OutlastsHaltedServer: a round that had been asked for before the server was halted was done when it went on, and took
-// every job whose lease had ended meanwhile from a worker that was alive.
+// TestLease_OutlastsHaltedServer: a round that was sent before the server was halted ran when the server continued. It recovered every
+// job whose lease had ended meanwhile, although the workers were alive.
 func TestLease_OutlastsHaltedServer(t *testing.T) {
 	server := redistest.Server(t)
 	set := Defaults()
@@ -199,8 +199,8 @@ func TestLease_OutlastsHaltedServer(t *testing.T) {
 	}
 }
 
-// TestKeep_IgnoresProcessThatRestarts: each time that one process had lost the store, orphans of all waited for
-// another lease.
+// TestKeep_IgnoresProcessThatRestarts: each time one process lost its connection to the store, the orphans of all processes waited
+// for another lease.
 func TestKeep_IgnoresProcessThatRestarts(t *testing.T) {
 	s, c := open(t, nil)
 	create(t, s, GroupSpec{ID: "g", Tenant: "acme"})
@@ -213,8 +213,8 @@ func TestKeep_IgnoresProcessThatRestarts(t *testing.T) {
 	clean(t, s)
 }
 
-// The store was away for longer than a lease, and the first round after it is made by a process that has just begun: it takes no
-// job from a worker that is alive and renews its lease now. A job of a worker that is dead waits a third of a lease for that.
+// After an outage longer than a lease, the first round comes from a process that has just started. It takes no job from a living worker,
+// which renews its leases now. So a job of a dead worker is recovered a third of a lease later.
 func TestDispatch_ByANewProcessAfterAnOutageEndsNoLease(t *testing.T) {
 	client := redistest.Client(t)
 	old, c := openOn(t, client, nil)

@@ -10,8 +10,8 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-// TestRetention_LeavesNothing: a group that was redriven late, a gate that outlives its group and its tenant, chunks among those of
-// others: after every retention nothing is there.
+// TestRetention_LeavesNothing: a group that was redriven late, a gate that outlives its group and its tenant, chunks between those of
+// other groups: after all retention times no data is left.
 func TestRetention_LeavesNothing(t *testing.T) {
 	for _, row := range []GroupSpec{{}, {Results: FailureResults}, {Results: NoResults}, {Results: FailureResults, Aggregate: counts}, {Results: NoResults, Aggregate: counts}} {
 		t.Run(fmt.Sprintf("%q %s", row.Results, row.Aggregate), func(t *testing.T) { nothingLeftOver(t, row) })
@@ -93,8 +93,8 @@ func nothingLeftOver(t *testing.T, spec GroupSpec) {
 	}
 }
 
-// TestTenantWithSettings_RunsAfterItsLastGroup: a tenant whose rate gated it when its last group went kept the gate in its record
-// without a wake time, and no later group of it ever started.
+// TestTenantWithSettings_RunsAfterItsLastGroup: a tenant that was gated by its rate when its last group was deleted kept the gate in its
+// record without a wake time, and none of its later groups started.
 func TestTenantWithSettings_RunsAfterItsLastGroup(t *testing.T) {
 	s, c := open(t, func(set *Settings) {
 		set.KeepJobs, set.KeepGroups, set.KeepDead = time.Second, time.Second, time.Second
@@ -139,7 +139,7 @@ func gatedTenant(t *testing.T, s *Store) {
 	ack(t, s, Done, pull(t, s, 10).Jobs...)
 }
 
-// TestRetention_DropsHistoryOfIdleTenant: it stayed until the tenant's next work.
+// TestRetention_DropsHistoryOfIdleTenant: the history stayed until the tenant's next job.
 func TestRetention_DropsHistoryOfIdleTenant(t *testing.T) {
 	stores(t, func(t *testing.T, client redis.UniversalClient) {
 		s, c := openOn(t, client, func(set *Settings) { set.StatsRetention = time.Minute })
@@ -175,8 +175,8 @@ func TestRetention_DropsHistoryOfIdleTenant(t *testing.T) {
 	})
 }
 
-// TestConfigure_ShortensRetention: what was there already went only when the retention of before had passed, and was sealed only
-// after the unsealed_after of before.
+// TestConfigure_ShortensRetention: existing groups were deleted only after the former retention, and sealed only after the former
+// unsealed_after.
 func TestConfigure_ShortensRetention(t *testing.T) {
 	s, c := open(t, func(set *Settings) { set.Global = 1e6 })
 	const groups = 450 // more than one round looks at

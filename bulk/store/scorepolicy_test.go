@@ -8,7 +8,7 @@ import (
 )
 
 // TestScorePolicy_RespectsGateOfTenant: with the score policy a tenant whose limit was spent stayed first in the queue, and
-// the pull asked it for ever, inside Redis. A server of its own, which would have to be killed.
+// the pull looped for ever inside Redis. The test has a server of its own, because a hanging server would have to be killed.
 func TestScorePolicy_RespectsGateOfTenant(t *testing.T) {
 	set := Defaults()
 	set.Policy, set.PerTenant = "score", 10
@@ -37,8 +37,8 @@ func TestScorePolicy_RespectsGateOfTenant(t *testing.T) {
 	clean(t, s)
 }
 
-// TestReady_IsShort: in the classic pipeline jobs went to READY, and used up the rate, window after window while no worker was free
-// for them. When workers came they started together what many seconds had allowed.
+// TestReady_IsShort: in the classic pipeline jobs moved to READY and spent the rate of each window while no worker was free. When workers
+// came, the jobs of many windows started together.
 func TestReady_IsShort(t *testing.T) {
 	s, c := open(t, func(set *Settings) {
 		set.Policy, set.Limiter, set.Gating, set.Global, set.BaseBackoff = "score", "fixed_window", false, 10, 100*time.Millisecond
@@ -59,7 +59,7 @@ func TestReady_IsShort(t *testing.T) {
 	clean(t, s)
 }
 
-// TestClassicPipeline_RatesGroup: the rate of a group, as a redrive's, was not looked at.
+// TestClassicPipeline_RatesGroup: the rate of a group, such as a redrive's, was ignored.
 func TestClassicPipeline_RatesGroup(t *testing.T) {
 	s, c := open(t, func(set *Settings) { set.Policy, set.Limiter, set.Gating = "score", "fixed_window", false })
 	create(t, s, GroupSpec{ID: "g", Tenant: "acme", Rate: 2})

@@ -120,8 +120,8 @@ func oneOfEverything(t *testing.T, client redis.UniversalClient) {
 	}
 }
 
-// TestStore_WorksAsDocumentedUser does one of everything as a user who may do what docs/store.md says and no more, on a
-// server and in a cluster of three masters, where a key of another slot is refused.
+// TestStore_WorksAsDocumentedUser calls every operation as the user of docs/store.md, with exactly these permissions, on a
+// server and in a cluster of three masters, which refuses keys of another slot.
 func TestStore_WorksAsDocumentedUser(t *testing.T) {
 	const page = "../../docs/store.md"
 	t.Run("server", func(t *testing.T) {

@@ -69,7 +69,7 @@ func TestShares_OfTenantsTokensByScore(t *testing.T) {
 	clean(t, s)
 }
 
-// What a tenant's token changes acts inside the tenant, and does not undo what an operator has set.
+// Changes by a tenant's token have effect inside the tenant only, and do not undo settings of an operator.
 func TestPatch_OfTenantsTokenActsInsideTheTenant(t *testing.T) {
 	s, _ := open(t, func(set *Settings) { set.Global = 1e6 })
 	for i, spec := range []GroupSpec{{Tenant: "a"}, {Tenant: "b", Level: Low}} {

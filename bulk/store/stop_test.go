@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A group is paused by the failure that makes them as many as stop_at says, and goes on to its end once it is resumed.
+// The failure that reaches stop_at pauses the group; once resumed, the group runs to its end.
 func TestStopAt_PausesTheGroup(t *testing.T) {
 	for _, row := range []struct {
 		stop          Tolerance
@@ -69,7 +69,7 @@ func TestStopAt_PausesTheGroup(t *testing.T) {
 	}
 }
 
-// A new stop_at counts again, also for a group that was resumed beyond the former one; and none lets it go on.
+// A new stop_at has effect again, also for a group that was resumed beyond the former one; removing stop_at lets the group run.
 func TestStopAt_IsLive(t *testing.T) {
 	s, _ := open(t, nil)
 	create(t, s, GroupSpec{ID: "g", Tenant: "acme", StopAt: Tolerance{Count: 1}})
@@ -111,7 +111,8 @@ func TestStopAt_IsLive(t *testing.T) {
 	clean(t, s)
 }
 
-// TestStopAt_ThatIsReachedPausesAtOnce: a PATCH, or a seal that made the share one of fewer jobs, waited for the next failure.
+// TestStopAt_ThatIsReachedPausesAtOnce: after a PATCH to a value already reached, or a seal by which the failures reached the share, the
+// group was paused only at the next failure.
 func TestStopAt_ThatIsReachedPausesAtOnce(t *testing.T) {
 	for _, row := range []struct {
 		name    string

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A place in the fair queue that contradicts the records, as half a transaction leaves it after a power loss, stops nobody: the pull
-// that meets it removes it.
+// An entry of the fair queue that contradicts the records, as after a power loss within a transaction, blocks no other group: the next
+// pull removes the entry.
 func TestPull_RemovesStrays(t *testing.T) {
 	for name, row := range map[string]struct {
 		score bool
@@ -85,7 +85,7 @@ func TestPull_RemovesStrays(t *testing.T) {
 	}
 }
 
-// A group that waits for the limit or the breaker of its type does not wait for ever once no process has the type.
+// A group that waits for the limit or the breaker of its type does not wait for ever when no process runs the type any longer.
 func TestTypeLimit_OfATypeThatIsGone(t *testing.T) {
 	t.Parallel()
 	s, c := open(t, func(set *Settings) {
@@ -165,7 +165,7 @@ func TestTypeLimit_GroupEndsByCancels(t *testing.T) {
 	}
 }
 
-// A job of a group that keeps no outcomes is known when it is submitted again, also after a redrive has taken it.
+// The id of a job in a group that keeps no outcomes stays known when it is submitted again, also after a redrive of the job.
 func TestRedrive_OfWhatIsNotKeptIsKnown(t *testing.T) {
 	t.Parallel()
 	s, _ := open(t, nil)
@@ -194,7 +194,7 @@ func TestRedrive_OfWhatIsNotKeptIsKnown(t *testing.T) {
 	clean(t, s)
 }
 
-// Who deletes group after group does not get a fresh limit each time.
+// A tenant that deletes group after group does not get an unused limit each time.
 func TestDelete_KeepsTheLimitOfItsTenant(t *testing.T) {
 	t.Parallel()
 	for _, limiter := range []string{"gcra", "fixed_window"} {

@@ -45,7 +45,7 @@ func sealed(t *testing.T, s *Store, spec GroupSpec, jobs int) Group {
 	return g
 }
 
-// A group that only counts ends in the step in which its last job does: no reducer is called.
+// A group that only counts ends in the same step as its last job, without a reducer.
 func TestCount_EndsWithTheLastJob(t *testing.T) {
 	for _, row := range []struct {
 		spec     GroupSpec
@@ -161,7 +161,7 @@ func TestCount_BoundsCodes(t *testing.T) {
 	clean(t, s)
 }
 
-// Where a process of an earlier version has ended jobs, which it does not count, a reducer reads all outcomes.
+// If a process of an earlier version has ended jobs without counting them, a reducer reads all outcomes.
 func TestCount_IsLeftToAReducerWhereItIsNotWhole(t *testing.T) {
 	s, _ := open(t, nil)
 	sealed(t, s, GroupSpec{}, 5)

@@ -144,7 +144,7 @@ func TestUnknownType_WaitsThenIsDead(t *testing.T) {
 	clean(t, s)
 }
 
-// TestCancel_SweepsWhatIsSetAside: jobs of a type that nobody runs are cancelled like the others, and nothing is left over.
+// TestCancel_SweepsWhatIsSetAside: jobs of a type that no process runs are cancelled like the others, and no data is left over.
 func TestCancel_SweepsWhatIsSetAside(t *testing.T) {
 	s, c := open(t, func(set *Settings) { set.KeepJobs, set.KeepGroups, set.KeepDead = time.Hour, time.Hour, time.Hour })
 	create(t, s, GroupSpec{ID: "g", Tenant: "acme", Type: "mail"})

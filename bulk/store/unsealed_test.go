@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestUnsealed_IsSealedAndNotDropped: a group that nobody sealed was thrown away a day after its last job, with jobs that had not
-// run and dead letters, while it was running.
+// TestUnsealed_IsSealedAndNotDropped: an unsealed group was deleted a day after its last new job, while it was running, with its pending
+// jobs and dead letters.
 func TestUnsealed_IsSealedAndNotDropped(t *testing.T) {
 	s, c := open(t, func(set *Settings) { set.UnsealedAfter = time.Hour })
 	create(t, s, GroupSpec{ID: "g", Tenant: "acme", Rate: 1.0 / 600, Tolerance: Tolerance{Count: 100}}) // six an hour

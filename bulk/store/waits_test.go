@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestRefused_IsToldEveryWait: of a Retry-After, of a group that is held, of the backoff, and of what a rate turns away in the classic
-// pipeline; not of failed tries.
+// TestRefused_IsToldEveryWait: Options.Refused is called for a Retry-After, a gated group, a backoff, and a job refused by a rate in the
+// classic pipeline; not for failed tries.
 func TestRefused_IsToldEveryWait(t *testing.T) {
 	for name, row := range map[string]struct {
 		change func(*Settings)

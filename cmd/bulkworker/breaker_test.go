@@ -120,7 +120,7 @@ func (p *process) spent(group string) (tries, succeeded int) {
 
 const hastyRetries = "retry: {max: 2, base: 10ms, most: 10ms}"
 
-// A downstream that refuses connections costs few tries and no job, however few tries a job has.
+// A downstream that refuses connections costs few tries and no job, even if jobs have few tries.
 func TestBreaker_OutageLosesNoJob(t *testing.T) {
 	t.Parallel()
 	to := newDownstream(t, nil)
@@ -136,7 +136,7 @@ func TestBreaker_OutageLosesNoJob(t *testing.T) {
 	p.audit()
 }
 
-// A tenant whose token the downstream does not take any more is held back alone, and loses nothing either.
+// When the downstream refuses the token of one tenant, only that tenant's jobs wait, and none is lost.
 func TestBreaker_OneTenantsTokenHoldsItAlone(t *testing.T) {
 	t.Parallel()
 	var rotated atomic.Bool
@@ -167,7 +167,7 @@ func TestBreaker_OneTenantsTokenHoldsItAlone(t *testing.T) {
 	p.audit()
 }
 
-// Workers that are killed while a breaker is open lose no job. KILLS is how often, 2 by default.
+// Workers that are killed while a breaker is open lose no job. KILLS is the number of kills, 2 by default.
 func TestBreaker_KilledWorkersLoseNoJob(t *testing.T) {
 	t.Parallel()
 	kills := 2

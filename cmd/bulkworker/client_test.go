@@ -60,7 +60,7 @@ func TestCommands_AgainstRunningWorker(t *testing.T) {
 	p.audit()
 }
 
-// submit is killed in the middle of its input; the same command once more brings the rest in, and nothing twice.
+// submit is killed in the middle of its input; the same command again adds the rest, and no job twice.
 func TestSubmit_ContinuesAfterKill(t *testing.T) {
 	p := startForClients(t)
 	total := func() float64 {
@@ -112,7 +112,7 @@ func TestSubmit_ContinuesAfterKill(t *testing.T) {
 	}
 }
 
-// An interrupt ends an upload with the way to go on, and a watch with the way back; the group goes on by itself.
+// An interrupted submit or watch prints the command that continues; the group goes on by itself.
 func TestInterrupt_NamesNextCommand(t *testing.T) {
 	short.Skip(t, "waits for the clock")
 	p := startForClients(t)

@@ -12,7 +12,7 @@ import (
 	"github.com/anteroom/anteroom/internal/config"
 )
 
-// TestStoreOptions_TellTheMetrics what the store tells: its calls, and how long refused jobs wait.
+// TestStoreOptions_TellTheMetrics checks that the store reports its calls and the waits of refused jobs to the metrics.
 func TestStoreOptions_TellTheMetrics(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	o := storeOptions(&config.Bulk{}, nil, nil, bulk.NewMetrics(registry, ""))

@@ -23,7 +23,7 @@ func load(t *testing.T, environ ...string) *config.Bulk {
 	return cfg
 }
 
-// The store's own defaults, those of a team's Go worker, are the configuration's.
+// The defaults of package store, which a team's Go worker uses, equal those of the configuration.
 func TestStoreSettings_DefaultsMatchStore(t *testing.T) {
 	want := store.Defaults()
 	want.Types = map[string]store.TypeLimit{}

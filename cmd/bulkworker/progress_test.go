@@ -86,7 +86,7 @@ the line broke
 	}
 }
 
-// A file is no terminal.
+// A file is not a terminal.
 func TestScreen_OfFile(t *testing.T) {
 	t.Parallel()
 	f, err := os.CreateTemp(t.TempDir(), "")

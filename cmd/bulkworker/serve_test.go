@@ -92,7 +92,7 @@ processors: {webhook: {url: "%s/jobs", secret_file: %q, headers: {X-Own: mine}}}
 	}
 }
 
-// A team's own worker runs the jobs of whatever type; the API, the end of groups and callbacks are bulkworker's.
+// A team's own worker runs the jobs; bulkworker serves the API, ends groups and sends callbacks.
 func TestServe_WithoutWorkers(t *testing.T) {
 	to := newReceiver(t, nil)
 	server := redistest.Server(t)
@@ -129,7 +129,7 @@ func TestServe_WithoutWorkers(t *testing.T) {
 	p.audit()
 }
 
-// After SIGTERM no job starts, one that runs ends, and the process says to balancers that it goes.
+// After SIGTERM no job starts, running jobs end, and /readyz reports the shutdown to load balancers.
 func TestServe_LetsRunningJobsEnd(t *testing.T) {
 	goOn := make(chan struct{})
 	var once sync.Once
@@ -171,7 +171,7 @@ func TestServe_LetsRunningJobsEnd(t *testing.T) {
 	}
 }
 
-// What has not ended within worker.shutdown_grace goes back at once, and costs no try.
+// Jobs that have not ended within worker.shutdown_grace are returned at once, and no try is spent.
 func TestServe_ReturnsUnfinishedJobs(t *testing.T) {
 	var mu sync.Mutex
 	stuck := true
@@ -285,7 +285,7 @@ processors: {webhook: {url: "%s/new"}, invoice: {kind: webhook, url: "%s/invoice
 	p.end()
 }
 
-// A worker that starts before its store waits for it, and says so.
+// A worker that starts before its store waits for the store and logs this.
 func TestServe_StartsWithoutStore(t *testing.T) {
 	to := newReceiver(t, nil)
 	redis := redistest.Server(t)
@@ -301,7 +301,7 @@ func TestServe_StartsWithoutStore(t *testing.T) {
 	p.end()
 }
 
-// One that is away at the start and then turns out not to fit ends the worker.
+// A store that is unreachable at the start, and then has an unsuitable layout or version, ends the worker.
 func TestServe_EndsWithUnsuitableStore(t *testing.T) {
 	redis := redistest.Server(t, "--maxmemory-policy", "allkeys-lru")
 	redis.Kill()
@@ -318,7 +318,7 @@ func TestServe_EndsWithUnsuitableStore(t *testing.T) {
 	contains(t, p.text(), "bulkworker: store.url unix://", "maxmemory-policy is allkeys-lru")
 }
 
-// The jobs of a worker that was killed run again when their leases have ended, and cost no try.
+// The jobs of a killed worker run again when their leases have ended, and no try is spent.
 func TestServe_JobsSurviveKill(t *testing.T) {
 	short.Skip(t, "waits for the clock")
 	stuck := make(chan struct{})

@@ -270,7 +270,7 @@ func inJSON(t *testing.T, v any) string {
 	return string(text)
 }
 
-// The settings that serve itself uses: socket, log and where the store is.
+// The settings that serve itself uses: listen address, log, and directory of the store.
 func TestServe_UsesItsSettings(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "own")
 	addr := configtest.FreeAddress(t)
@@ -299,7 +299,7 @@ store: {url: "`+server.URL()+`"}
 	}
 }
 
-// The API is served by TLS, by the files that are there when a client comes.
+// The API is served over TLS with the certificate files as they are when a client connects.
 func TestServe_TLS(t *testing.T) {
 	dir, addr := t.TempDir(), configtest.FreeAddress(t)
 	put := func() *x509.CertPool {

@@ -13,7 +13,7 @@ import (
 )
 
 // TestShares_OfWorkersGoByTime: beside a tenant whose jobs take a second, one whose jobs take 5 ms has half of the workers'
-// time. By starts it got one worker's start for each of theirs: 500 jobs took 50 s.
+// time. Sharing by starts, its 500 jobs took 50 s: one start for each start of the other tenant.
 func TestShares_OfWorkersGoByTime(t *testing.T) {
 	t.Parallel()
 	var slow atomic.Int64 // that have begun

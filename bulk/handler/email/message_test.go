@@ -110,7 +110,7 @@ func TestEmail_SendsMessage(t *testing.T) {
 	}
 }
 
-// Each run of a job has the same Message-ID, and another job another.
+// All runs of a job have the same Message-ID; two jobs have different ones.
 func TestMessageID_IsSameForEachRun(t *testing.T) {
 	a := messageID("g1/j1", "example.com")
 	if a != messageID("g1/j1", "example.com") || a == messageID("g1/j2", "example.com") || len(a) != 32+len("@example.com") {
@@ -161,7 +161,7 @@ func TestEmail_RefusesBadPayload(t *testing.T) {
 	}
 }
 
-// A header is folded where it has blanks, and never into a line of blanks alone: some readers take that for the header's end.
+// A header is folded at blanks, and never into a line of blanks alone: some mail readers take such a line for the end of the header.
 func TestCompose_FoldsHeadersAtBlanks(t *testing.T) {
 	h := handler(t, Options{SMTP: "smtp://127.0.0.1:1"})
 	word := strings.Repeat("l", 100)

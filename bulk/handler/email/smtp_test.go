@@ -79,7 +79,7 @@ func TestEmail_MapsRepliesToVerdicts(t *testing.T) {
 	}
 }
 
-// A message that is out has not failed because of how much is said of it.
+// A message that was sent does not fail because its result is too long.
 func TestEmail_DropsLongResult(t *testing.T) {
 	box := newMailbox(t, nil)
 	for most, want := range map[int]string{31: "", 63: `{"dropped":"result_too_large","limit":63}`} {
@@ -93,8 +93,8 @@ func TestEmail_DropsLongResult(t *testing.T) {
 	}
 }
 
-// A job has one outcome: where one of its recipients is refused nobody gets the message, so that trying again cannot reach the
-// others twice, and one that is refused for good decides.
+// A job has one outcome. If the server refuses one recipient, the message is sent to none, so that a retry cannot reach the others
+// twice; a permanent refusal of one recipient decides the outcome.
 func TestSend_GroupsRecipients(t *testing.T) {
 	box := newMailbox(t, nil)
 	h := handler(t, Options{SMTP: "smtp://" + box.addr})
@@ -276,7 +276,7 @@ func TestServer_UsesTLSAndAuth(t *testing.T) {
 	}
 }
 
-// At whatever point the server falls silent, the end of the context ends the connection itself.
+// The server stops responding at each step in turn: cancelling the context closes the connection.
 func TestEmail_CancelsConnection(t *testing.T) {
 	for _, at := range []string{"accept", "EHLO", "MAIL", "RCPT", "DATA", "."} {
 		t.Run(at, func(t *testing.T) {

@@ -132,7 +132,7 @@ func TestFCM_SendsMessage(t *testing.T) {
 	}
 }
 
-// A notification that is out has not failed because of how much is said of it.
+// A notification that was sent does not fail because its result is too long.
 func TestPush_DropsLongResult(t *testing.T) {
 	g := newFirebase(t)
 	o := g.options(t)
@@ -151,7 +151,7 @@ func TestPush_DropsLongResult(t *testing.T) {
 	}
 }
 
-// A token is renewed before it ends, for all callers at once, and when FCM refuses it earlier.
+// A token is renewed once for all callers, before it expires or when FCM refuses it.
 func TestFCM_RenewsToken(t *testing.T) {
 	g := newFirebase(t)
 	h := handler(t, g.options(t))
@@ -270,7 +270,7 @@ func TestFCM_ReportsTokenEndpoint(t *testing.T) {
 	}
 }
 
-// The end of the context ends the request itself, for a token as for a message, and the wait for another's token.
+// Cancelling the context ends the request for a token, the request for a message, and the wait for a token that another job requests.
 func TestFCM_CancelsRequest(t *testing.T) {
 	started, left := make(chan struct{}), make(chan struct{})
 	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

@@ -232,7 +232,7 @@ func TestWebPush_MapsResponses(t *testing.T) {
 	}
 }
 
-// Endpoints come from outside: what is not public is refused unless it is listed, and nothing is sent there.
+// Tenants choose endpoints: an address that is not public is refused unless it is listed, and nothing is sent to it.
 func TestWebPush_GuardsEndpoint(t *testing.T) {
 	b := newBrowser(t)
 	reached := 0
@@ -333,7 +333,7 @@ func TestPush_RefusesBadPayload(t *testing.T) {
 	}
 }
 
-// Whatever a job brings is either refused with a reason or a complete request.
+// Every payload is either refused with a reason or becomes a complete request.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{toAnn, `{"subscription":{"endpoint":"https://push.example/1","keys":{"p256dh":"BA","auth":"AA=="}},"data":null,"ttl":1e9}`, `{`, `null`, `{"message":{"topic":"t"},"validate_only":true}`} {
 		f.Add([]byte(seed))

@@ -144,7 +144,7 @@ func TestWebhook_MapsStatusToVerdict(t *testing.T) {
 	}
 }
 
-// What was done stays done: a result that is too large is dropped, and the job has succeeded.
+// A result that is too large is dropped, and the job succeeds all the same.
 func TestWebhook_BoundsResult(t *testing.T) {
 	size := 0
 	s := server(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, strings.Repeat("x", size)) })
@@ -197,7 +197,7 @@ func TestWebhook_ReportsMissingResponse(t *testing.T) {
 	}
 }
 
-// The job's context and the time-out end the request itself: the server sees its client leave.
+// The end of the job's context and the timeout close the connection of the request; the server notices.
 func TestWebhook_CancelsRequest(t *testing.T) {
 	started, left := make(chan struct{}), make(chan struct{})
 	s := server(t, func(_ http.ResponseWriter, r *http.Request) {
@@ -231,7 +231,7 @@ func TestWebhook_CancelsRequest(t *testing.T) {
 	wg.Wait()
 }
 
-// One connection serves job after job, a failed one too.
+// One connection serves one job after another, also after a failed job.
 func TestWebhook_KeepsConnection(t *testing.T) {
 	var mu sync.Mutex
 	peers := map[string]bool{}
