@@ -117,7 +117,7 @@ func (o *Room) setDefaults() error {
 			c.Hosts = o.Hosts
 		}
 		if slices.Contains(c.Hosts, "*") {
-			return fmt.Errorf("rooms.%s.guard.captcha.hosts: want the hosts on which the CAPTCHA may be solved, because the room serves every host", o.ID)
+			return fmt.Errorf("rooms.%s.guard.captcha.hosts: is missing; use the hosts on which the CAPTCHA may be solved, because the room serves every host", o.ID)
 		}
 	}
 	if o.PageStatus == 0 {

@@ -69,7 +69,7 @@ func fromEnvironment(env func(string) string) (o options, err error) {
 	o.token = env("ANTEROOM_ADMIN__TOKEN")
 	if text := env("ANTEROOM_WORKER__COUNT"); text != "" {
 		if o.count, err = strconv.Atoi(text); err != nil || o.count < 1 {
-			return o, fmt.Errorf("ANTEROOM_WORKER__COUNT %q: want a number of 1 or more", text)
+			return o, fmt.Errorf("ANTEROOM_WORKER__COUNT %q: use a number of 1 or more", text)
 		}
 	}
 	return o, nil

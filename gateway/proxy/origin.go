@@ -132,7 +132,7 @@ func New(cfg Config) (*Origin, error) {
 		return nil, fmt.Errorf("origin %q: servers lists %d; at most %d are used, put a balancer in front of more", cfg.ID, len(cfg.Servers), maxServers)
 	}
 	if p := cfg.Health.Path; p != "" && (p[0] != '/' || !http1.ValidTarget([]byte(p))) {
-		return nil, fmt.Errorf("origin %q: health.path: %q is no path; write it as /healthz, without blanks", cfg.ID, p)
+		return nil, fmt.Errorf("origin %q: health.path: %q is not a path; use one such as /healthz, without blanks", cfg.ID, p)
 	}
 	o := &Origin{cfg: cfg, resolver: net.DefaultResolver, waitSlice: waitSlice, patience: bodyPatience}
 	o.slots = slots{max: cfg.MaxConns, maxWaiting: maxWaiting, claims: newClaims()}
