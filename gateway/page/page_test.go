@@ -370,8 +370,8 @@ func TestTemplate_RefusesFaults(t *testing.T) {
 		"no such field":       {write(t, `{{.Pos}}`), "Pos"},
 		"unsafe place":        {write(t, `<a href=x {{.Site`+`}}y="`), "ends in"},
 		"script per visitor":  {write(t, `<script>let place = {{.Place}}</script>`), "differs from visitor to visitor"},
-		"nothing asks again":  {write(t, `<h1>{{.Heading}}</h1><script type="application/json">{{.Texts}}</script><meta name="refresh">`), "never asks again"},
-		"for some alone":      {write(t, `<noscript><meta http-equiv="Refresh" content="{{.Reload}}"></noscript>`), "never asks again"},
+		"nothing asks again":  {write(t, `<h1>{{.Heading}}</h1><script type="application/json">{{.Texts}}</script><meta name="refresh">`), "never polls again"},
+		"for some alone":      {write(t, `<noscript><meta http-equiv="Refresh" content="{{.Reload}}"></noscript>`), "never polls again"},
 		"style for one state": {write(t, `{{if eq .State "rejected"}}<style>b{}</style>{{end}}`), "differs from visitor to visitor"},
 	} {
 		o := options

@@ -19,8 +19,8 @@ import (
 	"time"
 )
 
-// busyOrigin answers so many requests a second, in the order in which they come. What it cannot answer waits, and what would
-// wait for too long fails at once.
+// busyOrigin serves capacity requests a second, in their order. Other requests wait, and a request that would wait for too long fails
+// immediately.
 type busyOrigin struct {
 	*httptest.Server
 	mu       sync.Mutex
@@ -181,8 +181,8 @@ func metric(t testing.TB, g *gateway, name string) (v float64, ok bool) {
 	return 0, false
 }
 
-// A slow origin is given fewer visitors, and as many again when it has recovered. Well and slow are far from the target on
-// either side, so that a busy machine's own delays are neither.
+// A slow origin receives fewer visitors, and after its recovery as many as before. The two latencies are far below and far above the
+// target, so that delays of a busy machine do not matter.
 func TestAdaptive_FollowsOrigin(t *testing.T) {
 	t.Parallel()
 	const well, slow = 20 * time.Millisecond, 3 * time.Second
@@ -210,7 +210,7 @@ func TestAdaptive_FollowsOrigin(t *testing.T) {
 		Policy struct{ Rate float64 }
 	}
 	var a answer
-	if !eventually(patience, func() bool { // what the cut was made of may be a moment older than the cut
+	if !eventually(patience, func() bool { // the measurements may be a moment older than the cut
 		a = adminOf(t, g).get("rooms/sale").want(http.StatusOK)
 		return json.Unmarshal([]byte(a.body), &r) == nil && r.Adaptive.State == "unhealthy" && r.Adaptive.P95 >= 0.8 && r.Adaptive.TargetP95 == 0.8 &&
 			r.Adaptive.Target == r.Policy.Rate && r.Adaptive.Requests != nil && r.Adaptive.Score == nil
@@ -222,7 +222,7 @@ func TestAdaptive_FollowsOrigin(t *testing.T) {
 	until(t, "the rate grows again", func() bool { low = min(low, limit()); return limit() > low*1.2 })
 }
 
-// In mode step the rate is the greatest, the least or halfway, and comes back a step at a time.
+// In mode step the rate is the highest, the lowest or halfway, and recovers one step at a time.
 func TestAdaptive_StepsFollowOrigin(t *testing.T) {
 	t.Parallel()
 	const well, slow = 20 * time.Millisecond, 3 * time.Second
@@ -255,8 +255,7 @@ func TestAdaptive_StepsFollowOrigin(t *testing.T) {
 	}
 }
 
-// TestAdaptive_Settles is the real thing, four and a half minutes of it: an origin whose capacity goes from 100 visitors a
-// second to 40 and back.
+// In four and a half minutes the capacity of an origin changes from 100 visitors a second to 40 and back. The rate follows.
 func TestAdaptive_Settles(t *testing.T) {
 	if os.Getenv("E2E_LONG") == "" {
 		t.Skip("takes 4.5 minutes; set E2E_LONG=1, or use: make adaptive")
@@ -295,7 +294,7 @@ func TestAdaptive_Settles(t *testing.T) {
 			}
 		}
 		low, high := math.Inf(1), 0.0
-		from := min(max(after, 30), part-1) // what piled up before the cut has drained by then
+		from := min(max(after, 30), part-1) // the requests that waited before the cut are done by then
 		for _, s := range samples[from:] {
 			low, high = min(low, s.rate), max(high, s.rate)
 		}

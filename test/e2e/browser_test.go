@@ -99,13 +99,13 @@ func shows(t *testing.T, ctx context.Context, expression string) { //nolint:revi
 	t.Fatalf("never true: %s\nthe tab (%v):\n%s", expression, err, text)
 }
 
-// A crowd of browsers and clients gets in, in order; a refresh and a second tab keep the place; each page goes on by itself
-// to what was asked for.
+// A crowd of browsers and clients is admitted in order. A refresh and a second tab keep the place. Each page opens the requested page
+// by itself.
 func TestAdmission_BrowsersAndClientsInOrder(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
 	g := start(t, setup{origin: site.URL, rooms: []string{room(admission(3, 3))}})
-	// Nobody is let in before everybody is there.
+	// No visitor is admitted before all have joined.
 	o := adminOf(t, g)
 	o.post("rooms/sale/pause", "").want(http.StatusOK)
 	first := sendCrowd(t, g, 12, nil)
@@ -120,7 +120,7 @@ func TestAdmission_BrowsersAndClientsInOrder(t *testing.T) {
 	o.rooms("sale", func(r roomInfo) bool { return r.Waiting == 17 })
 	rest := sendCrowd(t, g, 28, nil)
 
-	// One reloads, and opens a second tab, while it waits: its place stays.
+	// A waiting visitor reloads and opens a second tab, and keeps the place.
 	do(t, tabs[browsers-1], chromedp.Reload())
 	second := tab(t, tabs[browsers-1])
 	do(t, second, chromedp.Navigate(fmt.Sprintf("http://%s/tickets/second", g.addr)))
@@ -150,7 +150,7 @@ func TestAdmission_BrowsersAndClientsInOrder(t *testing.T) {
 	checkRate(t, all, 3, 3)
 	checkOrder(t, all)
 
-	// Five sessions for five browsers: the second tab is no sixth.
+	// Five browsers have five sessions; the second tab adds none.
 	sessions := map[string][]string{}
 	for _, r := range site.requests() {
 		if r.method == http.MethodGet && len(r.uri) > 8 && r.uri[:9] == "/tickets/" {
@@ -172,7 +172,7 @@ func TestAdmission_BrowsersAndClientsInOrder(t *testing.T) {
 	}
 }
 
-// placeOf requests, from within a tab, when its visitor joined and was admitted.
+// placeOf requests from within a tab the times at which its visitor joined and was admitted.
 func placeOf(t *testing.T, ctx context.Context) place { //nolint:revive // as testing.T first
 	t.Helper()
 	text, err := chromedp.Run(ctx, chromedp.Evaluate[string](`fetch("/.waiting-room/sale/status").then(r => r.text())`, chromedp.EvalAwaitPromise))

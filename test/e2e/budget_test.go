@@ -11,8 +11,8 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-// Two rooms on two gateways share what their origin bears: three to one while both have a line, all of it for the one that
-// has, and never more.
+// Two rooms on two gateways share the budget of their origin: three to one while both have a queue, and all of it for the room that
+// still has a queue. Together they never exceed the budget.
 func TestBudget_SharedByRooms(t *testing.T) {
 	t.Parallel()
 	const rate, burst = 40, 40
@@ -24,7 +24,7 @@ func TestBudget_SharedByRooms(t *testing.T) {
 	s.more += fmt.Sprintf("origins: [{id: shop, servers: [%q], budget: {rate: %d, burst: %d}}]\n", site.URL, rate, burst)
 	gateways := []*gateway{start(t, s), start(t, s)}
 	const big, small = 240, 200
-	// Nobody is let in before everybody is there.
+	// No visitor is admitted before all have joined.
 	o := adminOf(t, gateways[0])
 	o.post("rooms/big/pause", "").want(http.StatusOK)
 	o.post("rooms/small/pause", "").want(http.StatusOK)
@@ -77,7 +77,7 @@ func TestBudget_SharedByRooms(t *testing.T) {
 		}
 	}
 	checkRate(t, places, rate, burst)
-	// While both had a line: from when the crowd stood there till the big room's was empty.
+	// Both rooms had a queue from the end of the joins until the large room's queue was empty.
 	from, till := max(at["big"][60], at["small"][20]), at["big"][big-20]
 	in := func(room string) (n float64) {
 		for _, us := range at[room] {
@@ -87,13 +87,13 @@ func TestBudget_SharedByRooms(t *testing.T) {
 		}
 		return n
 	}
-	// What a busy machine does not use of a room's share in its tenth of a second is lost to that room.
+	// A room loses the part of its share that a busy machine does not use within a tenth of a second.
 	if b, s := in("big"), in("small"); b < 1.5*s || b > 6*s {
 		t.Errorf("while both had a line %v and %v were admitted, want three to one", b, s)
 	}
 	t.Log(in("big"), in("small"), float64(till-from)/1e6)
-	// And after it the small one had everything: some second of it holds more than half, where its share is a quarter. A machine that
-	// stands still for a while loses what it did not ask for.
+	// Then the small room had the whole budget: in some second it admitted more than half, although its share is a quarter. A machine
+	// that pauses loses the budget of that time.
 	rest, fullest := at["small"][slices.IndexFunc(at["small"], func(us int64) bool { return us > at["big"][big-1] })+10:], 0
 	for i, j := 0, 0; j < len(rest); j++ {
 		for rest[j]-rest[i] > 1e6 {

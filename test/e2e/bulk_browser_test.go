@@ -34,8 +34,8 @@ const bulkToken = "e2e-bulk-operators-token-0123456789"
 // hooks is the downstream of the jobs: the payload of each job determines its response.
 type hooks struct {
 	*httptest.Server
-	mended  atomic.Bool  // what failed before goes well now
-	busy    atomic.Int64 // how many more to turn away for now
+	mended  atomic.Bool  // jobs that failed before succeed now
+	busy    atomic.Int64 // number of further jobs to refuse
 	release chan struct{}
 }
 
@@ -114,7 +114,7 @@ func (b bulkAPI) group(id string) map[string]any {
 	return b.do("GET", "/v1/groups/"+id, "", http.StatusOK)
 }
 
-// watched is a tab with what it complained of: errors, exceptions, breaches of the policy, requests to other hosts.
+// watched is a tab with its faults: errors, exceptions, violations of the policy, requests to other hosts.
 func watched(t *testing.T, server string) (ctx context.Context, complaints func() []string) {
 	t.Helper()
 	ctx = tab(t, nil)
@@ -181,8 +181,7 @@ var axe = sync.OnceValues(func() (string, error) {
 	return string(source), err
 })
 
-// accessible runs every rule of axe on what a tab shows, narrow and wide, light and dark, and checks that nothing is cut off
-// at the side.
+// accessible runs every rule of axe on a tab, narrow and wide, light and dark, and checks that the page needs no horizontal scrolling.
 func accessible(t *testing.T, ctx context.Context, state string) { //nolint:revive // as testing.T first
 	t.Helper()
 	source, err := axe()
@@ -238,7 +237,7 @@ processors: {webhook: {kind: webhook, url: %q, timeout: 60s}}
 	api := bulkAPI{t, site}
 	ctx, complaints := watched(t, site)
 
-	// A newcomer: the token, then the command that the page tells.
+	// First use: the token, then the command that the page shows.
 	do(t, ctx, chromedp.Navigate(site+"/"), chromedp.WaitVisible(chromedp.CSS(`#token`)))
 	accessible(t, ctx, "token")
 	do(t, ctx, chromedp.SendKeys(chromedp.CSS(`#token`), "wrong\n"))
@@ -257,7 +256,7 @@ processors: {webhook: {kind: webhook, url: %q, timeout: 60s}}
 	shows(t, ctx, row("first", ".tags")+`?.textContent === 'COMPLETED'`)
 	shows(t, ctx, row("first", "[data-f=succeeded]")+`.textContent === '2' && `+row("first", "progress")+`.value === 1`)
 
-	// Some jobs fail, and their text is text.
+	// Some jobs fail, and their error texts are shown as text.
 	const evil = `<img src=/x onerror=alert(1)>`
 	api.submit("tenant=acme&id=mixed", `{"id":"good","payload":{}}`, `{"id":"gone","payload":{"do":"refuse"}}`,
 		`{"id":"<b>bad</b>","payload":{"do":"break","text":"`+evil+`"}}`, `{"id":"worse","payload":{"do":"break","customer":12345678901234567890}}`)
@@ -280,7 +279,7 @@ processors: {webhook: {kind: webhook, url: %q, timeout: 60s}}
 	shows(t, ctx, `document.querySelector('#group .tags').textContent === 'COMPLETED' && document.querySelector('#group [data-f=succeeded]').textContent === '2'`)
 	shows(t, ctx, `document.querySelector('#group [data-f=cap]').textContent === 'of at most 50'`)
 
-	// A group that takes its time is paused, resumed and cancelled.
+	// A slow group is paused, resumed and cancelled.
 	jobs := make([]string, 60)
 	for i := range jobs {
 		jobs[i] = `{"payload":{"do":"wait"}}`
@@ -293,12 +292,12 @@ processors: {webhook: {kind: webhook, url: %q, timeout: 60s}}
 	if g := api.group("long"); g["paused"] != true {
 		t.Errorf("the page says paused, the group is %v", g)
 	}
-	shows(t, ctx, `document.activeElement === `+row("long", "[data-a=resume]")) // the keyboard goes on where it was
+	shows(t, ctx, `document.activeElement === `+row("long", "[data-a=resume]")) // the keyboard focus stays
 	do(t, ctx, chromedp.KeyEvent("\r"))
 	shows(t, ctx, row("long", ".tags")+`.textContent === 'RUNNING'`)
 	accessible(t, ctx, "groups")
 
-	// The downstream turns jobs away: its tenant's congestion is on the page.
+	// The downstream refuses jobs: the page shows the tenant's congestion.
 	team.busy.Store(12)
 	api.submit("tenant=acme&id=busy", `{"payload":{"do":"busy"}}`, `{"payload":{"do":"busy"}}`, `{"payload":{"do":"wait"}}`)
 	do(t, ctx, chromedp.Evaluate[chromedp.Void](`location.hash = '#group/busy'`))
@@ -320,7 +319,7 @@ processors: {webhook: {kind: webhook, url: %q, timeout: 60s}}
 	letGo()
 	shows(t, ctx, row("long", ".tags")+`.textContent === 'CANCELLED'`)
 
-	// Limits, live and back.
+	// Limits are changed live and reset.
 	do(t, ctx, chromedp.Click(chromedp.CSS(`#limits summary`)), chromedp.WaitVisible(chromedp.CSS(`#limits [name=global]`)),
 		chromedp.SetValue(chromedp.CSS(`#limits [name=global]`), "0"), chromedp.Click(chromedp.CSS(`#limits form button`)))
 	shows(t, ctx, `document.querySelector('#limits .error').textContent.startsWith('global')`)
@@ -349,7 +348,7 @@ processors: {webhook: {kind: webhook, url: %q, timeout: 60s}}
 	shows(t, ctx, `document.querySelectorAll('#tenants tbody tr').length > 0`)
 	accessible(t, ctx, "limits and tenants")
 
-	// Nobody looks: nothing is asked. Then it goes on.
+	// A hidden tab sends no requests. A visible tab continues.
 	do(t, ctx, chromedp.Evaluate[chromedp.Void](`Object.defineProperty(document, 'hidden', {value: true, configurable: true}); document.dispatchEvent(new Event('visibilitychange'))`))
 	shows(t, ctx, `document.querySelector('#link').textContent === 'Paused while this tab is hidden'`)
 	do(t, ctx, chromedp.Evaluate[chromedp.Void](`delete document.hidden; document.dispatchEvent(new Event('visibilitychange'))`))
@@ -365,7 +364,7 @@ processors: {webhook: {kind: webhook, url: %q, timeout: 60s}}
 	do(t, ctx, chromedp.Reload(), chromedp.WaitVisible(in("long", "a")))
 	shows(t, ctx, `!/NaN|undefined|null|Infinity/.test(document.body.innerText)`)
 
-	// The worker goes: what is shown is marked as old, and one can still leave.
+	// After the worker has ended, the page marks its data as old, and the operator can still log out.
 	stop()
 	shows(t, ctx, `document.querySelector('#alarm').checkVisibility() && document.querySelector('#alarm').textContent.includes('does not respond') && !!`+row("long", ""))
 	do(t, ctx, chromedp.Click(chromedp.CSS(`#leave`)), chromedp.WaitVisible(chromedp.CSS(`#token`)))
@@ -396,7 +395,7 @@ func startBulkworker(t *testing.T, yaml string) (url string, stop func()) {
 		close(p.ended)
 	}()
 	stop = func() {
-		_ = p.cmd.Process.Signal(syscall.SIGTERM) // no harm where it has ended
+		_ = p.cmd.Process.Signal(syscall.SIGTERM) // no effect if the process has ended
 		p.wait()
 	}
 	t.Cleanup(func() {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// Cancelling a job, or its group, ends the requests that are under way; what has ended can be tried again, and deleted.
+// Cancelling a job or its group ends the requests in progress. Ended jobs can be retried and deleted.
 func TestBulkCancel_EndsRequests(t *testing.T) {
 	t.Parallel()
 	f := newFarm(t, "worker: {count: 3, lease: 1s, max_retries: 0}")
@@ -65,7 +65,7 @@ func TestBulkCancel_EndsRequests(t *testing.T) {
 	}
 	mu.Unlock()
 	command(0, []string{`"status": "cancelled"`}, "cancel-job", "held", first)
-	command(0, []string{`"status": "cancelled"`}, "cancel-job", "held", "j4") // the last in the line
+	command(0, []string{`"status": "cancelled"`}, "cancel-job", "held", "j4") // the last pending job
 	command(1, []string{"wrong_state"}, "retry-job", "held", first)
 	command(1, []string{"wrong_state"}, "delete", "held")
 	command(0, []string{"CANCELLED"}, "cancel", "held")

@@ -61,7 +61,7 @@ func TestBulkControl_LargeGroup(t *testing.T) {
 	}
 	after("cancel", g, answered)
 	auditBulk(t, w.file) // beside the running worker
-	// The group is CANCELLED at once; its jobs are written down afterwards, and then there is a result.
+	// The group is cancelled immediately; its jobs are recorded afterwards, and then the result is available.
 	within(t, bulkPatience(), "every job's outcome is written down", func() bool {
 		result := w.ask(http.MethodGet, "/v1/groups/big/result", "")
 		return result.code == http.StatusOK && into[struct{ Cancelled int }](result).Cancelled == g.Cancelled
@@ -78,14 +78,14 @@ func TestBulkControl_LargeGroup(t *testing.T) {
 	w.completes("other")
 }
 
-// No second has more starts than the rates of its time allow, whatever happens: workers that are killed, jobs that are
-// recovered and driven again, and rates that change under way.
+// In no second start more jobs than the rates of that time allow, also when workers are killed, jobs are recovered and redriven, and
+// rates change.
 func TestBulkRate_HoldsInEverySecond(t *testing.T) {
 	t.Parallel()
 	n := sized(900, 6000)
 	f := newFarm(t, "rate: {global: 300, per_tenant: 120}\nworker: {count: 20, lease: 1s, max_retries: 0}")
 	f.to.answer = func(w http.ResponseWriter, r *http.Request, run jobRun) {
-		// A third of Cyd's first group dies and is driven again.
+		// A third of Cyd's first group becomes dead letters and is redriven.
 		if run.group == "cyd" && run.fence%3 == 0 {
 			http.Error(w, "out of order", http.StatusInternalServerError)
 			return
@@ -108,7 +108,7 @@ func TestBulkRate_HoldsInEverySecond(t *testing.T) {
 	for _, tenant := range tenants {
 		each[tenant] = []rated{gcra(begin, 120)}
 	}
-	// change gives the limits after a change. While it is asked for, either may be in force.
+	// change sets the limits. During the request the old or the new limits may be in force.
 	change := func(limits []rated, rate float64, path, body string) []rated {
 		t.Helper()
 		began := time.Now()

@@ -17,10 +17,10 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-// A worker is killed, again and again: every job runs, each has one outcome, and one that ran twice did so because of a kill.
+// Workers are killed ten times. Every job runs and has one outcome; a job runs twice only because of a kill.
 func TestBulkWorker_KilledTenTimes(t *testing.T) {
 	t.Parallel()
-	const kills, lease = 10, 4 * time.Second // a worker that is not killed renews it, however busy the machine
+	const kills, lease = 10, 4 * time.Second // long enough for a live worker on a busy machine to renew it
 	n := sized(6000, 100_000)
 	f := newFarm(t, fmt.Sprintf("rate: {global: %d}\nworker: {count: 12, lease: 4s}", sized(600, 3000)))
 	f.to.answer = held(10 * time.Millisecond)
@@ -54,7 +54,7 @@ func TestBulkWorker_KilledTenTimes(t *testing.T) {
 		}
 	}
 	t.Logf("%d of %d jobs ran again after %d kills, the last %s after its kill (lease %s)", again, n, kills, slowest, lease)
-	// Each of a process's workers can have had one in hand, and one whose ack was on its way.
+	// Each worker of a process may have had one running job, and one whose acknowledgement was not sent.
 	if most := kills * 2 * 12; again > most {
 		t.Errorf("%d jobs ran again, more than %d that the killed can have had in hand", again, most)
 	}
@@ -106,7 +106,7 @@ func few(t *testing.T, runs []jobRun, n, most int) {
 	}
 }
 
-// Redis is killed and comes back in the middle, while jobs come in and run: all goes on by itself, and nothing is lost.
+// Redis is killed and restarted while jobs are submitted and run. Work resumes by itself, and no job is lost.
 func TestBulkStore_Killed(t *testing.T) {
 	t.Parallel()
 	const workers = 8
@@ -130,7 +130,7 @@ func TestBulkStore_Killed(t *testing.T) {
 	few(t, f.to.of("g"), n, 3*2*workers)
 }
 
-// With a store of its own: the worker is killed, then its Redis is, then both at once. It goes on where it was.
+// With an embedded store, the worker is killed, then its Redis, then both at the same time. Work resumes without loss.
 func TestBulkStore_EmbeddedKilled(t *testing.T) {
 	t.Parallel()
 	const n, workers, batch = 1500, 8, 4
@@ -169,7 +169,7 @@ func TestBulkStore_EmbeddedKilled(t *testing.T) {
 	few(t, f.to.of("g"), n, 2*(workers+2*batch)) // of each of two workers: its running jobs, and those whose acks it has not sent
 }
 
-// Redis hangs for longer than a lease: no lease ends for that, and all goes on.
+// Redis hangs for longer than a lease. No lease ends because of that, and work resumes.
 func TestBulkStore_Hangs(t *testing.T) {
 	t.Parallel()
 	const workers = 8
@@ -192,8 +192,8 @@ func TestBulkStore_Hangs(t *testing.T) {
 	few(t, f.to.of("g"), n, 2*workers)
 }
 
-// The way to Redis drops replies, cuts them in half and resets connections while chunks come in: each is sent again until it is
-// answered, and the counts are exact.
+// The connection to Redis drops replies, truncates them and resets while chunks are submitted. Each chunk is sent again until it has a
+// response, and the counts are exact.
 func TestBulkStore_RepliesLost(t *testing.T) {
 	t.Parallel()
 	n := sized(2000, 40_000)

@@ -23,10 +23,10 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-// bulkLong runs these tests at the size that their promises are made for, and not at the size for every change.
+// bulkLong runs these tests at full size instead of the size for every change.
 var bulkLong = os.Getenv("BULK_LONG") != ""
 
-// sized is n for every change, and long where BULK_LONG is set.
+// sized returns n, or long if BULK_LONG is set.
 func sized(n, long int) int {
 	if bulkLong {
 		return long
@@ -59,7 +59,7 @@ func newFarmOn(t *testing.T, redis *redistest.PrivateServer, store, settings str
 	t.Helper()
 	f := &farm{t: t, to: newJobReceiver(t), store: store, settings: settings, redis: redis}
 	last := f.config("audit", store)
-	// Registered before any worker, so that it looks at what they have left.
+	// Registered before any worker, so that the audit runs after all workers have ended.
 	t.Cleanup(func() { auditBulk(t, last) })
 	return f
 }
@@ -146,7 +146,7 @@ func startWorker(t *testing.T, name, file string, env ...string) *bulkWorker {
 	return w
 }
 
-// stop asks the program to end, unless it has ended already.
+// stop sends SIGTERM to the program, unless it has ended already.
 func (w *bulkWorker) stop() {
 	select {
 	case <-w.ended:
@@ -170,7 +170,7 @@ func (w *bulkWorker) kill() time.Time {
 	return at
 }
 
-// bulkHTTP keeps a few connections; none to a worker that was killed is used again.
+// bulkHTTP keeps a few connections, but none to a killed worker.
 var bulkHTTP = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 4, IdleConnTimeout: time.Second}}
 
 func (w *bulkWorker) try(method, path, body string, h ...headers) (answer, error) {
@@ -203,7 +203,7 @@ func (w *bulkWorker) ask(method, path, body string, h ...headers) answer {
 	return a
 }
 
-// bulkGroup is a group as the API shows it, or the answer to an upload.
+// bulkGroup is a group as the API returns it, or the response to an upload.
 type bulkGroup struct {
 	ID, Tenant, Status                 string
 	Sealed, Paused                     bool
@@ -226,7 +226,7 @@ type bulkGroup struct {
 
 func (g bulkGroup) done() int { return g.Succeeded + g.Failed + g.Dead + g.Cancelled }
 
-// into reads an answer's JSON.
+// into decodes the JSON of a response.
 func into[T any](a answer) T {
 	a.t.Helper()
 	var v T
@@ -304,8 +304,8 @@ type outcome struct {
 	Code, Error string
 }
 
-// results downloads a group's outcomes, of which each job has exactly one. An answer that the store let down is cut, which
-// a client sees, and asked for again.
+// results downloads the outcomes of a group, exactly one for each job. If the store fails, the response is truncated, which a client
+// detects, and the download is repeated.
 func (w *bulkWorker) results(id string, n int) map[string]outcome {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), bulkPatience())
@@ -357,7 +357,7 @@ func outcomes(t *testing.T, r io.Reader, n int) map[string]outcome {
 	return all
 }
 
-// auditBulk runs bulkworker audit, which must find nothing wrong.
+// auditBulk runs bulkworker audit, which must find no fault.
 func auditBulk(t *testing.T, file string) {
 	t.Helper()
 	code, out, errs := bulkCommand(t, "", "audit", "--config", file)
@@ -413,7 +413,7 @@ func (to *jobReceiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	to.mu.Lock()
 	to.runs = append(to.runs, run)
 	to.mu.Unlock()
-	_, _ = io.Copy(io.Discard, r.Body) // only behind it is a connection's end heard of
+	_, _ = io.Copy(io.Discard, r.Body) // the server detects the end of the connection only after the body
 	if to.answer != nil {
 		to.answer(w, r, run)
 	}
@@ -464,7 +464,7 @@ func byJob(t *testing.T, runs []jobRun, n int) map[string][]jobRun {
 	return all
 }
 
-// once is byJob where nothing may run twice.
+// once returns the run of each job, like byJob, and fails the test if a job ran twice.
 func once(t *testing.T, runs []jobRun, n int) {
 	t.Helper()
 	for job, of := range byJob(t, runs, n) {
@@ -474,7 +474,7 @@ func once(t *testing.T, runs []jobRun, n int) {
 	}
 }
 
-// held answers a job after a while, as real work does, or when its worker has gone.
+// held responds to a job after a while, or when its worker has disconnected.
 func held(d time.Duration) func(http.ResponseWriter, *http.Request, jobRun) {
 	return func(_ http.ResponseWriter, r *http.Request, _ jobRun) {
 		timer := time.NewTimer(d)

@@ -80,7 +80,7 @@ func TestBulkIncident_ASlowTenantLeavesWorkersToAQuickOne(t *testing.T) {
 	if g := w.completes("quick"); g.Succeeded != jobs {
 		t.Errorf("%+v", g)
 	}
-	// The clock of the slow ones: ten workers end ten of them a second. The quick one, which was given every second start, took fifty seconds.
+	// Ten workers end ten slow jobs a second. With alternating starts the fast tenant would take fifty seconds.
 	if during := w.group("slow").Succeeded - before; during > 5*workers {
 		t.Errorf("the slow tenant ended %d jobs of a second while the quick one waited for %d of 5 ms", during, jobs)
 	} else {
@@ -101,7 +101,7 @@ func TestBulkIncident_ARollingDeployBringsANewType(t *testing.T) {
 	for i := range n {
 		fmt.Fprintf(&lines, `{"id":"j%d","type":"fax","payload":{}}`+"\n", i)
 	}
-	// The old process does not know the type: a client that meets it is told, and nothing is lost.
+	// The old process refuses the unknown type with a clear error, and no job is lost.
 	next.ask(http.MethodPost, "/v1/bulk?tenant=acme&type=fax&id=fax", lines.String()).want(http.StatusCreated)
 	old.submit("acme", "mixed", n)
 	if g := next.completes("fax"); g.Succeeded != n {
@@ -117,7 +117,7 @@ func TestBulkIncident_ARollingDeployBringsANewType(t *testing.T) {
 	}
 }
 
-// A tenant with a rate of its own goes on when its last group is gone and a new one comes.
+// A tenant with its own rate continues after its last group has ended and a new group is submitted.
 func TestBulkIncident_ATenantWithARateLosesItsLastGroup(t *testing.T) {
 	t.Parallel()
 	f := newFarm(t, "worker: {count: 5}\nretention: {jobs: 1s, groups: 1s, dead: 1s}")

@@ -60,7 +60,7 @@ func TestBulkBadLines(t *testing.T) {
 	once(t, f.to.of("g"), 3)
 	w.results("g", 3)
 
-	// The command names them too, and the rest is done.
+	// The command reports the same lines, and submits the others.
 	file := filepath.Join(tempDir(t), "jobs.ndjson")
 	write(t, file, body.String())
 	code, out, errs := bulkCommand(t, "", "submit", "--server", w.url, "--type", "webhook", "--tenant", "acme", "--id", "cli", "--watch", file)
@@ -72,7 +72,7 @@ func TestBulkBadLines(t *testing.T) {
 	}
 }
 
-// A request that cannot be done gets a clear answer, and does no harm.
+// An invalid request receives a clear problem and changes nothing.
 func TestBulkBadRequests(t *testing.T) {
 	t.Parallel()
 	const admin, team = "e2e-admin-token-of-the-bulk-worker", "e2e-team-token-of-acme"
@@ -137,7 +137,7 @@ func TestBulkBadRequests(t *testing.T) {
 	}
 }
 
-// An upload whose connection breaks, before its end or before its answer, is sent again: nothing is lost, and nothing is twice.
+// An upload whose connection breaks before its end or its response is sent again. No job is lost or duplicated.
 func TestBulkUpload_BreaksOff(t *testing.T) {
 	t.Parallel()
 	f := newFarm(t, "")
@@ -145,7 +145,7 @@ func TestBulkUpload_BreaksOff(t *testing.T) {
 	const n = 2500
 	text := jobLines(n)
 	w.ask(http.MethodPost, "/v1/groups", `{"id":"g","tenant":"acme","type":"webhook"}`).want(http.StatusCreated)
-	// part sends so much of the chunk and resets the connection.
+	// part sends the beginning of the chunk and resets the connection.
 	part := func(bytesOf int) {
 		t.Helper()
 		c, err := net.Dial("tcp", strings.TrimPrefix(w.url, "http://"))
@@ -170,7 +170,7 @@ func TestBulkUpload_BreaksOff(t *testing.T) {
 	part(len(text) / 2)
 	part(len(text) - 1)
 	part(len(text))
-	// Its answer is not awaited; the same chunk again gets its own.
+	// The test does not wait for the response; the repeated chunk receives its own.
 	key := headers{"Idempotency-Key": "chunk"}
 	for range 2 {
 		var g bulkGroup
@@ -185,7 +185,7 @@ func TestBulkUpload_BreaksOff(t *testing.T) {
 			t.Errorf("accepted %d, duplicates %d of %d", g.Accepted, g.Duplicates, n)
 		}
 	}
-	// In another chunk, and in one without a key, all of it is there already.
+	// In another chunk, and in one without a key, all jobs are duplicates.
 	for _, other := range []headers{{"Idempotency-Key": "another"}, {}} {
 		if g := into[bulkGroup](w.ask(http.MethodPost, "/v1/groups/g/jobs", text, other).want(http.StatusOK)); g.Accepted != 0 || g.Duplicates != n {
 			t.Errorf("the same jobs with %v: accepted %d, duplicates %d of %d", other, g.Accepted, g.Duplicates, n)
@@ -198,7 +198,7 @@ func TestBulkUpload_BreaksOff(t *testing.T) {
 	once(t, f.to.of("g"), n)
 	w.results("g", n)
 
-	// A whole submission that is cut leaves its group unsealed, and goes on when it is sent again.
+	// A truncated submission leaves its group unsealed, and continues when it is sent again.
 	c, err := net.Dial("tcp", strings.TrimPrefix(w.url, "http://"))
 	if err != nil {
 		t.Fatal(err)

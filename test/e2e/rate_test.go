@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A crowd of 200 gets in at the rate of the room, in order, and may repeat its claims.
+// A crowd of 200 is admitted at the rate of the room, in order. Claims can be repeated.
 func TestCrowd_AdmittedAtRateInOrder(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct{ visitors, rate, burst int }{{200, 20, 20}, {60, 5, 5}} {
@@ -116,8 +116,8 @@ func TestCapacity(t *testing.T) {
 	newBrowser(t, g).get(g, "/", asBrowser).waits("rejected").has(headers{"Content-Type": "text/html*"})
 }
 
-// A leaky bucket lets people in one after another, a fixed window so many an aligned second and no more, head_window so many
-// at one look.
+// A leaky bucket admits visitors one after another, a fixed window at most its number in an aligned second, and head_window at most
+// its number in one tick.
 func TestStrategies(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {

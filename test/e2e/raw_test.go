@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// rawSite is an origin on a bare socket, which says byte for byte what a test wants said. A request for /enter gets a
-// plain answer; any other is serve's, with all that follows on its connection.
+// rawSite is an origin on a socket that sends exactly the bytes of a test. A request for /enter receives a plain response; serve handles
+// any other request and the rest of its connection.
 type rawSite struct {
 	t     testing.TB
 	ln    net.Listener
@@ -77,7 +77,7 @@ func (s *rawSite) converse(c *rawConn) {
 	}
 }
 
-// close ends every connection; what serve is at fails then.
+// close ends every connection, so that a running serve fails.
 func (s *rawSite) close() {
 	_ = s.ln.Close()
 	s.mu.Lock()
@@ -90,7 +90,7 @@ func (s *rawSite) close() {
 
 func (s *rawSite) url() string { return "http://" + s.ln.Addr().String() }
 
-// requests are the headers that serve was given.
+// requests returns the headers that serve has received.
 func (s *rawSite) requests() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -124,7 +124,7 @@ func dialRaw(t testing.TB, g *gateway) *rawConn {
 
 func (c *rawConn) write(s string) { _, _ = io.WriteString(c.TCPConn, s) }
 
-// Read takes what is left in the buffer first.
+// Read first returns the buffered bytes.
 func (c *rawConn) Read(p []byte) (int, error) { return c.r.Read(p) }
 
 // readHead reads a header up to its empty line.
@@ -142,7 +142,7 @@ func (c *rawConn) readHead() (string, error) {
 	}
 }
 
-// answer reads a header and fails the test where its status is another.
+// answer reads a header and fails the test if the status differs.
 func (c *rawConn) answer(status int) string {
 	c.t.Helper()
 	head, err := c.readHead()
@@ -152,7 +152,7 @@ func (c *rawConn) answer(status int) string {
 	return head
 }
 
-// expect reads as many bytes as want has, which they have to be.
+// expect reads len(want) bytes and fails the test if they differ from want.
 func (c *rawConn) expect(want string) {
 	c.t.Helper()
 	got := make([]byte, len(want))

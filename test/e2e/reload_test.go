@@ -13,8 +13,8 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-// What is not live changes with SIGHUP, and nobody who waits loses a place by it: tickets, orders and positions stay as they
-// were. Of a file that is wrong nothing is taken.
+// SIGHUP applies the settings that are not live, and waiting visitors keep tickets, orders and positions. Of an invalid file no setting is
+// applied.
 func TestReload_KeepsPlaces(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
@@ -23,7 +23,7 @@ func TestReload_KeepsPlaces(t *testing.T) {
 	begin := time.Now().UTC().Truncate(time.Second)
 	at := func(d time.Duration) string { return begin.Add(d).Format(time.RFC3339) }
 
-	// file is one with a budget, an opening, and what a row adds to the room "sale".
+	// file returns a configuration with a budget, an opening, and the settings that a row adds to the room "sale".
 	file := func(budget string, opens time.Duration, more string, sale ...string) setup {
 		if !slices.ContainsFunc(sale, func(s string) bool { return strings.HasPrefix(s, "admission:") }) {
 			sale = append(sale, "admission: {rate: 0}")
@@ -41,7 +41,7 @@ func TestReload_KeepsPlaces(t *testing.T) {
 	}
 	const little, hour = "rate: 0.003, burst: 1", time.Hour
 	with := func(sale ...string) setup { return file(little, hour, "", sale...) }
-	// but is the same with something else of another room.
+	// but returns the same configuration with another setting of another room.
 	but := func(old, new string) setup {
 		s := with()
 		for i := range s.rooms {
@@ -117,7 +117,7 @@ func TestReload_KeepsPlaces(t *testing.T) {
 	for _, row := range []struct {
 		name string
 		to   setup
-		is   func() bool // what it changes; false before
+		is   func() bool // reports the effect; false before
 	}{
 		{"an event", with("events: [" + event("shut", -hour, hour) + "]"), func() bool { return status(first).State == "rejected" }},
 		{"no event", with(), func() bool { return status(first).State == "waiting" }},
@@ -191,7 +191,7 @@ func TestReload_KeepsPlaces(t *testing.T) {
 		}
 	}
 
-	// Overlapping events are refused, both named, and what held before holds.
+	// Overlapping events are refused with both names, and the former configuration stays in force.
 	reload(with("events: [" + event("early", -hour, hour) + ", " + event("late", 0, 2*hour) + "]"))
 	until(t, "overlapping events are refused", func() bool {
 		log := g.text()
@@ -202,7 +202,7 @@ func TestReload_KeepsPlaces(t *testing.T) {
 		t.Errorf("of a file that is refused it took the opening at %s", s.OpensAt)
 	}
 
-	// A larger budget lets those in who waited for it, in their order; a lottery that is brought forward draws those who gathered.
+	// A larger budget admits waiting visitors in their order. A lottery with an earlier opening draws the pre-queue.
 	reload(file("rate: 50, burst: 50", time.Since(begin)+5*time.Second, ""))
 	var in []string
 	for _, w := range waiters[4:7] {

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Two hundred clients use one admitted ticket at the same moment, at two gateways: one of them gets its session, the others
-// are told that it is used, and none of them takes another's place.
+// Two hundred clients claim one admitted ticket at the same time at two gateways. One client receives the session, the others receive
+// the problem claimed, and no other visitor loses a place.
 func TestClaim_OneOfTwoHundredClients(t *testing.T) {
 	t.Parallel()
 	_, a, b := fleet(t, room("admission: {rate: 0}"))
@@ -64,7 +64,7 @@ func TestPass_InvalidIsNotRenewed(t *testing.T) {
 	_, session := decode(t, revoked)
 	adminOf(t, g).post("rooms/vip/sessions/"+session.Sid+"/revoke", "").want(http.StatusNoContent)
 	ticket := c.join(g).Token
-	soon := time.Now().Unix() + 60 // past half its life, so that a good one would be renewed
+	soon := time.Now().Unix() + 60 // past half its life, so that a valid pass would be renewed
 	past := time.Now().Unix() - 60
 	before := len(site.requests())
 	for name, bad := range map[string]string{
@@ -95,8 +95,7 @@ func TestPass_InvalidIsNotRenewed(t *testing.T) {
 	}
 }
 
-// A shared pass is one session: it is bound where the operator says so, without losing anybody on the way there, and makes
-// so many requests and no more, over both gateways.
+// A shared pass is one session. The operator can bind it, without ending a session, and can limit its requests over both gateways.
 func TestPass_Shared(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// However a path is written, it is gated as the origin may read it, and goes on byte for byte.
+// Every spelling of a path leads to the room of the path that the origin may read, and is forwarded byte for byte.
 func TestPaths_CannotBeDisguised(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
@@ -22,7 +22,7 @@ func TestPaths_CannotBeDisguised(t *testing.T) {
 		"/sales": false, "/sal": false, "/": false, "/x/sale": false, "/sale2/x": false, "/saleX": false, "/x/?p=/sale": false, "/x12y": false,
 		"/%2573ale": false, // decoded once
 	} {
-		// Through a raw socket: the bytes are the point.
+		// Through a raw socket, because the exact bytes matter.
 		text := raw(t, g.addr, "GET "+path+" HTTP/1.1\r\nHost: "+g.addr+"\r\nAccept: application/json\r\nConnection: close\r\n\r\n")
 		line, _, _ := strings.Cut(text, "\r\n")
 		reached := strings.Contains(text, "\r\nX-Origin: yes\r\n")
@@ -38,7 +38,7 @@ func TestPaths_CannotBeDisguised(t *testing.T) {
 	}
 }
 
-// The longest path wins over all rooms; a host of its own goes before *; each room has its own origin.
+// The longest path of all rooms wins; an exact host comes before *; each room has its own origin.
 func TestRooms_SeveralOrigins(t *testing.T) {
 	t.Parallel()
 	var sites []*origin
@@ -77,7 +77,7 @@ func TestRooms_SeveralOrigins(t *testing.T) {
 	_ = sites
 }
 
-// A request that fits a rule goes on uncounted.
+// A request that matches a bypass rule is forwarded and not counted.
 func TestBypass(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
@@ -167,7 +167,7 @@ func TestOrigin_Down(t *testing.T) {
 	newClient(t, g).get(g, "/", headers{"X-Waiting-Room-Pass": pass}).problem(http.StatusBadGateway, "")
 }
 
-// What two parsers could read in two ways is refused, and the connection closed.
+// A message that parsers may read in different ways is refused, and the connection is closed.
 func TestFraming_IsStrict(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)

@@ -22,7 +22,7 @@ func ofServers(settings string, urls ...string) setup {
 	return setup{more: fmt.Sprintf("log: {access: false}\norigins: [{id: shop, servers: [%s]%s}]\n", strings.Join(quoted, ", "), settings)}
 }
 
-// visitors ask for a page over and over, each on a connection of their own.
+// visitors request a page repeatedly, each on its own connection.
 type visitors struct {
 	t    *testing.T
 	good atomic.Int64
@@ -67,14 +67,14 @@ func visit(t *testing.T, g *gateway, n int) *visitors {
 	return v
 }
 
-// more waits until n more were answered well.
+// more waits for n more successful responses.
 func (v *visitors) more(n int64) {
 	v.t.Helper()
 	want := v.good.Load() + n
 	until(v.t, fmt.Sprintf("%d more requests are answered", n), func() bool { return v.good.Load() >= want })
 }
 
-// failures are those since the last call.
+// failures returns the failures since the last call.
 func (v *visitors) failures() []string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -98,7 +98,7 @@ func (o *operator) metric(line string) bool {
 	return strings.Contains(o.ask(http.MethodGet, "/metrics", "").want(http.StatusOK).body, line+"\n")
 }
 
-// One of two servers is killed: at most what it was working on fails, then nothing. Started again it is used again.
+// One of two servers is killed: only the requests in progress may fail. After a restart the server is used again.
 func TestServers_OneKilled(t *testing.T) {
 	t.Parallel()
 	const crowd = 8
@@ -176,7 +176,7 @@ func (c *counting) open() int {
 	return len(c.conns)
 }
 
-// reload takes another configuration and waits for it.
+// reload loads another configuration and waits until it is in force.
 func (g *gateway) reload(s setup) {
 	g.t.Helper()
 	s.store = ownStore(g.dir)
@@ -186,7 +186,7 @@ func (g *gateway) reload(s setup) {
 	until(g.t, "the configuration is taken", func() bool { return strings.Count(g.text(), "configuration reloaded") > done })
 }
 
-// Servers come and go with SIGHUP while visitors ask: none of them notices, and connections to one that is gone end.
+// SIGHUP adds and removes servers under load. No request fails, and connections to removed servers end.
 func TestServers_ChangeAtReload(t *testing.T) {
 	t.Parallel()
 	hold := make(chan struct{})
@@ -226,7 +226,7 @@ func TestServers_ChangeAtReload(t *testing.T) {
 	until(t, "no connection to the old server is left", func() bool { return a.open() == 0 })
 }
 
-// A server whose check fails gets nothing, also after a reload that changes something else, until its checks succeed.
+// A server whose health check fails receives no requests until its checks succeed, also after a reload of other settings.
 func TestServers_HealthChecks(t *testing.T) {
 	t.Parallel()
 	var ill atomic.Bool
@@ -277,7 +277,7 @@ func TestServers_HealthChecks(t *testing.T) {
 	ill.Store(false)
 	until(t, "it is back", func() bool { return o.metric(up + "1") })
 
-	// Without the path nobody asks any more, once those who were about to have done so.
+	// Without the path no check is sent, except for those that were already in progress.
 	g.reload(ofServers("", a.URL, b.URL))
 	until(t, "nobody asks", func() bool {
 		for len(checked) > 0 {

@@ -36,7 +36,7 @@ func TestClaim_WithGatedRequest(t *testing.T) {
 	}
 }
 
-// What an operator or the origin has ended cannot be claimed again with the ticket that made it.
+// A session that an operator or the origin has revoked cannot be claimed again with its ticket.
 func TestClaim_RevokedSessionIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, by := range []string{"the operator", "the origin"} {
@@ -75,7 +75,7 @@ func TestClaim_RevokedSessionIsRefused(t *testing.T) {
 	}
 }
 
-// A session is over session.ttl after its last pass where passes are not renewed, and its ticket does not make another.
+// Without renewal a session ends session.ttl after its pass was signed, and its ticket makes no other session.
 func TestSession_EndsWithoutRenewal(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
@@ -137,7 +137,7 @@ func TestCrowd_OnlyReloads(t *testing.T) {
 	adminOf(t, g).rooms("sale", func(r roomInfo) bool { return r.Waiting == 0 && r.Admitted == 0 && r.Active == visitors })
 }
 
-// Simple programs change rooms without naming a content type.
+// Operators' requests may omit Content-Type.
 func TestOperators_ContentTypeIsOptional(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)

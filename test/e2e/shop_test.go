@@ -20,7 +20,7 @@ func startShop(t *testing.T) string {
 	return url
 }
 
-// startShopAt starts it at an address; kill ends it as a crash does.
+// startShopAt starts the demo shop at an address; kill ends it like a crash.
 func startShopAt(t *testing.T, addr string) (url string, kill func()) {
 	t.Helper()
 	cmd := exec.Command(shopBinary, "--listen", addr)
@@ -75,7 +75,7 @@ func TestShop_WorksBehindGateway(t *testing.T) {
 	b.lax().get(g, event, asBrowser).want(http.StatusOK)
 	b.lax().get(g, "/nosuch", asBrowser).want(http.StatusNotFound)
 
-	// The WebSocket needs a pass.
+	// The WebSocket requires a pass.
 	url := "ws://" + g.addr + event + "/seats/ws"
 	if _, resp, err := websocket.DefaultDialer.Dial(url, nil); err == nil || resp == nil || resp.StatusCode != http.StatusServiceUnavailable {
 		t.Fatalf("without a pass: %v %v", resp, err)

@@ -21,10 +21,10 @@ import (
 // manners are ways to hold a connection without using it.
 var manners = []struct {
 	name string
-	of10 int    // so many of ten
-	says string // at once
-	drip string // then one byte of it a second
-	wait bool   // for the answer, without reading on
+	of10 int    // share, in tenths
+	says string // sent immediately
+	drip string // then sent at one byte a second
+	wait bool   // for the response, without reading further
 }{
 	{"connects and says nothing", 3, "", "", false},
 	{"header a byte a second", 2, "GET / HTTP/1.1\r\nHost: a\r\nX-A: ", "v", false},
@@ -121,8 +121,8 @@ func rss(t testing.TB, pid int) int {
 	return 0
 }
 
-// A thousand slow clients take connections and nothing else: others are served as ever, and each slow one ends when
-// its limit passes. SLOW_CLIENTS says how many there are.
+// A thousand slow clients use only connections. Other clients are served as before, and each slow connection ends at its limit.
+// SLOW_CLIENTS sets their number.
 func TestSlowClients(t *testing.T) {
 	t.Parallel()
 	many := 1000
@@ -147,7 +147,7 @@ func TestSlowClients(t *testing.T) {
 	t.Cleanup(site.Close)
 	limit := 5 * time.Second
 	if many > 5000 {
-		limit = 20 * time.Second // that many take a while to come
+		limit = 20 * time.Second // so many clients need time to connect
 	}
 	g := start(t, setup{rooms: []string{"{id: sale, enabled: false}"}, more: fmt.Sprintf("log: {access: false}\nlimits: {header_timeout: %[1]s, body_idle: %[1]s, write_idle: %[1]s, idle: %[1]s}\n", limit) +
 		"origins: [{id: shop, servers: [\"" + site.URL + "\"], max_conns: 20000, connect_timeout: 30s}]\n"})

@@ -17,7 +17,7 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-// storeTrouble is a store that is treated badly, and the way to it.
+// storeTrouble is a store with faults, and the connection to it.
 type storeTrouble struct {
 	t      *testing.T
 	server *redistest.PrivateServer
@@ -34,7 +34,7 @@ func (s *storeTrouble) do(command ...any) {
 	}
 }
 
-// again does something over and over until the end of the fault.
+// again repeats an action until the end of the fault.
 func (s *storeTrouble) again(every time.Duration, do func()) {
 	s.stop, s.done = make(chan struct{}), make(chan struct{})
 	go func() {
@@ -62,13 +62,13 @@ func (s *storeTrouble) file(name string) string {
 type served int
 
 const (
-	well served = iota // the store answers, if slowly
+	well served = iota // the store replies, possibly slowly
 	away               // by on_store_error
-	full               // newcomers by on_store_error, all others well
-	odd                // now so, now so
+	full               // new visitors by on_store_error, all others normally
+	odd                // any of these
 )
 
-// storeTroubles are the ways in which the store fails, each with what visitors see meanwhile.
+// storeTroubles are the faults of the store, each with its effect on visitors.
 var storeTroubles = []struct {
 	name    string
 	args    []string // of the server
@@ -154,8 +154,8 @@ var storeTroubles = []struct {
 	},
 }
 
-// byPolicy is what each on_store_error gives while the store is away: to a poll of one who waits, and to who joins where the
-// last snapshot shows nobody waiting, or somebody. A code stands alone or before a state.
+// byPolicy has the responses by on_store_error while the store is away: to a poll of a waiting visitor, to a join with an empty queue in
+// the last snapshot, and to a join with a queue. Each is a status code, or a code and a state.
 var byPolicy = []struct{ policy, poll, quiet, line string }{
 	{"wait", "200 waiting", "201 waiting", "201 waiting"},
 	{"open", "200 admitted", "201 admitted", "201 waiting"},
@@ -163,13 +163,13 @@ var byPolicy = []struct{ policy, poll, quiet, line string }{
 	{"local", "200 waiting", "201 admitted", "201 waiting"},
 }
 
-// troubled is the visitors of one room.
+// troubled holds the visitors of one room.
 type troubled struct {
 	room, pass, token string
 	ord               int64
 }
 
-// TestStoreTroubles does each of these to the store of a built gateway whose rooms have each policy.
+// TestStoreTroubles causes each fault in the store of a built gateway with a room for each policy.
 func TestStoreTroubles(t *testing.T) {
 	t.Parallel()
 	for _, row := range storeTroubles {
@@ -241,7 +241,7 @@ func TestStoreTroubles(t *testing.T) {
 			t.Logf("up %s after the end", time.Since(began).Round(time.Millisecond))
 			for i, v := range all {
 				if byPolicy[i].policy == "open" && row.served == away {
-					continue // is in
+					continue // is admitted
 				}
 				until(t, v.room+": the place is there", func() bool {
 					st := polls(c, g, v).status()
@@ -255,7 +255,7 @@ func TestStoreTroubles(t *testing.T) {
 				})
 			}
 			if row.served == full {
-				return // is in
+				return // is admitted
 			}
 			until(t, "the turn is claimed", func() bool {
 				a := c.ask(g, http.MethodPost, "/.waiting-room/turn/claim", "", headers{"X-Waiting-Room-Token": turn.Token})
@@ -285,7 +285,7 @@ func polls(c *client, g *gateway, v troubled) answer {
 
 var toldState = regexp.MustCompile(`"(?:state|code)":"([a-z_]+)"`)
 
-// told is an answer's code, with its state or problem.
+// told returns the code of a response, with its state or problem.
 func told(a answer) string {
 	if m := toldState.FindStringSubmatch(a.body); m != nil {
 		return fmt.Sprint(a.code, " ", m[1])
@@ -310,7 +310,7 @@ func awayFrom(t *testing.T, g *gateway, c *client, o *operator, all []troubled, 
 		v := all[i]
 		want(p.policy+": with a pass", "200", c.get(g, "/"+v.room, headers{"X-Waiting-Room-Pass": v.pass}))
 		want(p.policy+": who comes where there is a line", p.line, tickets(v.room))
-		// Each room finds out for itself that the store is away.
+		// Each room detects on its own that the store is away.
 		if !eventually(patience, func() bool { return told(polls(c, g, v)) == p.poll }) {
 			want(p.policy+": a poll", p.poll, polls(c, g, v))
 		}
@@ -333,7 +333,7 @@ func awayFrom(t *testing.T, g *gateway, c *client, o *operator, all []troubled, 
 	if text := o.ask(http.MethodGet, "/metrics", "").body; !regexp.MustCompile(`anteroom_store_errors_total\{[^}]*\} [1-9]`).MatchString(text) {
 		t.Error("no errors of the store are counted")
 	}
-	// The log is not one line a request.
+	// The log has less than one line for each request.
 	before, began := strings.Count(g.text(), "store_unavailable")+strings.Count(g.text(), "request failed"), time.Now()
 	for range 60 {
 		want("a claim", "503 store_unavailable", claim())
@@ -364,7 +364,7 @@ func fullFor(t *testing.T, g *gateway, c *client, all []troubled, turn string) {
 	}
 }
 
-// number reads one figure of /metrics.
+// number returns one value of /metrics.
 func (o *operator) number(name string) float64 {
 	o.t.Helper()
 	for line := range strings.Lines(o.ask(http.MethodGet, "/metrics", "").body) {

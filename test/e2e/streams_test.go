@@ -19,7 +19,7 @@ var streamSize = func() int64 {
 	if os.Getenv("STREAM_LONG") != "" {
 		return 2 << 30
 	}
-	return 128 << 20 // twice what the gateway may grow by
+	return 128 << 20 // twice the allowed growth of the gateway
 }()
 
 // content is a body of a size whose every block differs from the one before it.
@@ -124,8 +124,8 @@ func memoryOf(t testing.TB, pid int) (now, most int64) {
 	return now, most
 }
 
-// Large bodies pass in either direction and in both at once, on one connection to the gateway and one to the origin,
-// whole, and the gateway holds but a few buffers of them.
+// Large bodies pass unchanged in either direction and in both at the same time, on one connection to the gateway and one to the origin.
+// The gateway holds only a few buffers of them.
 func TestLargeBodies_AreStreamed(t *testing.T) {
 	t.Parallel()
 	type got struct {

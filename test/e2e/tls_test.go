@@ -36,7 +36,7 @@ func newAuthority(t testing.TB, name string) *authority {
 	return a
 }
 
-// sign makes a certificate, its own where the authority has none yet.
+// sign returns a certificate; the first one is the authority's own.
 func (a *authority) sign(c *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey, string, string) {
 	a.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -83,7 +83,7 @@ func (a *authority) client(name string) tls.Certificate {
 	return pair
 }
 
-// secured is a gateway behind TLS and what is needed to talk to it.
+// secured is a gateway with TLS, and the certificates for connecting to it.
 type secured struct {
 	*gateway
 	ca                  *authority
@@ -115,13 +115,13 @@ func (s *secured) renew(name string) {
 	write(s.ca.t, s.cert, cert)
 }
 
-// handshake connects; c may leave out what it does not care for.
+// handshake connects; c needs only the fields that matter to the test.
 func (s *secured) handshake(c *tls.Config) (*tls.Conn, error) {
 	if c.RootCAs == nil {
 		c.RootCAs = s.roots
 	}
 	if c.ServerName == "" {
-		c.InsecureSkipVerify = true // the name is not what is asked about
+		c.InsecureSkipVerify = true // the test does not check the name
 	}
 	raw, err := net.DialTimeout("tcp", s.addr, patience)
 	if err != nil {
@@ -135,7 +135,7 @@ func (s *secured) handshake(c *tls.Config) (*tls.Conn, error) {
 	if err := conn.Handshake(); err != nil {
 		return nil, err
 	}
-	// In TLS 1.3 the server's verdict on the client comes with the first answer.
+	// In TLS 1.3 the server reports a refused client certificate at the first read.
 	if _, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: a\r\n\r\n"); err != nil {
 		return nil, err
 	}
@@ -200,7 +200,8 @@ func TestTLS(t *testing.T) {
 	half.closed()  // never ends it
 }
 
-// A new certificate is taken when its files change or at SIGHUP; until both fit the old one is shown, and sessions go on.
+// A new certificate is loaded when its files change or at SIGHUP. While certificate and key do not match, the old one is used. Sessions
+// continue.
 func TestTLS_CertificateIsReloaded(t *testing.T) {
 	t.Parallel()
 	s := startSecured(t, "", "")
@@ -248,7 +249,7 @@ func TestTLS_CertificateIsReloaded(t *testing.T) {
 	until(t, "the mended one is shown", func() bool { return shown() == "third.test" })
 }
 
-// With client_ca_file nobody comes in without a certificate of that authority, also not by a session from before it
+// With client_ca_file no client connects without a certificate of that authority, even by resuming a session from before the authority
 // was replaced.
 func TestTLS_ClientCertificates(t *testing.T) {
 	t.Parallel()

@@ -111,7 +111,7 @@ func TestTokens_BadAreRefused(t *testing.T) {
 			}
 			a.problem(http.StatusUnauthorized, "")
 		}
-		// On a gated path a bad ticket is replaced, and it gets nobody in.
+		// On a gated path an invalid ticket is replaced, and admits no visitor.
 		a := c.get(g, "/sale", headers{"Cookie": "wr_sale_ticket=" + token}).want(http.StatusAccepted)
 		if s := a.status(); s.Token == "" || s.Token == token {
 			t.Errorf("%s: on a gated path it is not replaced", name)
@@ -133,7 +133,7 @@ func TestTokens_BadAreRefused(t *testing.T) {
 			}
 		}
 	}
-	// vip's pass opens vip alone.
+	// The pass of vip is valid for vip only.
 	c.get(g, "/sale", headers{"X-Waiting-Room-Pass": pass}).want(http.StatusAccepted)
 	c.get(g, "/sale", headers{"Cookie": "wr_sale_pass=" + pass}).want(http.StatusAccepted)
 }
@@ -156,7 +156,7 @@ func TestCookies_TwoOfOneName(t *testing.T) {
 	}
 }
 
-// A pass that is bound to an address or a user agent is worth nothing elsewhere.
+// A pass that is bound to an address or a user agent is not valid for others.
 func TestPass_Bound(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
@@ -179,7 +179,7 @@ func TestPass_Bound(t *testing.T) {
 	c.get(g, "/", pass, headers{"User-Agent": "two"}).want(http.StatusAccepted)
 }
 
-// A new key signs after a reload; what the old one signed stays good.
+// After a reload the new key signs; tokens of the old key stay valid.
 func TestKeys_RotateWithoutRestart(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
@@ -209,7 +209,7 @@ func TestKeys_RotateWithoutRestart(t *testing.T) {
 	if s := c.poll(g, old.Token); s.State != "waiting" || *s.Position != 1 {
 		t.Errorf("the old key's ticket: %v", s)
 	}
-	// The file of a key changes: no signal is needed, and what it signed before is refused.
+	// A changed key file is loaded without a signal, and tokens of the former key are refused.
 	write(t, dir+"/one", "a-third-secret-of-thirty-two-bytes-or-more\n")
 	until(t, "the old key is gone", func() bool {
 		return c.get(g, "/.waiting-room/sale/status", headers{"X-Waiting-Room-Token": old.Token}).code == http.StatusUnauthorized

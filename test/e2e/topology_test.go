@@ -9,8 +9,8 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-// A gateway, and a second one, whose store is a cluster: the room moves to another master key by key in the middle of a
-// crowd, and later its master is killed. Nobody has lost a place, and rate and order are kept.
+// Two gateways use a cluster. During a crowd the room's keys move to another master one by one, and later that master is killed. Every
+// visitor keeps the place, and rate and order hold.
 func TestCrowd_OverCluster(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
@@ -41,7 +41,7 @@ func TestCrowd_OverCluster(t *testing.T) {
 	}
 }
 
-// The same under sentinels, one of which goes with the master.
+// The same with sentinels, one of which is killed with the master.
 func TestCrowd_UnderSentinels(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
@@ -68,7 +68,7 @@ func TestBulkStore_ClusterAndSentinels(t *testing.T) {
 		f := newFarmOn(t, nil, fmt.Sprintf("{url: %q}", url), fmt.Sprintf("durability: replica\nrate: {global: 200}\nworker: {count: %d, lease: 2s}", workers))
 		f.to.answer = held(5 * time.Millisecond)
 		w := f.worker()
-		// A replica may be late: what came is kept, and is to be sent again.
+		// A replica may be late: accepted jobs are kept, and the chunk has to be sent again.
 		until(t, "the jobs are in", func() bool {
 			a := w.ask(http.MethodPost, "/v1/bulk?type=webhook&tenant=acme&id=g", jobLines(n))
 			return a.code != http.StatusServiceUnavailable && a.want(http.StatusCreated).code > 0

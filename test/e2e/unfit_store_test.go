@@ -13,7 +13,7 @@ func TestUnfitStore_IsRefused(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		name, store, says string
-		checkedOnly       bool // it may be fit later, so serve waits
+		checkedOnly       bool // the store may become usable, so serve waits
 	}{
 		{name: "the data of another version", store: `url: "` + withLayout(t, 99) + `"`, says: "data layout 99"},
 		{name: "a replica", store: `url: "` + replicaOf(t) + `"`, says: "READONLY", checkedOnly: true},
@@ -42,7 +42,7 @@ func TestUnfitStore_IsRefused(t *testing.T) {
 	}
 }
 
-// A store that was away at the start and then cannot be used ends the gateway, as it would have at the start.
+// A store that is away at the start and unusable later ends the gateway, like an unusable store at the start.
 func TestUnfitStore_IsRefusedWhenItIsBack(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {

@@ -15,7 +15,7 @@ func TestAnswer_DependsOnKindOfRequest(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
 	g := start(t, setup{origin: site.URL, rooms: []string{room("admission: {rate: 0}", "page: {title: Harbour Hall}")}})
-	// A line, so that there is no way around it.
+	// A queue, so that every visitor has to wait.
 	newClient(t, g).join(g)
 	const (
 		page       = "the page"
@@ -186,7 +186,7 @@ func TestTickets(t *testing.T) {
 		t.Errorf("joined_at %s", s.JoinedAt)
 	}
 
-	// A request that brings a live ticket gets it back.
+	// A join with a valid ticket receives the same ticket.
 	again := post("", headers{"X-Waiting-Room-Token": s.Token}).want(http.StatusOK).status()
 	if _, got := decode(t, again.Token); got.Jti != claims.Jti || got.Ord != claims.Ord || got.Iat != claims.Iat {
 		t.Errorf("with a live ticket: %+v, before %+v", got, claims)
@@ -202,7 +202,7 @@ func TestTickets(t *testing.T) {
 		t.Errorf("a body of 100 kB: %d", a.code)
 	}
 
-	// An idempotency key gives one place, however often it is used.
+	// An idempotency key makes one ticket, however often it is sent.
 	key := headers{"Idempotency-Key": "0123456789012345678901"}
 	one := post("", key).want(http.StatusCreated).status()
 	two := post("", key).want(http.StatusOK).status()
@@ -223,7 +223,7 @@ func TestTickets(t *testing.T) {
 	post("", headers{"Idempotency-Key": strings.Repeat("k", 22)}).want(http.StatusCreated)
 	post("", headers{"Idempotency-Key": strings.Repeat("k", 128)}).want(http.StatusCreated)
 
-	// Another site's page takes no places, unless it may.
+	// A page of another site takes no ticket, unless cors_origins allows the site.
 	for _, h := range []headers{
 		{"Origin": "https://evil.example"}, {"Sec-Fetch-Site": "cross-site"}, {"Origin": "null"},
 		{"Origin": "https://evil.example", "Sec-Fetch-Site": "same-origin"},
@@ -307,7 +307,7 @@ func TestStatus(t *testing.T) {
 	c.ask(g, http.MethodPost, "/.waiting-room/sale/claim", "", headers{"X-Waiting-Room-Token": s.Token}).problem(http.StatusConflict, "")
 	c.ask(g, http.MethodPost, "/.waiting-room/sale/claim", "").problem(http.StatusUnauthorized, "")
 
-	// It leaves, and its ticket is over.
+	// The client leaves, and its ticket ends.
 	c.ask(g, http.MethodDelete, "/.waiting-room/sale/tickets", "").problem(http.StatusUnauthorized, "")
 	c.ask(g, http.MethodDelete, "/.waiting-room/sale/tickets", "", headers{"X-Waiting-Room-Token": s.Token}).want(http.StatusNoContent)
 	c.ask(g, http.MethodDelete, "/.waiting-room/sale/tickets", "", headers{"X-Waiting-Room-Token": s.Token}).want(http.StatusNoContent)
@@ -357,7 +357,7 @@ func TestClaim_BelongsToOneClient(t *testing.T) {
 	if s := thief.poll(g, ticket); s.Pass != "" || s.State == "active" || s.State == "admitted" {
 		t.Errorf("a thief's status: %+v", s)
 	}
-	// On a gated path the thief gets a place or a session of its own.
+	// On a gated path the other client receives its own place or session.
 	a := thief.get(g, "/", headers{"Cookie": "wr_sale_ticket=" + ticket})
 	if a.code == http.StatusOK {
 		if _, own := decode(t, a.header.Get("X-Waiting-Room-Pass")); own.Sid == one.Sid {
@@ -375,7 +375,7 @@ func TestClaim_LapsesAfterWindow(t *testing.T) {
 	s := c.join(g)
 	o.rooms("sale", func(r roomInfo) bool { return r.Waiting == 1 })
 	o.patch("rooms/sale", `{"rate":100}`).want(http.StatusOK)
-	// It is admitted for two seconds, of which a busy machine sees nothing; that it lapsed stays.
+	// The ticket is admitted for two seconds, which a busy machine may miss; the state lapsed remains.
 	until(t, "its admission has lapsed", func() bool { return o.metric(`anteroom_lapsed_total{room="sale"} 1`) })
 	if r := o.room("sale"); r.Admitted != 0 || r.Waiting != 0 {
 		t.Errorf("the room: %+v", r)
@@ -579,7 +579,7 @@ func TestPage_IsServed(t *testing.T) {
 	}
 }
 
-// An early answer to a request whose body holds another request: what is in the body never runs.
+// The origin responds early to a request whose body contains another request. The request in the body is never run.
 func TestBody_NeverRunsAsRequest(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
@@ -601,8 +601,8 @@ func TestBody_NeverRunsAsRequest(t *testing.T) {
 	}
 }
 
-// A repeated join that comes late, from before its client had a nonce, finds the ticket admitted: it does not claim it, for
-// nobody may be there to hear, and the client itself would find it spent.
+// A delayed repetition of a join, from before its client had a nonce, finds the ticket admitted. The join does not claim the ticket,
+// because its response may reach no client, and the client's own claim would then be refused.
 func TestJoin_LateRepeatClaimsNothing(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
