@@ -29,7 +29,7 @@ type Code string
 const (
 	CodeNotFound   Code = "not_found"
 	CodeNotKept    Code = "result_not_kept" // the group keeps other outcomes only
-	CodeExists     Code = "exists"          // another group has this id
+	CodeExists     Code = "exists"          // another group has this id, or a group of this id is being deleted
 	CodeSealed     Code = "sealed"          // accepts no more jobs
 	CodeState      Code = "wrong_state"     // the group's status does not allow it
 	CodeHalfIn     Code = "chunk_open"      // a chunk is incomplete: send it again, then seal, or seal abandoning it

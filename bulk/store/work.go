@@ -65,7 +65,7 @@ func (s queueStore) Pull(ctx context.Context, want int, types ...string) (Pulled
 func (s queueStore) noteOrder(changed int64) {
 	if changed == 1 {
 		c := s.conf.Load()
-		s.o.Log.Info("the order of the fair queue is this process's from now on; while another process has another one, it changes once a minute",
+		s.o.Log.Info("the fair queue now has the order of this process's policy; while processes have different policies it changes once a minute; give all processes the same fair_queue",
 			"fair_queue.policy", c.Policy, "fair_queue.strict", c.Strict)
 	}
 }

@@ -208,7 +208,7 @@ const choose = (root, g) => {
   $('[data-a=cancel]', root).hidden = ended(g);
 };
 const dialog = $('#confirm');
-const confirmedGroup = g => confirmed('Cancel ' + g.id + '?', whole(waitingOf(g)) + ' jobs that have not started never will; ' + whole(g.in_flight) + ' in flight run to their end.', 'Cancel the group');
+const confirmedGroup = g => confirmed('Cancel ' + g.id + '?', whole(waitingOf(g)) + ' jobs have not started and will not start; ' + whole(g.in_flight) + ' in flight run to their end.', 'Cancel the group');
 function confirmed(title, text, yes) {
   set($('h2', dialog), title);
   set($('p', dialog), text + ' This cannot be undone.');

@@ -55,8 +55,8 @@ const jobAddress = (group, id) => 'group/' + encodeURIComponent(group) + (id && 
 
 async function actOnJob(verb) {
   const here = view, group = shown.id, {id} = job, path = jobPath(id, '/' + verb);
-  if (verb === 'cancel' && !await confirmed('Cancel job ' + id + '?', job.status === 'running' ? 'It runs: it is asked to stop, and may succeed or fail first.' :
-    'It has not started and never will.', 'Cancel the job')) return;
+  if (verb === 'cancel' && !await confirmed('Cancel job ' + id + '?', job.status === 'running' ? 'The job runs: it is asked to stop, and may succeed or fail first.' :
+    'The job has not started and will not start.', 'Cancel the job')) return;
   try {
     const now = await ask(path, {method: 'POST'});
     const again = now.group && now.group !== group;

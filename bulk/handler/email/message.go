@@ -185,7 +185,7 @@ func allowedHeader(canonical string) bool {
 	return false
 }
 
-// line refuses text that could end a header's line, and other than text.
+// line returns an error for text that is too long, not valid UTF-8, or has a control character, which could end a header's line.
 func line(s string) error {
 	if len(s) > 2000 {
 		return fmt.Errorf("%d bytes; at most 2000", len(s))
