@@ -71,7 +71,8 @@ local wished = set.policy == 'score' and 3 or 1 + set.strict
 if shard.mode == 0 then shard.mode = wished end
 set.policy, set.strict = shard.mode == 3 and 'score' or 'fair', shard.mode == 2 and 1 or 0
 
--- now is the shard's time: Redis's clock without jumps back. What it is ahead after a jump is made up at a tenth of the time that passes.
+-- now is the shard's time: Redis's clock without jumps back. After a jump back it is ahead of that clock, and each passing second takes a tenth
+-- of a second off the lead.
 local now = clock_now(ARGV[1])
 if shard.adj > 0 and now >= shard.last then shard.adj = 0 end
 if now + shard.adj < shard.last - 1000000 then
@@ -100,7 +101,7 @@ if now > shard.last then shard.last = now end
 -- share the weight among tenants, based 1. They are 0 where an operator set level, weight and base, which count among tenants too.
 
 -- A group is paused when as many of its jobs have failed or died as stop_count, or stop_share thousandths of a percent of them
--- (0: never); stopped is then 1, and 2 once it was resumed beyond that: it goes on to its end.
+-- (0: never). stopped is then 1, and 2 after an operator has resumed the group: it is not paused for that again.
 
 -- Of a group whose aggregate only counts, tally is one more than the outcomes that were counted on arrival, and K.sums has the error codes of
 -- the failed ones under <gkey>#: <code> <n> <code> <n> .... Where tally and the outcomes differ, a process of an earlier version has ended
@@ -111,8 +112,9 @@ if now > shard.last then shard.last = now end
 -- that is open, the group gets no other.
 
 -- Work, where time is shared, in µs: expect is the recent mean run time, charged the charge of the group's jobs in flight, due the difference of
--- charges and run times of ended runs that is not charged yet, lag the part of it that is charged among tenants and not among its
--- tenant's groups, because the group was the only one in the queue. work is the time that a tenant was given in all, u1…u3 its last tags.
+-- charges and run times of ended runs that is not charged yet. lag is the part of that difference that is charged among tenants and not
+-- among the tenant's groups, because the group was its only one in the queue. work is the total time that a tenant has used, u1…u3 its last
+-- tags.
 
 -- VISIT_BYTES bounds the job records that one step reads; the first one may be larger.
 local VISIT_BYTES = 1048576

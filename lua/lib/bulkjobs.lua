@@ -9,13 +9,15 @@
 --   R…                                              dead and given to a redrive: as D, without payload
 --   C0 <ms>\n                                       cancelled
 --   K\n                                             ended, and its outcome is not kept (lib outcomes)
--- An empty type is written as a dash. A run or age of -1 is unknown. A later version may append words to these first lines, which are not read here.
+-- An empty type is written as a dash. A run or age of -1 is unknown. A later version may append words to these first lines; this version
+-- ignores them.
 -- dead holds <gkey>/<id> of each dead job with a payload, and F<gkey>/<id> of each failed one, which the group's kept counts.
--- runs holds what its runs have left behind, for jobs that have run:
---   <fence> <failed tries> <crashes> <refusals> <refused since, ms> <process that runs it, while it does> <its type, while it counts towards the type's concurrency> @<created, ms> <type>
+-- runs holds one record for each job that has run and has not ended:
+--   <fence> <failed tries> <crashes> <refusals> <refused since, ms> <process> <counted type> @<created, ms> <type>
+-- The process is there while it runs the job, the counted type while the run counts towards the type's concurrency.
 
--- read_run parses such a record; likely is the fence that it probably has, as text, and held reports whether it has it. Most runs are the first
--- of their job, and are parsed and written without the long pattern. created stays text.
+-- read_run parses a record of runs. likely is the fence that the record probably has, as text; held reports whether it has that fence. Most
+-- runs are the first of their job: these are parsed and written without the long pattern. created stays text.
 local function read_run(text, likely)
   if not text then return { fence = 0, tries = 0, crashes = 0, refusals = 0, since = 0, first = true } end
   if likely and string.sub(text, 1, #likely + 9) == likely .. ' 0 0 0 0 ' then
@@ -30,7 +32,7 @@ local function read_run(text, likely)
   }
 end
 
--- write_run formats such a record; fence is its fence as text, where the caller has it.
+-- write_run formats a record of runs. fence is its fence as text, if the caller has it.
 local function write_run(r, owner, fence)
   local about = r.kind and ' @' .. r.created .. ' ' .. r.kind or ''
   if r.first and fence then return fence .. ' 0 0 0 0 ' .. (owner or '') .. about end
