@@ -209,7 +209,7 @@ func TestPrequeue_FollowsVisitorsAndOperators(t *testing.T) {
 	if _, refusal, _ := r.Join(ctx5(t), key); refusal != Granted {
 		t.Errorf("a key that holds a ticket: %q", refusal)
 	}
-	// Who leaves is not drawn.
+	// A ticket that leaves is not drawn.
 	if err := r.Leave(ctx5(t), all[0].t); err != nil {
 		t.Fatal(err)
 	}

@@ -81,9 +81,9 @@ func fairTree(t *rapid.T, strict bool) {
 	weight := func() int64 {
 		return rapid.OneOf(rapid.Just(int64(1000)), rapid.Int64Range(500, 3000)).Draw(t, "weight")
 	}
-	// Who shares with whom: tenants of all levels, or of one where levels are strict; groups of one tenant and level.
+	// Flows that share: tenants of all levels, or of one where levels are strict; groups of one tenant and level.
 	working := func() {
-		flows, lines := map[string][]string{}, map[string][]string{}
+		flows, siblings := map[string][]string{}, map[string][]string{}
 		for _, g := range tree.Groups {
 			if !tree.Waiting(g.Level, g.Tenant) {
 				continue
@@ -96,11 +96,11 @@ func fairTree(t *rapid.T, strict bool) {
 				flows[among] = append(flows[among], f)
 			}
 			if len(g.Costs) > 0 && !g.Gated {
-				lines[f] = append(lines[f], f+"/"+g.ID)
+				siblings[f] = append(siblings[f], f+"/"+g.ID)
 			}
 		}
 		tenants.working(slices.Collect(maps.Values(flows))...)
-		groups.working(slices.Collect(maps.Values(lines))...)
+		groups.working(slices.Collect(maps.Values(siblings))...)
 	}
 	pick := func(t *rapid.T) *admissiontest.FairGroup {
 		if len(tree.Groups) == 0 {

@@ -356,7 +356,7 @@ func (a *audience) judgeAfter(p Policy, lost loss) {
 	for _, x := range a.guests {
 		for _, y := range a.guests {
 			// x was in the queue for certain when y was admitted, with a smaller order or while y had none. An order that
-			// the store never confirmed says nothing: a join whose answer was lost has an earlier one.
+			// the store never confirmed does not count: a join whose reply was lost has an earlier one.
 			ahead := x.confirmed > 0 && x.confirmed < y.at && !lost.holds(x.confirmed) &&
 				(y.ticket.Order == 0 || y.confirmed > 0 && x.ticket.Order < y.ticket.Order)
 			if ahead && y.at < x.at {

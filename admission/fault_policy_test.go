@@ -16,29 +16,29 @@ func TestOffline_NewVisitorsFollowPolicy(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		policy        string
-		line, paused  bool
+		queue, paused bool
 		first, second State // of two who come 100 ms after the breaker opened, at 10/s
 		refusal       Refusal
 	}{
 		{policy: OnErrorWait, first: Waiting, second: Waiting},
-		{policy: OnErrorWait, line: true, first: Waiting, second: Waiting},
+		{policy: OnErrorWait, queue: true, first: Waiting, second: Waiting},
 		{policy: OnErrorClosed, refusal: Unavailable},
-		{policy: OnErrorClosed, line: true, refusal: Unavailable},
+		{policy: OnErrorClosed, queue: true, refusal: Unavailable},
 		{policy: OnErrorOpen, first: Active, second: Active},
-		{policy: OnErrorOpen, line: true, first: Waiting, second: Waiting},
+		{policy: OnErrorOpen, queue: true, first: Waiting, second: Waiting},
 		{policy: OnErrorOpen, paused: true, first: Waiting, second: Waiting},
 		{policy: OnErrorLocal, first: Active, second: Waiting},
-		{policy: OnErrorLocal, line: true, first: Waiting, second: Waiting},
+		{policy: OnErrorLocal, queue: true, first: Waiting, second: Waiting},
 		{policy: OnErrorLocal, paused: true, first: Waiting, second: Waiting},
 	} {
-		t.Run(fmt.Sprintf("%s, queue %t, paused %t", row.policy, row.line, row.paused), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%s, queue %t, paused %t", row.policy, row.queue, row.paused), func(t *testing.T) {
 			t.Parallel()
 			p := faultPolicy
 			p.Rate, p.Burst, p.OnStoreError, p.Paused = 10_000, 1000, row.policy, false
 			s := newStage(t)
 			g := s.gateway(p)
 			g.tick()
-			if row.line {
+			if row.queue {
 				g.arrives() // takes the burst
 				for range 20 {
 					g.waits()
@@ -74,10 +74,10 @@ func TestOffline_OrdersFollowTimeOfJoining(t *testing.T) {
 	g.tick()
 	other.tick()
 	g.arrives()
-	var line []Ticket
+	var queue []Ticket
 	for range 3 {
 		s.pass(10 * time.Millisecond)
-		line = append(line, g.waits())
+		queue = append(queue, g.waits())
 	}
 	g.tick2()
 	other.tick()
@@ -85,7 +85,7 @@ func TestOffline_OrdersFollowTimeOfJoining(t *testing.T) {
 	s.cutOff(g, other)
 	for range 20 {
 		s.pass(3 * time.Second)
-		line = append(line, g.waits())
+		queue = append(queue, g.waits())
 	}
 	g.back()
 	other.back()
@@ -94,15 +94,15 @@ func TestOffline_OrdersFollowTimeOfJoining(t *testing.T) {
 	s.pass(30 * time.Millisecond)
 	for range 3 {
 		s.pass(50 * time.Millisecond)
-		line = append(line, other.waits())
+		queue = append(queue, other.waits())
 	}
-	for i := range line { // in order, so that a clamped one would not be told from one in place
-		k := len(line) - 1 - i
-		if got := g.poll(&line[k]); got.State != Waiting || got.Offline {
+	for i := range queue { // in reverse, since in order a clamped order would look like a correct one
+		k := len(queue) - 1 - i
+		if got := g.poll(&queue[k]); got.State != Waiting || got.Offline {
 			t.Fatalf("guest %d: %+v", k, got)
 		}
 	}
-	for i, k := range line {
+	for i, k := range queue {
 		f, err := g.room.Lookup(g.ctx(), k.ID)
 		if err != nil || f.Ahead != int64(i) {
 			t.Fatalf("guest %d is behind %d in the queue: %+v %v", i, f.Ahead, f, err)
@@ -121,10 +121,10 @@ func TestLocal_AdmitsItsShare(t *testing.T) {
 	gs[0].tick()
 	gs[1].tick()
 	gs[0].arrives()
-	var line []Ticket
+	var queue []Ticket
 	for range 40 {
 		s.pass(time.Millisecond)
-		line = append(line, gs[0].waits())
+		queue = append(queue, gs[0].waits())
 	}
 	gs[0].tick2()
 	gs[1].tick()
@@ -132,8 +132,8 @@ func TestLocal_AdmitsItsShare(t *testing.T) {
 		t.Fatalf("%d gateways", n)
 	}
 	admittedBefore := int64(0) // admitted before the outage
-	for i := range line {
-		if gs[0].check(line[i]).State == Admitted {
+	for i := range queue {
+		if gs[0].check(queue[i]).State == Admitted {
 			admittedBefore++
 		}
 	}
@@ -150,15 +150,15 @@ func TestLocal_AdmitsItsShare(t *testing.T) {
 				t.Fatalf("a newcomer passed the queue: %+v", got)
 			}
 			// The last poll first, of those who are served by this gateway too.
-			for i := len(line) - 1; i >= 0; i-- {
-				if _, ok := in[line[i].ID]; ok {
+			for i := len(queue) - 1; i >= 0; i-- {
+				if _, ok := in[queue[i].ID]; ok {
 					continue
 				}
-				got := g.check(line[i])
+				got := g.check(queue[i])
 				if got.State != Active {
 					continue
 				}
-				in[line[i].ID] = got.AdmittedAt
+				in[queue[i].ID] = got.AdmittedAt
 				elapsed := s.us.Load() - began
 				if reached := elapsed*p.Rate/1e9 + admittedBefore + 1; int64(i) > reached {
 					t.Fatalf("after %d µs place %d was admitted, the room has come to %d", elapsed, i, reached)
@@ -180,7 +180,7 @@ func TestLocal_AdmitsItsShare(t *testing.T) {
 		t.Fatalf("%d sessions, %d were admitted", n, len(in)+1)
 	}
 	// Those who are in by now stay in, and their tickets make no second session.
-	for i, k := range line {
+	for i, k := range queue {
 		if _, ok := in[k.ID]; !ok {
 			continue
 		}
@@ -251,20 +251,20 @@ func TestOfflinePass_CountsAboveMaxActive(t *testing.T) {
 		}
 		in = append(in, got.Ticket)
 	}
-	var line []Ticket
+	var queue []Ticket
 	for range 4 {
 		s.pass(time.Millisecond)
-		line = append(line, g.waits())
+		queue = append(queue, g.waits())
 	}
 	g.tick2()
 	other.tick()
 	s.cutOff(g)
 	for i := range 3 {
-		got := g.check(line[i])
+		got := g.check(queue[i])
 		if got.State != Active || !got.Offline {
 			t.Fatalf("%+v", got)
 		}
-		in = append(in, line[i])
+		in = append(in, queue[i])
 	}
 	if err := other.room.RevokeSession(other.ctx(), "ann", in[4].ID); err != nil {
 		t.Fatal(err)
@@ -281,7 +281,7 @@ func TestOfflinePass_CountsAboveMaxActive(t *testing.T) {
 	for range 40 {
 		s.pass(tick)
 		g.tick()
-		g.check(line[3])
+		g.check(queue[3])
 	}
 	if snap := g.room.Snapshot(); snap.Active != 4 || snap.Admitted != 0 || snap.Waiting != 1 {
 		t.Fatalf("%d active, %d admitted, %d waiting", snap.Active, snap.Admitted, snap.Waiting)
@@ -291,7 +291,7 @@ func TestOfflinePass_CountsAboveMaxActive(t *testing.T) {
 	}
 	s.pass(tick)
 	g.tick()
-	if got := g.poll(&line[3]); got.State != Active {
+	if got := g.poll(&queue[3]); got.State != Active {
 		t.Fatalf("with room again: %+v", got)
 	}
 }
@@ -306,7 +306,7 @@ func TestNeverConnected_TicketsEnrolAtLastTick(t *testing.T) {
 	other, g := s.gateway(p), s.gateway(p)
 	other.tick()
 	other.arrives()
-	line := []Ticket{other.waits(), other.waits()}
+	queue := []Ticket{other.waits(), other.waits()}
 	g.proxy.Cut()
 	for range 5 {
 		s.pass(100 * time.Millisecond)
@@ -315,20 +315,20 @@ func TestNeverConnected_TicketsEnrolAtLastTick(t *testing.T) {
 		if got := g.check(k); got.State != Waiting || !got.Offline || got.Ticket != k {
 			t.Fatalf("%+v of %+v", got, k)
 		}
-		line = append(line, k)
+		queue = append(queue, k)
 	}
 	s.pass(tick)
 	other.tick()
 	g.back()
-	for i := range line {
+	for i := range queue {
 		s.pass(time.Millisecond)
-		if got := g.poll(&line[i]); got.State != Waiting || got.Offline || got.Ticket.Epoch != g.room.Snapshot().Epoch {
+		if got := g.poll(&queue[i]); got.State != Waiting || got.Offline || got.Ticket.Epoch != g.room.Snapshot().Epoch {
 			t.Fatalf("guest %d: %+v", i, got)
 		}
 	}
 	s.pass(time.Millisecond)
-	line = append(line, other.waits())
-	for i, k := range line {
+	queue = append(queue, other.waits())
+	for i, k := range queue {
 		f, err := g.room.Lookup(g.ctx(), k.ID)
 		if err != nil || f.Ahead != int64(i) {
 			t.Fatalf("guest %d is behind %d: %+v %v", i, f.Ahead, f, err)

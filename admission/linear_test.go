@@ -35,7 +35,7 @@ type history struct {
 	gaps    int // answers that are not known
 	moved   bool
 
-	sessions int // told
+	sessions int // that replies reported
 }
 
 // shownOrder is an order that the store answered, and the time at which that answer was there.
@@ -51,7 +51,7 @@ const (
 	linearGateways = 10
 	linearClients  = 5
 	linearMost     = 2 // max_active
-	// linearTimeout is what a busy machine seldom needs: each call without an answer doubles what there is to search.
+	// linearTimeout is long enough for most calls on a busy machine: each call without a reply doubles the search.
 	linearTimeout = 200 * time.Millisecond
 )
 

@@ -74,7 +74,7 @@ func (c *survivors) older(t *rapid.T) {
 	}
 }
 
-// pollAndClaim is what a client does: check, and claim when its turn has come.
+// pollAndClaim checks a ticket as a client does, and claims it when it is admitted.
 func (c *survivors) pollAndClaim(t *rapid.T, v *visitor, g *gateway) {
 	if v.state == Active {
 		return

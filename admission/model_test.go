@@ -21,7 +21,7 @@ import (
 
 const tick = 250 * time.Millisecond
 
-// visitor is a visitor who keeps the newest token.
+// visitor keeps the newest token.
 type visitor struct {
 	t     Ticket
 	state State

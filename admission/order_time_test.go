@@ -392,7 +392,7 @@ func (h *hall) steps(d time.Duration) {
 	h.set -= d.Microseconds()
 }
 
-// back ends all outages. Who was without the store polls with it once, before the next: a gateway vouches for a limited time.
+// back ends all outages. Every visitor then polls with the store once before the next outage, since a gateway vouches for a limited time.
 func (h *hall) back() {
 	if !slices.Contains(h.away, true) {
 		return

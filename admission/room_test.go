@@ -16,8 +16,7 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-// atOnce is how many tests run side by side where nothing else is asked for: most of them wait, for a hold, a failover or
-// an answer, and do not compute.
+// atOnce is the default number of parallel tests. Most tests wait for a hold, a failover or a reply, and do not compute.
 const atOnce = 4
 
 func TestMain(m *testing.M) {
@@ -121,15 +120,15 @@ func TestFlushAll_KeepsPlaces(t *testing.T) {
 	c := newTestClock()
 	client := srv.Client()
 	r := testRoom(t, client, "wr", c, basePolicy)
-	var line []Ticket
+	var queue []Ticket
 	for i := range 30 {
 		c.pass(time.Millisecond)
 		if s := mustJoin(t, r, testID(), testClient(byte(i))); s.State == Waiting {
-			line = append(line, s.Ticket)
+			queue = append(queue, s.Ticket)
 		}
 	}
-	if len(line) != 25 {
-		t.Fatalf("%d wait", len(line))
+	if len(queue) != 25 {
+		t.Fatalf("%d wait", len(queue))
 	}
 	epoch := r.Snapshot().Epoch
 	if err := client.FlushAll(ctx5(t)).Err(); err != nil {
@@ -137,14 +136,14 @@ func TestFlushAll_KeepsPlaces(t *testing.T) {
 	}
 	c.pass(time.Second)
 	// Those who poll are enrolled again with their order, in any order of polling.
-	for i := len(line) - 1; i >= 0; i-- {
-		s, err := r.Check(ctx5(t), line[i])
-		if err != nil || s.State != Waiting || s.Ticket.Order != line[i].Order || !s.Renewed && s.Ticket.Epoch == epoch {
+	for i := len(queue) - 1; i >= 0; i-- {
+		s, err := r.Check(ctx5(t), queue[i])
+		if err != nil || s.State != Waiting || s.Ticket.Order != queue[i].Order || !s.Renewed && s.Ticket.Epoch == epoch {
 			t.Fatalf("ticket %d after the loss: %+v %v", i, s, err)
 		}
-		line[i] = s.Ticket
+		queue[i] = s.Ticket
 	}
-	for i, tk := range line {
+	for i, tk := range queue {
 		f, err := r.Lookup(ctx5(t), tk.ID)
 		if err != nil || f.Ahead != int64(i) {
 			t.Fatalf("place %d: %+v %v", i, f, err)
@@ -166,7 +165,7 @@ func TestFlushAll_KeepsPlaces(t *testing.T) {
 	if n := r.Snapshot().Admitted; n != 5 {
 		t.Fatalf("%d admitted after the hold, want the burst", n)
 	}
-	for i, tk := range line {
+	for i, tk := range queue {
 		s, err := r.Check(ctx5(t), tk)
 		if err != nil || (s.State == Admitted) != (i < 5) {
 			t.Fatalf("ticket %d: %+v %v", i, s, err)

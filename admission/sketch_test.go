@@ -13,12 +13,12 @@ import (
 	"github.com/anteroom/anteroom/internal/short"
 )
 
-// audience of a long line, seen through two gateways of which the second misses most ticks.
+// audience of a long queue, seen through two gateways of which the second misses most ticks.
 type longQueue struct {
 	t     *rapid.T
 	clock *testClock
 	rooms []*Room
-	line  []Ticket // ascending by order
+	queue []Ticket // ascending by order
 	told  []map[ID]int64
 	left  []int // in the middle of the queue, by tick
 }
@@ -39,21 +39,21 @@ func (l *longQueue) enrol(orders []int64) {
 			if a.code != replyWaiting || a.ord != qs[i].t.Order {
 				l.t.Fatalf("enrolled at %d with %+v", qs[i].t.Order, a)
 			}
-			l.line = append(l.line, Ticket{ID: qs[i].id, Order: a.ord, Seen: a.h.time, Epoch: a.h.epoch, Fence: a.h.fence})
+			l.queue = append(l.queue, Ticket{ID: qs[i].id, Order: a.ord, Seen: a.h.time, Epoch: a.h.epoch, Fence: a.h.fence})
 		}
 	}
-	slices.SortFunc(l.line, func(a, b Ticket) int { return int(a.Order - b.Order) })
+	slices.SortFunc(l.queue, func(a, b Ticket) int { return int(a.Order - b.Order) })
 }
 
 // leave takes n out from rank on.
 func (l *longQueue) leave(from, n int) {
-	n = min(n, len(l.line)-from)
+	n = min(n, len(l.queue)-from)
 	for i := from; i < from+n; i++ {
-		if err := l.rooms[0].Leave(l.ctx(), l.line[i]); err != nil {
+		if err := l.rooms[0].Leave(l.ctx(), l.queue[i]); err != nil {
 			l.t.Fatal(err)
 		}
 	}
-	l.line = slices.Delete(l.line, from, from+n)
+	l.queue = slices.Delete(l.queue, from, from+n)
 	l.left[len(l.left)-1] += n
 }
 
@@ -68,7 +68,7 @@ func (l *longQueue) tick(second bool) {
 		}
 	}
 	waiting := l.rooms[0].Snapshot().Waiting
-	l.line = l.line[len(l.line)-int(waiting):] // admitted, from the head
+	l.queue = l.queue[len(l.queue)-int(waiting):] // admitted, from the head
 	l.left = append(l.left, 0)
 }
 
@@ -81,8 +81,8 @@ func (l *longQueue) check(exact bool) {
 			slack += int64(n)
 		}
 	}
-	for i := 0; i < len(l.line); i += 1 + len(l.line)/400 {
-		t, rank := l.line[i], int64(i)
+	for i := 0; i < len(l.queue); i += 1 + len(l.queue)/400 {
+		t, rank := l.queue[i], int64(i)
 		at := l.rooms[0].Ahead(t.Order)
 		allowed := rank/200 + slack
 		if i < len(snap.Front) {
@@ -92,12 +92,12 @@ func (l *longQueue) check(exact bool) {
 			}
 		}
 		if at < rank-allowed || at > rank+allowed {
-			l.t.Fatalf("rank %d of %d is shown as %d (front %d, %d knots)", rank, len(l.line), at, len(snap.Front), len(snap.Sketch))
+			l.t.Fatalf("rank %d of %d is shown as %d (front %d, %d knots)", rank, len(l.queue), at, len(snap.Front), len(snap.Sketch))
 		}
 	}
 	for g, r := range l.rooms {
-		for i := 0; i < len(l.line); i += 1 + len(l.line)/400 {
-			t := l.line[i]
+		for i := 0; i < len(l.queue); i += 1 + len(l.queue)/400 {
+			t := l.queue[i]
 			at := r.Ahead(t.Order)
 			if before, ok := l.told[g][t.ID]; ok && at > before {
 				l.t.Fatalf("gateway %d: order %d (rank %d) was shown as %d, now %d", g, t.Order, i, before, at)
@@ -107,7 +107,7 @@ func (l *longQueue) check(exact bool) {
 	}
 }
 
-// settled is after how many ticks every knot of such a line has been counted anew: some are set or counted each tick.
+// settled is after how many ticks every knot of such a queue has been counted anew: some are set or counted each tick.
 const settled = 8
 
 // Positions are exact in the front and within 0.5 % behind it, and do not grow while nobody joins.
@@ -167,8 +167,8 @@ func TestPositions_AreExactAtFront(t *testing.T) {
 			switch step {
 			case "leave":
 				for range rapid.IntRange(1, 10).Draw(t, "groups") {
-					if len(l.line) > 10 {
-						l.leave(rapid.IntRange(0, len(l.line)-1).Draw(t, "from"), rapid.IntRange(1, 40).Draw(t, "how many"))
+					if len(l.queue) > 10 {
+						l.leave(rapid.IntRange(0, len(l.queue)-1).Draw(t, "from"), rapid.IntRange(1, 40).Draw(t, "how many"))
 					}
 				}
 				rotate(4)

@@ -118,11 +118,11 @@ func (epochError) Error() string { return "the store has another epoch" }
 // call runs a room script and returns what follows the header.
 func (r *store) call(ctx context.Context, name string, args ...any) (header, []any, error) {
 	k := r.knowledge()
-	line := make([]any, 0, 4+len(args))
-	line = append(line, r.c.now(), k.epoch, k.seq, r.view.policyArg())
-	line = append(line, args...)
+	all := make([]any, 0, 4+len(args))
+	all = append(all, r.c.now(), k.epoch, k.seq, r.view.policyArg())
+	all = append(all, args...)
 	sent := r.c.mono()
-	reply, err := r.c.scripts.Run(ctx, name, r.keys, line...)
+	reply, err := r.c.scripts.Run(ctx, name, r.keys, all...)
 	if err != nil {
 		return header{}, nil, err
 	}

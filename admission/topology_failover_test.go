@@ -30,7 +30,7 @@ func handOver(t *testing.T, top topology) {
 	top.handover()
 	writable := s.promoted(top, old)
 	if top.votes() == votes {
-		t.Error("the vote is not counted, on which TestFailover_KeepsPlaces relies") // for those that nobody asked for
+		t.Error("the vote is not counted, on which TestFailover_KeepsPlaces relies") // to detect unplanned ones
 	}
 	last := s.send(5, 0) // on a slow machine the others may all be in before the switch
 	first := last.admittedAfter(writable)
