@@ -62,6 +62,7 @@ func TestBody_BrokenChunks(t *testing.T) {
 		{"data shorter than its size", "6\r\nhello\r\n0\r\n\r\n"},
 		{"LF after data", "5\r\nhello\n0\r\n\r\n"},
 		{"no CRLF after data", "5\r\nhello0\r\n\r\n"},
+		{"two other bytes after data", "5\r\nhelloXX0\r\n\r\n"},
 		{"LF after the last chunk", "5\r\nhello\r\n0\n\r\n"},
 		{"LF ends the trailers", "5\r\nhello\r\n0\r\n\n"},
 		{"a trailer without a colon", "5\r\nhello\r\n0\r\nX\r\n\r\n"},
