@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// headers of a request; a value is sent as it is.
+// headers of a request; values are sent unchanged.
 type headers map[string]string
 
 // asBrowser is the header with which a browser requests a page.
@@ -35,8 +35,8 @@ type client struct {
 	ip   string // for X-Forwarded-For, as a trusted proxy sends it; empty: none
 	host string // for Host; empty: the address
 
-	gateways []*gateway // that are told what must not be logged
-	lenient  bool       // the answers are not the gateway's own, or not for visitors
+	gateways []*gateway // with the secrets that they must not log
+	lenient  bool       // the responses come from an origin, or are for operators
 }
 
 var transport = &http.Transport{
@@ -44,7 +44,7 @@ var transport = &http.Transport{
 	DialContext: (&net.Dialer{Timeout: 5 * time.Second}).DialContext,
 }
 
-// newClient is an API client: no cookies.
+// newClient returns an API client, which keeps no cookies.
 func newClient(t testing.TB, gateways ...*gateway) *client {
 	return &client{t: t, gateways: gateways, http: &http.Client{
 		Transport: transport, Timeout: patience,
@@ -52,7 +52,7 @@ func newClient(t testing.TB, gateways ...*gateway) *client {
 	}}
 }
 
-// newBrowser keeps cookies.
+// newBrowser returns a client that keeps cookies.
 func newBrowser(t testing.TB, gateways ...*gateway) *client {
 	c := newClient(t, gateways...)
 	jar, err := cookiejar.New(nil)
@@ -63,7 +63,7 @@ func newBrowser(t testing.TB, gateways ...*gateway) *client {
 	return c
 }
 
-// cookie is the value of a cookie that the browser holds, empty without one.
+// cookie returns the value of a cookie of the browser, empty without one.
 func (c *client) cookie(g *gateway, name string) string {
 	for _, ck := range c.http.Jar.Cookies(&url.URL{Scheme: "http", Host: g.addr, Path: "/"}) {
 		if ck.Name == name {
@@ -73,7 +73,7 @@ func (c *client) cookie(g *gateway, name string) string {
 	return ""
 }
 
-// answer is a whole answer.
+// answer is a whole response.
 type answer struct {
 	t      testing.TB
 	asked  string
@@ -82,7 +82,7 @@ type answer struct {
 	body   string
 }
 
-// ask sends a request to a gateway's visitors' socket and fails the test where there is no answer.
+// ask sends a request to the visitors' socket of a gateway and fails the test if no response arrives.
 func (c *client) ask(g *gateway, method, target, body string, h ...headers) answer {
 	c.t.Helper()
 	a, err := c.try(g, method, target, body, h...)
@@ -92,7 +92,7 @@ func (c *client) ask(g *gateway, method, target, body string, h ...headers) answ
 	return a
 }
 
-// lax is for a site that does not mark its answers as its own.
+// lax returns a client for a site that does not mark its responses as its own.
 func (c *client) lax() *client {
 	l := *c
 	l.lenient = true
@@ -104,7 +104,7 @@ func (c *client) get(g *gateway, target string, h ...headers) answer {
 	return c.ask(g, http.MethodGet, target, "", h...)
 }
 
-// try is ask for tests in which a gateway may die.
+// try is like ask, but returns an error, for tests in which a gateway may die.
 func (c *client) try(g *gateway, method, target, body string, h ...headers) (answer, error) {
 	return c.tryAt(g.addr, method, target, body, h...)
 }
@@ -235,7 +235,7 @@ func (s status) String() string {
 	return fmt.Sprintf("{%s %s of %s, reason %q, admitted_at %q, pass %t, token %t}", s.State, n(s.Position), n(s.Waiting), s.Reason, s.AdmittedAt, s.Pass != "", s.Token != "")
 }
 
-// status reads the status object and checks what all of them have.
+// status reads the status object and checks the members that all status objects have.
 func (a answer) status() status {
 	a.t.Helper()
 	s, err := a.parse()
@@ -329,7 +329,7 @@ func (a answer) setCookie(name string) (http.Cookie, string) {
 	return http.Cookie{}, ""
 }
 
-// has checks headers; a value that ends with * is a beginning.
+// has checks header fields; a value that ends with * is a prefix.
 func (a answer) has(h headers) answer {
 	a.t.Helper()
 	for name, want := range h {

@@ -212,7 +212,7 @@ func TestReload_NamesSettingsThatNeedRestart(t *testing.T) {
 	const restart, done, warned = "these settings need a restart", `"msg":"configuration reloaded"`, `"setting":"trusted_proxies[0]"`
 	for i, row := range []struct {
 		more string
-		want int // reloads so far that say so
+		want int // reloads so far with this log line
 	}{
 		{"limits: {headers: 50}\n", 1},
 		{"limits: {headers: 50}\ntrusted_proxies: [0.0.0.0/0]\n", 2},
@@ -252,7 +252,7 @@ func TestReload_KeepsTLSUntilRestart(t *testing.T) {
 	newClient(t, g).ask(g, http.MethodPost, "/.waiting-room/new/tickets", "").want(http.StatusCreated)
 }
 
-// Operators' tokens are read again when their file changes.
+// Operators' tokens are loaded again when their file changes.
 func TestReload_OperatorTokens(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
@@ -313,7 +313,7 @@ func TestSIGTERM_SecondEndsProcess(t *testing.T) {
 	g.signal(syscall.SIGTERM)
 	until(t, "it drains", func() bool { return strings.Contains(g.text(), "drain") })
 	g.signal(syscall.SIGTERM)
-	// It neither waits for the request, which never ends, nor for shutdown_timeout, at which it would end with 0.
+	// The process waits neither for the request, which never ends, nor for shutdown_timeout, after which it would exit with 0.
 	if code := g.wait(); code == 0 {
 		t.Error("exit 0 though a request was cut")
 	}
@@ -331,7 +331,7 @@ func TestShutdownTimeout_IsKept(t *testing.T) {
 	began := time.Now()
 	g.signal(syscall.SIGTERM)
 	code := g.wait()
-	// Thirty seconds is what it would be given without the setting.
+	// Without the setting the request would have thirty seconds.
 	if took := time.Since(began); code != 0 || took > 25*time.Second {
 		t.Errorf("exit %d after %s, want 0 soon after 2s", code, took)
 	}

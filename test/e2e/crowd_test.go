@@ -16,11 +16,11 @@ import (
 // place is the record of one visitor of a crowd.
 type place struct {
 	jti, sid   string
-	ord        int64 // 0 for one who was let in at once
+	ord        int64 // 0: admitted immediately
 	joined     time.Time
 	admittedAt string
 	at         time.Time // admittedAt
-	gateway    *gateway  // where it was let in
+	gateway    *gateway  // at which the visitor was admitted
 	token      string
 	pass       string
 	client     *client
@@ -34,7 +34,7 @@ type crowd struct {
 	gateway func(visitor, try int) *gateway
 
 	mu     sync.Mutex
-	number int64 // tells it from other crowds
+	number int64 // differs between crowds
 	places []place
 	faults []string
 	joined int
@@ -261,7 +261,7 @@ func repeats(t testing.TB, places []place) {
 	t.Helper()
 	for _, p := range places {
 		if p.token == "" {
-			continue // let in at once: there is no ticket
+			continue // admitted immediately, without a ticket
 		}
 		token := headers{"X-Waiting-Room-Token": p.token}
 		for _, a := range []answer{
@@ -283,7 +283,7 @@ func repeats(t testing.TB, places []place) {
 	}
 }
 
-// room writes a room's flow mapping: id "sale" over everything, with these parts.
+// room returns the flow mapping of room "sale", which has all paths and these further settings.
 func room(parts ...string) string {
 	return "{id: sale, " + strings.Join(parts, ", ") + "}"
 }

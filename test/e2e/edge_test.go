@@ -13,14 +13,14 @@ import (
 	"time"
 )
 
-// wire is a connection whose bytes a test writes itself.
+// wire is a connection on which a test writes raw bytes.
 type wire struct {
 	net.Conn
 	t testing.TB
 	r *bufio.Reader
 }
 
-// dialWire connects to the visitors' socket, from another loopback address where one is given.
+// dialWire connects to the visitors' socket, from another loopback address if one is given.
 func dialWire(t testing.TB, g *gateway, from ...string) *wire {
 	t.Helper()
 	d := net.Dialer{Timeout: patience}
@@ -74,7 +74,7 @@ func (w *wire) closed() {
 	}
 }
 
-// forwardedTo holds the headers with which an origin learns of a visitor.
+// forwardedTo has the header fields that describe a visitor to an origin.
 func forwardedTo(r seen) string {
 	h := r.header
 	return fmt.Sprintf("for=%s real=%s proto=%s host=%s port=%s forwarded=%s", h["X-Forwarded-For"], h["X-Real-Ip"],
@@ -89,7 +89,7 @@ func headerV2(command byte, from, more string) string {
 	return signatureV2 + string([]byte{command, 0x11}) + string(binary.BigEndian.AppendUint16(nil, uint16(len(payload)))) + payload
 }
 
-// The PROXY protocol's address is the visitor's, for the origin, the log and the rules; only trusted proxies may tell it.
+// The address in the PROXY protocol is the visitor's for the origin, the log and the rules. Only trusted proxies may send it.
 func TestProxyProtocol(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
@@ -143,7 +143,7 @@ func TestProxyProtocol(t *testing.T) {
 	}
 }
 
-// The header that trusted_header names decides who a visitor is, for the rules, the origin and the log; a SIGHUP takes another.
+// The field in trusted_header has the visitor's address for the rules, the origin and the log. SIGHUP loads another field.
 func TestTrustedHeader(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
@@ -207,14 +207,14 @@ func TestLimits(t *testing.T) {
 		{"chunks of 1000 B", chunked(1000), 200}, {"of 1001", chunked(1001), 413},
 	} {
 		w := dialWire(t, g)
-		go func() { _, _ = io.WriteString(w.Conn, row.raw) }() // it may be closed before all of it is sent
+		go func() { _, _ = io.WriteString(w.Conn, row.raw) }() // the connection may be closed before all is sent
 		if code, text := w.answer(); code != row.want {
 			t.Errorf("%s: %d, want %d: %s", row.name, code, row.want, text)
 		}
 	}
 }
 
-// What an origin is told of a visitor: the word of trusted proxies, with the last of them added; of others nothing.
+// An origin receives the forwarding fields of trusted proxies, with the last proxy added, and no fields of other clients.
 func TestForwardedHeaders(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
@@ -259,7 +259,7 @@ func TestFileDescriptors_RunOut(t *testing.T) {
 		gatewayBinary, "--origin", site.URL, "--rate", "1000", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"))
 	t.Cleanup(g.end)
 	g.ready()
-	g.heard() // while there are descriptors for it
+	g.heard() // while descriptors are free
 	if n, ok := g.line("the limit of file descriptors is low", "limit"); !ok || n != "150" {
 		t.Errorf("a low limit is not told of: %q", n)
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-// multitude is many visitors with few connections, each of whom asks either gateway in turn.
+// multitude is a number of visitors on few connections, who use both gateways in turn.
 type multitude struct {
 	t       *testing.T
 	clients []*fasthttp.HostClient
@@ -30,8 +30,8 @@ type guest struct {
 	jti, sid     string
 	ord          int64
 	at           time.Time
-	due          time.Time // the latest poll that is as advised
-	late         bool      // a poll came later than that
+	due          time.Time // the latest time of the advised poll
+	late         bool      // a poll was later than due
 }
 
 func newMultitude(t *testing.T, n int, gs ...*gateway) *multitude {
@@ -118,8 +118,8 @@ func (m *multitude) take(v *guest, s status) error {
 	return err
 }
 
-// A store that forgets ten thousand who wait: one poll each, in whatever order and through whatever gateway, and all stand
-// where they stood, the room is as operators left it, and nobody gets in twice.
+// A store loses ten thousand waiting tickets. After one poll each, in any order and at any gateway, all have their former place, the
+// room has the operators' changes, and no visitor is admitted twice.
 func TestEmptiedStore_KeepsTenThousandTickets(t *testing.T) {
 	t.Parallel()
 	const atOnce, waiters = 200, 10_000
@@ -158,7 +158,7 @@ func TestEmptiedStore_KeepsTenThousandTickets(t *testing.T) {
 		return fmt.Errorf("lost the place: %v", s)
 	}
 	m.each(before, poll)
-	// A busy machine takes longer for a round of ten thousand than who waits may be silent.
+	// On a busy machine a round of ten thousand polls takes longer than the hold of one poll.
 	inLine := func(r roomInfo) int { return r.Waiting + r.Parked }
 	o.rooms("sale", func(r roomInfo) bool { return inLine(r) >= waiters })
 
@@ -203,7 +203,7 @@ func TestEmptiedStore_KeepsTenThousandTickets(t *testing.T) {
 			}
 		}
 	}
-	// Polls after it bring the same session, never another.
+	// Later polls return the same session.
 	for i := before; i < len(m.all); i += 500 {
 		if err := poll(i, &m.all[i]); err != nil {
 			t.Error(err)
@@ -217,7 +217,7 @@ func TestEmptiedStore_KeepsTenThousandTickets(t *testing.T) {
 			t.Errorf("two visitors share the session %s", v.sid)
 		}
 		sids[v.sid] = true
-		if v.late { // a busy machine is slower than the advice, and who is silent for longer may be passed over
+		if v.late { // on a busy machine polls are late, and absent visitors are passed over
 			late++
 		}
 		if i > 0 && v.at.Before(line[i-1].at) && v.ord > line[i-1].ord && !line[i-1].late {
@@ -228,7 +228,7 @@ func TestEmptiedStore_KeepsTenThousandTickets(t *testing.T) {
 	if overtaken > 0 {
 		t.Errorf("%d of %d were let in before their neighbour ahead", overtaken, waiters)
 	}
-	// Two seconds' worth at most at once: the bucket of 2000, filled anew, and what comes meanwhile.
+	// At most two seconds of the rate at one moment: the refilled bucket of 2000, and the refill during the admissions.
 	slices.SortFunc(line, func(a, b guest) int { return a.at.Compare(b.at) })
 	for i, j := 0, 0; j < len(line); j++ {
 		for line[j].at.Sub(line[i].at) > time.Second {

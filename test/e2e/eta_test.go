@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// TestEstimates: a gateway uses a model, keeps it when a broken one takes its place, and has its history exported while it
-// serves; what was exported is played through the estimators.
+// A gateway uses a model and keeps it when the file is replaced by a broken one. Its history is exported while it serves, and the
+// estimators are tested with the export.
 func TestEstimates(t *testing.T) {
 	t.Parallel()
 	model, err := os.ReadFile("../../eta/example.json")

@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// rawOrigin is an origin on a bare socket.
+// rawOrigin is an origin on a raw socket.
 type rawOrigin struct {
 	net.Listener
 	wg sync.WaitGroup
@@ -117,7 +117,7 @@ func fullSocket(t *testing.T) string {
 		t.Fatal(err)
 	}
 	addr := fmt.Sprintf("127.0.0.1:%d", at.(*syscall.SockaddrInet4).Port)
-	c, err := net.Dial("tcp", addr) // nobody accepts it: the queue is full
+	c, err := net.Dial("tcp", addr) // the accept queue is full
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +125,7 @@ func fullSocket(t *testing.T) string {
 	return "http://" + addr
 }
 
-// siteConfig is one origin with a room of its own, under /<id>.
+// siteConfig is an origin with its own room, under /<id>.
 type siteConfig struct{ id, server, settings string }
 
 func ofSites(sites ...siteConfig) setup {
@@ -137,8 +137,8 @@ func ofSites(sites ...siteConfig) setup {
 	return s
 }
 
-// Each way in which an origin fails has its status and code, in the form that fits who asks, tells nothing of the inside,
-// and touches no other origin.
+// Each failure of an origin has its status and code, in the form for the kind of client, without internal details. Other origins are
+// not affected.
 func TestProxy_OriginFailures(t *testing.T) {
 	t.Parallel()
 	silent := func(_ net.Conn, next func() string) {
@@ -192,7 +192,7 @@ func TestProxy_OriginFailures(t *testing.T) {
 		code   string
 		kind   string
 		retry  string
-		seen   *rawOrigin // that has every request once
+		seen   *rawOrigin // which received every request once
 	}{
 		{"refused", 502, "origin_unreachable", "connect", "", nil},
 		{"unknown", 502, "origin_unreachable", "connect", "", nil},
@@ -239,13 +239,13 @@ func TestProxy_OriginFailures(t *testing.T) {
 	}
 }
 
-// A kept connection that ends as it is used: a GET is sent once more, a POST is not.
+// A persistent connection ends when it is used: a GET is sent once more, a POST is not.
 func TestProxy_KeepAliveConnectionEnds(t *testing.T) {
 	t.Parallel()
 	site := newRawOrigin(t, func(c net.Conn, next func() string) {
 		if next() != "" {
 			_, _ = io.WriteString(c, rawOK)
-			next() // the next one gets no answer
+			next() // the next request gets no response
 		}
 	})
 	g := start(t, ofSites(siteConfig{"shop", site.url(), ""}))
@@ -261,8 +261,8 @@ func TestProxy_KeepAliveConnectionEnds(t *testing.T) {
 	}
 }
 
-// A visitor who leaves in the middle of an upload or an answer takes the origin's connection with them, and nobody else
-// gets what is left on it.
+// If a visitor disconnects during an upload or a response, the gateway closes the connection to the origin, so that no other visitor
+// receives the rest.
 func TestProxy_VisitorDisconnects(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct{ name, request string }{

@@ -27,7 +27,7 @@ func TestGatewayKilled_KeepsPlaces(t *testing.T) {
 	g.restart()
 	places := crowd.wait(80, 8, 8)
 	repeats(t, places[:10])
-	// Passes from before are good.
+	// Passes from before the kill are valid.
 	for _, p := range before[:5] {
 		p.client.get(g, "/", headers{"X-Waiting-Room-Pass": p.pass}).want(http.StatusOK)
 	}
@@ -64,10 +64,10 @@ func TestStoreEmptied_KeepsPlaces(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := crowd.inside()
-	// Admitting goes on when those at the front have been heard.
+	// Admissions continue after the visitors at the front have polled.
 	until(t, "the next are let in", func() bool { return crowd.inside() > before+8 })
 	crowd.group.Wait()
-	// Who was admitted in the moment before, and had not been told, has a place again: what only the store knew is lost.
+	// A visitor who was admitted just before the loss, and had not polled since, waits again, because only the store had the admission.
 	var after []place
 	for _, p := range crowd.places {
 		if p.at.After(emptied) {
@@ -128,7 +128,7 @@ func TestStore_DownAtStart(t *testing.T) {
 	c.ask(g, http.MethodPost, "/.waiting-room/shut/tickets", "").problem(http.StatusServiceUnavailable, "store_unavailable")
 	newBrowser(t, g).get(g, "/shut", asBrowser).want(http.StatusServiceUnavailable).has(headers{"Content-Type": "text/html*", "Retry-After": "*"})
 	free := c.get(g, "/free").want(http.StatusOK)
-	// local: a bucket of its own, that begins empty.
+	// local: the gateway's own bucket, which starts empty.
 	began, in := time.Now(), 0
 	until(t, "local lets somebody in", func() bool { return c.get(g, "/own").code == http.StatusOK })
 	for range 10 {
@@ -144,7 +144,7 @@ func TestStore_DownAtStart(t *testing.T) {
 			t.Errorf("a poll without the store: %+v", s)
 		}
 	}
-	// The pass that was minted without the store is good without it.
+	// A pass that was signed without the store is valid without the store.
 	if pass := free.header.Get("X-Waiting-Room-Pass"); pass != "" {
 		c.get(g, "/free/more", headers{"X-Waiting-Room-Pass": pass}).want(http.StatusOK)
 	}
@@ -160,7 +160,7 @@ func TestStore_DownAtStart(t *testing.T) {
 		})
 	}
 	until(t, "newcomers are let in at once again", func() bool { return c.get(g, "/shut").code == http.StatusOK })
-	// Each room finds out for itself.
+	// Each room detects on its own that the store is away.
 	until(t, "store_up is 1", func() bool {
 		return strings.Contains(o.ask(http.MethodGet, "/metrics", "").body, "anteroom_store_up 1\n")
 	})
@@ -188,7 +188,7 @@ func TestStore_Hangs(t *testing.T) {
 
 	store.Stop()
 	for i, token := range tokens {
-		s := c.poll(g, token) // answered while it hangs: nobody wakes it meanwhile
+		s := c.poll(g, token) // the response arrives while the store hangs
 		if s.State != "waiting" || s.Position == nil || *s.Position != int64(i+1) {
 			t.Errorf("number %d, while the store hangs: %v", i+1, s)
 		}
@@ -196,7 +196,7 @@ func TestStore_Hangs(t *testing.T) {
 	for range 20 {
 		c.get(g, "/shop", headers{"X-Waiting-Room-Pass": pass}).want(http.StatusOK)
 	}
-	c.get(g, "/").want(http.StatusAccepted).waits("waiting") // wait: a place that is enrolled later
+	c.get(g, "/").want(http.StatusAccepted).waits("waiting") // wait: the ticket is enrolled later
 	o.ask(http.MethodGet, "/readyz", "").want(http.StatusOK)
 	if r := o.room("sale"); r.Waiting != 10 {
 		t.Errorf("the room for operators while the store hangs: %+v", r)
@@ -238,8 +238,8 @@ func TestSIGTERM_WithoutStore(t *testing.T) {
 	}
 }
 
-// freePort is a loopback port on which nothing listens. It is none of those from which connections are made, so that none of
-// them takes it before the test does.
+// freePort returns a loopback port on which no program listens. The port is outside the range of outgoing connections, so that none of
+// these can use it first.
 func freePort(t testing.TB) string {
 	t.Helper()
 	for range 100 {

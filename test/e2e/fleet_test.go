@@ -26,7 +26,7 @@ func TestFleet_TwoGatewaysShareRoom(t *testing.T) {
 	places := sendCrowd(t, nil, 100, func(visitor, try int) *gateway { return both[(visitor+try)%2] }).wait(100, 10, 10)
 	for i := range places[:20] {
 		p := &places[i]
-		if p.gateway == a { // let in by one, good at the other
+		if p.gateway == a { // admitted by one gateway, valid at the other
 			p.gateway = b
 		} else {
 			p.gateway = a
@@ -68,7 +68,7 @@ func TestFleet_TicketValidAtEveryGateway(t *testing.T) {
 		t.Errorf("the claim: %+v", claimed)
 	}
 	var again status
-	// A gateway looks a ticket up once a second.
+	// A gateway checks a ticket at most once a second.
 	until(t, "B knows of the claim", func() bool { again = c.poll(b, first.Token); return again.Pass != "" })
 	_, one := decode(t, claimed.Pass)
 	_, two := decode(t, again.Pass)
@@ -79,7 +79,7 @@ func TestFleet_TicketValidAtEveryGateway(t *testing.T) {
 	adminOf(t, a).post("rooms/sale/sessions/"+one.Sid+"/revoke", "").want(http.StatusNoContent)
 	for _, g := range []*gateway{a, b} {
 		until(t, "the session is over", func() bool {
-			// It has to wait, or is let in as another session.
+			// The visitor has to wait, or is admitted with another session.
 			got := c.get(g, "/", headers{"X-Waiting-Room-Pass": claimed.Pass})
 			return got.code == http.StatusAccepted || got.want(http.StatusOK).header.Get("X-Waiting-Room-Pass") != ""
 		})
@@ -121,7 +121,7 @@ func TestFleet_RevocationAfterStoreOutage(t *testing.T) {
 	store.Stop()
 	c.get(a, "/bye", pass).want(http.StatusOK)
 	c.get(a, "/", pass).want(http.StatusAccepted)
-	c.get(b, "/", pass).want(http.StatusOK) // nobody could tell B
+	c.get(b, "/", pass).want(http.StatusOK) // B cannot have the revocation yet
 	until(t, "A has noticed that the store is away", func() bool { return strings.Contains(a.text(), "store unavailable") })
 	store.Cont()
 	until(t, "B knows", func() bool { return c.get(b, "/", pass).code == http.StatusAccepted })

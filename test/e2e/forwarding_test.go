@@ -19,8 +19,8 @@ func TestProxy_ForwardsUnchanged(t *testing.T) {
 	rows := []struct {
 		name                string
 		method, lines, body string // the request's
-		answer              string // what the site says
-		head, said          string // what the visitor gets, if it is not that
+		answer              string // the site's response
+		head, said          string // the visitor's response, if it differs
 	}{
 		{"order, case, blanks, bytes that are no text", "GET", "user-agent: x\r\nX-B:2\r\nx-a: \xe9\xff\r\nX-Empty:\r\nX-B: 1\r\nAccept-Encoding: br\r\n", "",
 			"HTTP/1.1 200 Fine\r\nset-cookie: a=1\r\nX-b:2\r\n" + date + "Set-Cookie: a=2; Path=/x\r\nX-Empty:\r\nx-B: \xe9\x80\r\nSet-cookie: a=1\r\nServer: shop\r\nContent-Length: 2\r\n\r\nok", "", ""},
@@ -85,7 +85,7 @@ func TestProxy_ForwardsUnchanged(t *testing.T) {
 			if !ok || rest != "\r\n"+row.body {
 				t.Errorf("the origin got %q", request)
 			}
-			// Nothing follows on the connection but the next answer.
+			// Only the next response follows on the connection.
 			c.write("GET /enter HTTP/1.1\r\nHost: shop.example\r\nConnection: close\r\n\r\n")
 			if rest, err := io.ReadAll(c.r); err != nil || !strings.HasPrefix(string(rest), "HTTP/1.1 200 OK\r\n") || !strings.HasSuffix(string(rest), "\r\n\r\nin") {
 				t.Errorf("the next answer is %q, %v", rest, err)
@@ -137,8 +137,8 @@ func TestProxy_ResponseThatSetsPass(t *testing.T) {
 	})
 }
 
-// Events arrive as they are sent, from the answer that brings the pass on, past every other time-out, until the gateway
-// goes; so does an answer that comes late.
+// Events arrive as they are sent, also in the response that sets the pass and after every other timeout, until the gateway ends. A late
+// response arrives too.
 func TestProxy_StreamsResponses(t *testing.T) {
 	t.Parallel()
 	next := make(chan string)
@@ -168,7 +168,7 @@ func TestProxy_StreamsResponses(t *testing.T) {
 	c := dialRaw(t, g)
 	c.write("GET /events HTTP/1.1\r\nHost: shop.example\r\nAccept: text/event-stream, */*\r\n\r\n")
 	if head := c.answer(200); !strings.Contains(head, "Set-Cookie: wr_sale_pass=") || !strings.Contains(head, "\r\nContent-Type: text/event-stream\r\n") {
-		t.Errorf("%q", head) // it came before any event
+		t.Errorf("%q", head) // the header came before any event
 	}
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
@@ -222,7 +222,7 @@ func TestTunnels(t *testing.T) {
 	}
 
 	refused := dialRaw(t, g)
-	for range 2 { // the connection goes on
+	for range 2 { // the connection stays open
 		refused.write("GET /refused HTTP/1.1\r\nHost: shop.example\r\n" + pass + up + "\r\n")
 		if head := refused.answer(401); field(head, "WWW-Authenticate") != "Basic" {
 			t.Errorf("%q", head)
@@ -238,7 +238,7 @@ func TestTunnels(t *testing.T) {
 	if head := refused.answer(503); field(head, "Retry-After") == "" {
 		t.Errorf("beside a tunnel of max_conns 1: %q", head)
 	}
-	// Its session may end; what is open stays.
+	// The session may end; the open tunnel stays.
 	_, claims := decode(t, strings.TrimSpace(strings.TrimPrefix(pass, "X-Waiting-Room-Pass: ")))
 	adminOf(t, g).post("rooms/sale/sessions/"+claims.Sid+"/revoke", "").want(http.StatusNoContent)
 	until(t, "the session is over", func() bool {

@@ -28,7 +28,7 @@ func tryBadAnswers(t *testing.T, e *edge) {
 		t.Run(c.name, func(t *testing.T) {
 			for _, in := range c.in {
 				inputs++
-				e.origin.script(strings.Replace(c.form, "$", in, 1), c.form == "$") // what has no end ends with the connection
+				e.origin.script(strings.Replace(c.form, "$", in, 1), c.form == "$") // a body without a length ends with the connection
 				before := e.origin.mark()
 				conn := e.dial(t)
 				conn.send(e.through().of(lineGet + "\r\n"))
@@ -45,7 +45,7 @@ func tryBadAnswers(t *testing.T, e *edge) {
 	t.Logf("%d answers refused", inputs)
 }
 
-// reply is an answer of the site's, and what the client gets of it, byte for byte.
+// reply is a response of the site, and the bytes that the client receives.
 type reply struct {
 	name, ask, answer string
 	head, body        string
@@ -84,7 +84,7 @@ var replies = []reply{
 
 var ourDate = regexp.MustCompile(`\r\nDate: [^\r]+`)
 
-// tryReplies sends answers that are unusual and right. The next request gets its own answer, never what was left of one.
+// tryReplies sends unusual and valid responses. The next request receives its own response, never the rest of another.
 func tryReplies(t *testing.T, e *edge) {
 	for _, r := range replies {
 		t.Run(r.name, func(t *testing.T) {
@@ -93,7 +93,7 @@ func tryReplies(t *testing.T, e *edge) {
 			raw := e.through().of(r.ask)
 			conn.send(raw)
 			head, body := conn.whole(methodOf(raw))
-			if !strings.Contains(r.answer, "\r\ndate:") { // RFC 9110 §6.6.1: then it is ours to say
+			if !strings.Contains(r.answer, "\r\ndate:") { // RFC 9110 §6.6.1: then the gateway adds it
 				date := ourDate.FindString(head)
 				if date == "" {
 					t.Errorf("no Date in %q", head)
@@ -108,7 +108,7 @@ func tryReplies(t *testing.T, e *edge) {
 	}
 }
 
-// tryCutAnswers: F54, what the site breaks off is broken off for the client.
+// tryCutAnswers tests F54: a truncated response of the site is truncated for the client.
 func tryCutAnswers(t *testing.T, e *edge) {
 	for _, row := range []struct{ name, ask, answer, most string }{
 		{"by length", askGet, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello", "hello"},

@@ -11,8 +11,8 @@ import (
 type passage struct {
 	name, raw                   string
 	site, length, framing, body string
-	ends                        bool // the connection does not outlive the answer
-	lost                        bool // there is nothing at this place below our own endpoints
+	ends                        bool // the connection ends after the response
+	lost                        bool // the gateway has no endpoint at this path
 }
 
 const (
@@ -21,7 +21,7 @@ const (
 	coded    = "Transfer-Encoding: chunked\r\n"
 )
 
-// kept is a GET whose header lines all travel; dropped one of whose lines none do.
+// kept is a GET whose header lines are all forwarded; of dropped none are.
 func kept(name, lines string) passage {
 	return passage{name: name, raw: lineGet + lines + "\r\n", site: lineGet + lines}
 }
@@ -144,9 +144,9 @@ var apartFrom = map[string]map[string]string{
 	"unknown room":          {"": "404"},
 }
 
-// tryPassed sends what is unusual and right. The site gets exactly one request of exactly these bytes; what waits or is
-// for the gateway itself gets an answer of its own. In either case the next request on the connection is what comes next,
-// and never what is in a body.
+// tryPassed sends unusual and valid requests. The site receives exactly one request with exactly these bytes. A request that waits, or is
+// for the gateway itself, receives a response of the gateway. In either case the next request on the connection is never read from a
+// body.
 func tryPassed(t *testing.T, e *edge) {
 	tries := 0
 	for _, p := range passed {
@@ -211,7 +211,7 @@ func apart(t *testing.T, e *edge, w way, p passage) {
 		want = apartFrom[w.name][""]
 	}
 	if w.name == "tickets" && method == "POST" && !slices.Contains([]string{"", "0\r\n\r\n"}, p.body) {
-		want = "422" // it is no JSON
+		want = "422" // not JSON
 	}
 	if p.lost && strings.HasPrefix(w.path, "/.waiting-room/") {
 		want = "404"

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// class is requests of one kind, which are all refused alike: in stands where $ is.
+// class is a set of requests that are refused in the same way: each value of in replaces $.
 type class struct {
 	name   string
 	status int
@@ -105,8 +105,8 @@ var refused = []class{
 		"X-A: " + strings.Repeat("a", 16<<10), strings.Repeat("N", 20<<10) + ": 1"}},
 }
 
-// tryRefused sends what two parsers could read in two ways: wherever it leads, it is refused, the connection ends, the
-// site hears nothing of it, and what follows does not run.
+// tryRefused sends requests that parsers may read in different ways. On every way the request is refused, the connection ends, the site
+// receives nothing, and the bytes after the request are not run.
 func tryRefused(t *testing.T, e *edge) {
 	inputs, tries := 0, 0
 	for _, c := range refused {

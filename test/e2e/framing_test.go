@@ -10,12 +10,12 @@ import (
 	"testing"
 )
 
-// The cases of these files are raw bytes, each tried where a request may lead: through to the site with a pass, into the
-// line, and to the gateway's own endpoints. A name begins with the case's number in the checklist that it is from.
+// The cases of these files are raw bytes. Each is sent on every way: to the site with a pass, into the queue, and to the gateway's own
+// endpoints. A name begins with the number of the case in framing_cases.md.
 //
-// In a request PATH is where it leads; a pass or ticket travels behind the line "Host: a", or where LINE stands.
+// In a request PATH stands for the path of the way; the pass or ticket is added after the line "Host: a", or replaces LINE.
 
-// TestFraming tries them all on one gateway.
+// TestFraming sends all cases to one gateway.
 func TestFraming(t *testing.T) {
 	t.Parallel()
 	e := newEdge(t)
@@ -35,14 +35,14 @@ func TestFraming(t *testing.T) {
 	}
 }
 
-// edge is one gateway in front of one ledger, for all cases.
+// edge is the gateway and the ledger behind it, for all cases.
 type edge struct {
 	t      *testing.T
 	g      *gateway
 	origin *ledger
 	pass   string // Cookie line of a session in room in
 	ticket string // Cookie line of a ticket in room out
-	sid    string // what the site is told of that session
+	sid    string // the session id that the site receives
 }
 
 // way is a destination of a request.
@@ -62,7 +62,7 @@ func newEdge(t *testing.T) *edge {
 	})
 	c := e.dial(t)
 	var head string
-	until(t, "the room lets in", func() bool { // a store that has just been started may be slow
+	until(t, "the room admits", func() bool { // a store that has just been started may be slow
 		c.send("GET /in HTTP/1.1\r\nHost: a\r\n\r\n")
 		head, _ = c.whole("GET")
 		return code(head) == "200"
@@ -95,7 +95,7 @@ func cookieLine(t *testing.T, head, name string) string {
 // through leads to the site.
 func (e *edge) through() way { return way{"with a pass", "/in/x", e.pass} }
 
-// apart are the ways that end at the gateway.
+// apart are the ways whose requests the gateway responds to itself.
 func (e *edge) apart() []way {
 	return []way{
 		{"waiting", "/out/x", ""},
@@ -111,13 +111,13 @@ func (e *edge) apart() []way {
 
 func (e *edge) ways() []way { return append([]way{e.through()}, e.apart()...) }
 
-// of is a request as it is sent on its way.
+// of returns a request with the destination and the token of this way.
 func (w way) of(raw string) string {
 	raw = strings.NewReplacer("PATH", w.path, "LINE", w.line).Replace(raw)
 	return strings.Replace(raw, "\r\nHost: a\r\n", "\r\nHost: a\r\n"+w.line, 1)
 }
 
-// edgeConn is a wire to a gateway that may be cut at any time.
+// edgeConn is a connection to a gateway that may be closed at any time.
 type edgeConn struct{ *wire }
 
 func (e *edge) dial(t *testing.T) *edgeConn { return e.dialFrom(t, "127.0.0.1") }
@@ -127,7 +127,7 @@ func (e *edge) dialFrom(t *testing.T, ip string) *edgeConn {
 	return &edgeConn{dialWire(t, e.g, ip)}
 }
 
-// send writes what may be cut off by an answer.
+// send writes bytes; the gateway may respond and close before it has read all.
 func (c *edgeConn) send(raw string) { _, _ = io.WriteString(c.Conn, raw) }
 
 // head reads the header of an answer.
@@ -163,12 +163,12 @@ func (c *edgeConn) whole(method string) (head, body string) {
 	return head, string(b)
 }
 
-// oneByte keeps a reader from taking more than was asked for.
+// oneByte keeps a buffered reader from reading ahead.
 type oneByte struct{ r io.Reader }
 
 func (o oneByte) Read(p []byte) (int, error) { return o.r.Read(p[:min(1, len(p))]) }
 
-// ended asserts that the connection is over, with nothing more on it.
+// ended asserts that the connection has ended, without further bytes.
 func (c *edgeConn) ended() {
 	c.t.Helper()
 	if b, err := io.ReadAll(c.r); len(b) > 0 || err != nil && !strings.Contains(err.Error(), "reset") {
@@ -176,7 +176,7 @@ func (c *edgeConn) ended() {
 	}
 }
 
-// goesOn asserts that the next request on the connection is served as what it is.
+// goesOn asserts that the next request on the connection is served normally.
 func (c *edgeConn) goesOn(e *edge) {
 	c.t.Helper()
 	before := e.origin.mark()
@@ -206,7 +206,7 @@ func code(head string) string {
 	return head[9:12]
 }
 
-// field is a header's only value, empty without one.
+// field returns the only value of a header field, empty without one.
 func field(head, name string) string {
 	var found []string
 	for _, l := range strings.Split(head, "\r\n")[1:] {
@@ -219,7 +219,7 @@ func field(head, name string) string {
 
 func hexOf(n int) string { return strconv.FormatInt(int64(n), 16) }
 
-// methodOf is the first word of a request.
+// methodOf returns the method of a request.
 func methodOf(raw string) string {
 	m, _, _ := strings.Cut(strings.TrimLeft(raw, "\r\n"), " ")
 	return m

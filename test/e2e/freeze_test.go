@@ -17,8 +17,8 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-// A thousand (FREEZE_VISITORS) poll, claim and shop at once, each on a connection, while the store hangs: all are answered,
-// nothing piles up in the gateway, and it is as it was when the store goes on.
+// A thousand visitors (FREEZE_VISITORS) poll, claim and shop at the same time, each on a connection, while the store hangs. All receive
+// responses, no work accumulates in the gateway, and after the store resumes the gateway is as before.
 func TestStoreHangs_NothingPilesUp(t *testing.T) {
 	visitors := 1000
 	if n, err := strconv.Atoi(os.Getenv("FREEZE_VISITORS")); err == nil {
@@ -26,7 +26,7 @@ func TestStoreHangs_NothingPilesUp(t *testing.T) {
 	}
 	site := newOrigin(t, nil)
 	store := redistest.Server(t)
-	// The site is a part of this test, and may be slow to accept so many.
+	// The site runs in this process, and may be slow to accept so many connections.
 	more := fmt.Sprintf("log: {access: false}\norigins: [{id: shop, servers: [%q], connect_timeout: 30s}]\n", site.URL)
 	g := start(t, setup{more: more, rooms: []string{room("admission: {rate: 0.001, burst: 1}")}}.withRedisFor(store.URL(), "1s"))
 	o, c := adminOf(t, g), newClient(t, g)
@@ -103,7 +103,7 @@ func TestStoreHangs_NothingPilesUp(t *testing.T) {
 		}
 	}
 	t.Logf("goroutines: %.0f with %d connections, %.0f at most while the store hung%s", open, visitors, most, report)
-	// One for each connection that is served, and as many again for what they wait for.
+	// One for each served connection, and as many again for waiting calls.
 	if most > open+2*float64(visitors) {
 		t.Errorf("%.0f goroutines, %.0f before", most, open)
 	}

@@ -53,7 +53,7 @@ func bots(t *testing.T, gateways []*gateway, args ...string) map[string]botRepor
 	return reports
 }
 
-// An answer to a CAPTCHA counts on the hosts that the configuration names, whatever host the visitor asks for.
+// A CAPTCHA solution is valid for the hosts in the configuration, whatever host the visitor requests.
 func TestCaptcha_Hosts(t *testing.T) {
 	t.Parallel()
 	judge := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -87,7 +87,7 @@ func TestCaptcha_Hosts(t *testing.T) {
 	}
 }
 
-// An address gets its share, whatever it tries and however many gateways there are; a network its own.
+// An address receives at most its share of places, whatever it sends and over all gateways; a network has its own share.
 func TestGuard_BotsGetTheirShare(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
@@ -106,7 +106,7 @@ func TestGuard_BotsGetTheirShare(t *testing.T) {
 	}
 }
 
-// With proof of work a place costs a proof, also of bots that are everywhere.
+// With proof of work each place costs a proof, also for bots with many addresses.
 func TestProofOfWork_BotsSolveForEachPlace(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
@@ -125,7 +125,7 @@ func TestProofOfWork_BotsSolveForEachPlace(t *testing.T) {
 	}
 }
 
-// A browser does the work by itself and comes in.
+// A browser solves the proof by itself and is admitted.
 func TestProofOfWork_BrowserSolves(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)

@@ -19,7 +19,7 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-// login is a site's own sign-in: it signs JWTs, and serves the keys that check them.
+// login is the login of a site: it signs JWTs and serves the keys that verify them.
 type login struct {
 	*httptest.Server
 	t     testing.TB
@@ -87,7 +87,7 @@ func (l *login) token(kid, account string) string {
 	return raw
 }
 
-// Two gateways, an account that its JWT names, in a cookie or as a bearer: one place, one session, while the site's keys
+// An account whose JWT is in a cookie or in Authorization has one place and one session at two gateways, also while the site's keys
 // change and while they cannot be fetched.
 func TestOnePlace_SiteJWT(t *testing.T) {
 	t.Parallel()
@@ -116,7 +116,7 @@ func TestOnePlace_SiteJWT(t *testing.T) {
 		return st.Position != nil && *st.Position == 2
 	})
 
-	// A new key signs: it counts with the first request that shows it. Then the keys cannot be fetched any more.
+	// A JWT of a new key is valid with its first request. Then the keys cannot be fetched any more.
 	in.rotate("k2")
 	until(t, "the new key counts", func() bool {
 		return c.ask(a, http.MethodPost, path, "", headers{"Cookie": "sid=" + in.token("k2", "carol")}).code == http.StatusCreated
@@ -133,7 +133,7 @@ func TestOnePlace_SiteJWT(t *testing.T) {
 	if n := in.asked.Load() - asked; n > 2 {
 		t.Errorf("a flood of unknown keys fetched %d times", n)
 	}
-	fresh := start(t, s) // starts while the keys are away
+	fresh := start(t, s) // starts while the keys cannot be fetched
 	fresh.secret(ann)
 	c.ask(fresh, http.MethodPost, path, "", headers{"Cookie": "sid=" + in.token("k2", "dora")}).problem(http.StatusServiceUnavailable, "accounts_unavailable")
 	if st := c.ask(fresh, http.MethodGet, "/.waiting-room/sale/status", "", headers{"X-Waiting-Room-Token": phone.Token}).want(http.StatusOK).status(); st.State != "waiting" {
@@ -145,7 +145,7 @@ func TestOnePlace_SiteJWT(t *testing.T) {
 		return laptop.get(b, "/", asBrowser, headers{"Cookie": cookies(laptop, b) + "; sid=" + ann}).header.Get("X-Origin") != ""
 	})
 	var got status
-	until(t, "the phone knows it", func() bool { // a gateway looks a ticket up once a second
+	until(t, "the phone has the session", func() bool { // a gateway checks a ticket at most once a second
 		got = c.ask(a, http.MethodGet, "/.waiting-room/sale/status", "", headers{"X-Waiting-Room-Token": phone.Token, "Authorization": "Bearer " + ann}).want(http.StatusOK).status()
 		return got.Pass != ""
 	})
@@ -171,7 +171,7 @@ func jti(t testing.TB, token string) string {
 	return fmt.Sprint(claims["jti"])
 }
 
-// An account's header counts from trusted proxies alone; from others it is worth nothing, here and at the site.
+// The account field is read only from trusted proxies. From others it is ignored and not forwarded.
 func TestOnePlace_ForgedAccountHeader(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)

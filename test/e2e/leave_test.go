@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// keeper is a client that keeps its connection as RFC 9112 has it: it leaves one that is announced to close, and sends a
-// request once more over a new one where an old one ended before any answer.
+// keeper is a client with a persistent connection by RFC 9112. It does not reuse a connection after Connection: close, and sends a request
+// again on a new connection if the old one ended before any response.
 type keeper struct {
-	at   []string // addresses, the next one when nobody listens any more
+	at   []string // addresses; the next one is used when no program listens on the former
 	c    net.Conn
 	r    *bufio.Reader
 	used bool
@@ -63,7 +63,7 @@ func (k *keeper) once(request string) error {
 	}
 	defer func() { _ = resp.Body.Close() }()
 	if body, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode != http.StatusOK || string(body) != "whole" {
-		k.used = false // an answer has begun: it is not asked for again
+		k.used = false // a response has begun, so the request is not repeated
 		return fmt.Errorf("%d %q %w", resp.StatusCode, body, err)
 	}
 	k.used = true
@@ -75,8 +75,8 @@ func (k *keeper) once(request string) error {
 	return nil
 }
 
-// A gateway that is told to end under load fails no request: those on their way are answered, and each client learns in
-// time to go elsewhere.
+// A gateway that receives SIGTERM under load fails no request: requests in progress are completed, and each client is told in time to use
+// another gateway.
 func TestSIGTERM_UnderLoadFailsNoRequest(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, func(w http.ResponseWriter, r *http.Request) {
@@ -129,17 +129,17 @@ func TestSIGTERM_UnderLoadFailsNoRequest(t *testing.T) {
 	until(t, "the other one serves", func() bool { return served.Load() > before+200 })
 	close(stop)
 	clients.Wait()
-	// Who asks nothing for the second in which it is told finds its connection ended, which is no failure.
+	// A client that sends no request during this second finds its connection closed, which is no failure.
 	if n := told.Load(); n == 0 || n+lost.Load() < 16 {
 		t.Errorf("16 clients that keep their connections were told %d times to leave, and lost %d", n, lost.Load())
 	}
 }
 
-// While a balancer still has to learn that it leaves, a gateway serves whom it sends.
+// A gateway serves new requests until its balancers have had time to see that it is not ready.
 func TestSIGTERM_WaitsForBalancers(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
-	// A third of shutdown_timeout, and at most five seconds, is how long it serves until it has refused /readyz three times.
+	// The gateway serves until /readyz was refused three times, for at most a third of shutdown_timeout and five seconds.
 	g := start(t, setup{origin: site.URL, rooms: []string{"{id: sale, enabled: false}"}, more: "shutdown_timeout: 30s\n"})
 	o, c := adminOf(t, g), newClient(t, g)
 	o.ask(http.MethodGet, "/readyz", "").want(http.StatusOK)
@@ -147,12 +147,12 @@ func TestSIGTERM_WaitsForBalancers(t *testing.T) {
 	g.signal(sigterm)
 	until(t, "it is not ready", func() bool { return strings.Contains(g.process.text(), `"msg":"draining"`) })
 	o.ask(http.MethodGet, "/readyz", "").want(http.StatusServiceUnavailable)
-	g.signal(sighup) // too late for a reload, and no reason to end at once
+	g.signal(sighup) // too late for a reload, and must not end the process
 	w := dialWire(t, g)
 	if code, _ := w.get("/"); code != http.StatusOK {
 		t.Errorf("a visitor who is still sent here: %d", code)
 	}
-	w.closed() // behind the answer
+	w.closed() // after the response
 	o.ask(http.MethodGet, "/readyz", "").want(http.StatusServiceUnavailable)
 	o.ask(http.MethodGet, "/readyz", "").want(http.StatusServiceUnavailable)
 	if code := g.wait(); code != 0 {

@@ -11,8 +11,7 @@ import (
 	"testing"
 )
 
-// ledger is an origin on a raw socket that keeps every byte it is sent. It reads strictly: what it takes for a request
-// is what any server would.
+// ledger is an origin on a raw socket that records every byte. Its parser is strict: any server would accept the requests that it accepts.
 type ledger struct {
 	t  testing.TB
 	ln net.Listener
@@ -22,8 +21,8 @@ type ledger struct {
 	conns  map[net.Conn]bool
 	taken  []string // whole requests, header and body, byte for byte
 	begun  int      // headers, of whole requests and of others
-	strays []string // what was no request, or no whole one
-	answer string   // to all but probes; empty: a small one
+	strays []string // bytes that were no request, or an incomplete one
+	answer string   // to all requests but probes; empty: a small response
 	hangUp bool     // the connection ends with answer
 }
 
@@ -177,7 +176,7 @@ func request(b []byte, more func() error, held func() []byte, begun func()) (int
 	}
 }
 
-// script sets the answer to whatever comes but probes.
+// script sets the response to all requests but probes.
 func (l *ledger) script(answer string, hangUp bool) {
 	l.mu.Lock()
 	l.answer, l.hangUp = answer, hangUp

@@ -60,7 +60,7 @@ func TestLimits_Boundaries(t *testing.T) {
 	} {
 		for n, want := range map[int]int{row.most: row.okay, row.most + 1: row.worse} {
 			w := dialWire(t, g)
-			go func() { _, _ = io.WriteString(w.Conn, row.raw(n)) }() // it may be closed before all of it is sent
+			go func() { _, _ = io.WriteString(w.Conn, row.raw(n)) }() // the connection may be closed before all is sent
 			if code, text := w.answer(); code != want {
 				t.Errorf("%s, %d: %d, want %d: %.300s", row.name, n, code, want, text)
 			}
@@ -68,7 +68,7 @@ func TestLimits_Boundaries(t *testing.T) {
 	}
 }
 
-// One client has its share of an origin's connections, however many sessions it has, and one session its own.
+// One client has a share of an origin's connections, however many sessions it has, and each session has its own share.
 func TestClientShare(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
@@ -124,6 +124,6 @@ func TestClientShare(t *testing.T) {
 		hold("/outside", up).answer(http.StatusSwitchingProtocols)
 	}
 	refused("the fifth tunnel", "/outside", up, 3)
-	c := ask("/outside", "") // tunnels are no requests
+	c := ask("/outside", "") // tunnels do not count as requests
 	c.answer(http.StatusOK)
 }

@@ -73,13 +73,13 @@ func (g *gateway) dropped() {
 	})
 }
 
-// Nobody reads the log: requests go on as ever, lines are dropped and counted, and the end comes in time.
+// No program reads the log. Requests are served as before, log lines are dropped and counted, and the shutdown is in time.
 func TestLog_WithoutReader(t *testing.T) {
 	t.Parallel()
 	g, _ := heardOnce(t, newOrigin(t, nil).URL)
 	w := dialWire(t, g)
 	long := strings.Repeat("x", 2048)
-	for i := range 1500 { // 9 MB, as fields are cut at 2 KiB: twice what waits for a reader
+	for i := range 1500 { // 9 MB, because fields are cut at 2 KiB: twice the buffer of the log
 		_ = w.SetDeadline(time.Now().Add(patience))
 		if code, _ := w.get("/"+long, "User-Agent: "+long, "Referer: "+long, "Accept: */*"); code != http.StatusOK {
 			t.Fatalf("request %d: %d", i, code)
@@ -89,7 +89,7 @@ func TestLog_WithoutReader(t *testing.T) {
 	g.endsUnheard()
 }
 
-// Whoever reads the log ends: the gateway does not.
+// The reader of the log ends; the gateway continues.
 func TestLog_ReaderEnds(t *testing.T) {
 	t.Parallel()
 	g, out := heardOnce(t, newOrigin(t, nil).URL)

@@ -45,7 +45,7 @@ func draw(t testing.TB, c *client, g *gateway) (d drawn) {
 	return d
 }
 
-// seedOf is the recipe of docs/lottery.md, written a second time.
+// seedOf is a second implementation of the recipe in docs/lottery.md.
 func seedOf(room string, opens time.Time) []byte {
 	h := hmac.New(sha256.New, []byte(drawSecret))
 	_ = binary.Write(h, binary.BigEndian, int64(len(room)))
@@ -62,8 +62,8 @@ func orderOf(seed []byte, jti string, d *drawn) int64 {
 	return d.Drawn - d.Span + x.Mul(x, big.NewInt(d.Span)).Rsh(x, 64).Int64()
 }
 
-// A hundred and twenty gather at two gateways, the store forgets them before the opening and after it, and all are admitted in
-// the drawn order, which anybody can recompute; who came after the opening is behind them.
+// A hundred and twenty visitors join the pre-queue at two gateways. The store is emptied before the opening and after it. All visitors are
+// admitted in the drawn order, which anyone can recompute, and later visitors come after them.
 func TestLottery_DrawCanBeRecomputed(t *testing.T) {
 	t.Parallel()
 	wait := 12 * time.Second
@@ -202,8 +202,8 @@ func lotteryIn(t *testing.T, wait time.Duration) bool {
 	}
 	byOrder := slices.Clone(m.all)
 	slices.SortFunc(byOrder, func(a, b guest) int { return cmp.Compare(a.ord, b.ord) })
-	// Who was admitted in the moment before the store was emptied, and had not been told, has a place again: what only the store knew
-	// is lost. So the order holds before it and after it.
+	// A visitor who was admitted just before the store was emptied, and had not polled since, waits again, because only the store had the
+	// admission. So the order is compared before and after the loss separately.
 	var last [2]guest
 	for _, v := range byOrder {
 		part := 0
@@ -221,12 +221,12 @@ func lotteryIn(t *testing.T, wait time.Duration) bool {
 		}
 	}
 
-	// One absence later the seed is published; here it is put in by hand.
+	// The seed is published one absence later; the test inserts it.
 	d.Seed = hex.EncodeToString(seed)
 	file := filepath.Join(tempDir(t), "draw.json")
 	write(t, file, toJSON(d)+"\n"+toJSON(tickets)+"\n"+toJSON(m.all[gather].token))
 	if code, _, stderr := command(t, nil, "verify-draw"); code != 2 {
-		t.Errorf("verify-draw of nothing: %d %s", code, stderr) // 1 is a draw that does not hold
+		t.Errorf("verify-draw of nothing: %d %s", code, stderr) // 1 means that the draw is wrong
 	}
 	code, out, stderr := command(t, nil, "verify-draw", file)
 	if code != 0 || strings.Count(out, "  as drawn\n") != gather || !strings.Contains(out, "\nnothing is wrong, and 1 of ") {

@@ -37,7 +37,7 @@ func (o *operator) ask(method, target, body string, h ...headers) answer {
 	return r
 }
 
-// tryAdmin is tryAt for the operators' socket, whose answers have rules of their own.
+// tryAdmin is like tryAt, for the operators' socket, whose responses have their own rules.
 func (c *client) tryAdmin(addr, method, target, body string, h ...headers) (answer, error) {
 	return c.lax().tryAt(addr, method, target, body, h...)
 }
@@ -83,7 +83,7 @@ func (o *operator) room(id string) roomInfo {
 	return r
 }
 
-// rooms waits until a room is as wanted.
+// rooms waits until a room has the wanted state.
 func (o *operator) rooms(id string, done func(roomInfo) bool) {
 	o.t.Helper()
 	if !eventually(patience, func() bool { return done(o.room(id)) }) {
@@ -161,7 +161,7 @@ func TestOperators_LiveChanges(t *testing.T) {
 		return *s.Message == "From the file" && s.State == "waiting"
 	})
 
-	// 422 with every problem; nothing of the change is taken.
+	// 422 with every problem; no part of the change is applied.
 	a = o.patch("rooms/sale", `{"rate":-1,"burst":"x","max_active":1.5,"session":{"ttl":"soon"},"message":"taken?","nosuch":1}`)
 	a.problem(http.StatusUnprocessableEntity, "")
 	for _, field := range []string{"rate", "burst", "max_active", "session.ttl", "nosuch"} {
@@ -188,7 +188,7 @@ func TestOperators_PauseResumeDrain(t *testing.T) {
 		t.Errorf("pause answers %s", a.body)
 	}
 	until(t, "nobody is let in while paused", func() bool { return c.join(g).State == "waiting" })
-	waiting := c.join(g) // joins go on
+	waiting := c.join(g) // joins are still accepted
 	if s := c.poll(g, waiting.Token); s.State != "waiting" || !*s.Paused {
 		t.Errorf("while paused: %+v", s)
 	}
@@ -244,7 +244,7 @@ func TestOperators_ResetEmptiesRoom(t *testing.T) {
 	if now := c.poll(g, s.Token); now.State != "waiting" || *now.Position != 1 {
 		t.Errorf("the fresh token: %+v, want the first place", now)
 	}
-	// On a gated path the old ticket is replaced in the same answer.
+	// On a gated path the old ticket is replaced in the same response.
 	a := c.get(g, "/", headers{"Cookie": "wr_sale_ticket=" + second.Token}).want(http.StatusAccepted).waits("waiting")
 	if s := a.status(); s.Token == "" || s.Token == second.Token {
 		t.Errorf("a gated path with an old ticket: %+v", s)
@@ -317,7 +317,7 @@ func TestOperators_TicketsHistoryAudit(t *testing.T) {
 	}
 }
 
-// A session that an operator revokes is over within a second.
+// A session that an operator revokes ends within a second.
 func TestOperators_RevokeSession(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
@@ -355,7 +355,7 @@ func TestOperators_Token(t *testing.T) {
 	for _, path := range []string{"/metrics", "/healthz", "/readyz", "/"} {
 		stranger.ask(http.MethodGet, path, "").want(http.StatusOK)
 	}
-	// The visitors' socket has none of it.
+	// The visitors' socket serves no operators' paths.
 	for _, path := range []string{"/admin/v1/rooms", "/metrics"} {
 		if a := newClient(t, g).get(g, path); a.header.Get("X-Origin") == "" {
 			t.Errorf("%s on the visitors' socket: %d %s", path, a.code, a.body)
@@ -363,7 +363,7 @@ func TestOperators_Token(t *testing.T) {
 	}
 }
 
-// On loopback without a token another site's page still cannot change anything.
+// On loopback without a token, a page of another site cannot change anything.
 func TestOperators_RefuseForgedRequests(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
@@ -383,7 +383,7 @@ func TestOperators_RefuseForgedRequests(t *testing.T) {
 	}
 }
 
-// metricNames are those that the contract promises.
+// metricNames are the metrics in docs/metrics.md that every room has.
 var metricNames = []string{
 	"requests_total", "request_seconds", "upstream_seconds", "upstream_errors_total", "waiting", "parked", "active",
 	"admitted_unclaimed", "joins_total", "admissions_total", "claims_total", "lapsed_total", "abandoned_total", "rate",
@@ -401,17 +401,17 @@ func TestMetrics(t *testing.T) {
 	g := start(t, setup{origin: site.URL, rooms: []string{room(admission(1, 1))}})
 	o, c := adminOf(t, g), newClient(t, g)
 	c.get(g, "/").want(http.StatusOK)
-	o.post("rooms/sale/pause", "").want(http.StatusOK) // however long it takes to come here, the next one waits
+	o.post("rooms/sale/pause", "").want(http.StatusOK) // the next visitor waits, however slow the test is
 	waiting := c.join(g)
 	c.get(g, "/.waiting-room/sale/status", headers{"X-Waiting-Room-Token": "nonsense"}).want(http.StatusUnauthorized)
 	o.post("rooms/sale/resume", "").want(http.StatusOK)
 	until(t, "the second is in", func() bool { return c.poll(g, waiting.Token).Pass != "" })
-	// What is counted follows what it counts.
+	// The counters follow the events.
 	text, missing := "", []string(nil)
 	if !eventually(patience, func() bool {
 		text, missing = o.ask(http.MethodGet, "/metrics", "").want(http.StatusOK).body, nil
 		for _, line := range []string{
-			`anteroom_admissions_total{room="sale"} 2`, // those let in at once too
+			`anteroom_admissions_total{room="sale"} 2`, // includes immediate admissions
 			`anteroom_requests_total{outcome="let_in",room="sale"} 1`, `anteroom_joins_total{room="sale"} 2`, `anteroom_store_up 1`,
 			`anteroom_rate_limit{room="sale"} 1`, `anteroom_wait_seconds_count{room="sale"} 1`,
 		} {

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// origin is a site that remembers what it was asked.
+// origin is a site that records its requests.
 type origin struct {
 	*httptest.Server
 	t testing.TB
@@ -20,13 +20,13 @@ type origin struct {
 	answer http.HandlerFunc // nil: a small page
 }
 
-// seen is a request as the site got it.
+// seen is a request as the site received it.
 type seen struct {
 	method, uri, host, body string
 	header                  http.Header
 }
 
-// newOrigin starts a site. When the test ends it checks that nothing of the waiting room's own reached it.
+// newOrigin starts a site. At the end of the test it checks that no cookie or token of the waiting room reached the site.
 func newOrigin(t testing.TB, answer http.HandlerFunc) *origin {
 	t.Helper()
 	o := &origin{t: t, answer: answer}
@@ -57,7 +57,7 @@ func (o *origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, "<!doctype html><title>The site</title><h1>Welcome</h1>")
 }
 
-// inspect fails the test where a request holds what is the waiting room's.
+// inspect fails the test if a request has a cookie or token of the waiting room.
 func (o *origin) inspect(r seen) {
 	for name, values := range r.header {
 		if strings.HasPrefix(name, "X-Waiting-Room-") && name != "X-Waiting-Room-Session" {
@@ -83,7 +83,7 @@ func (o *origin) requests() []seen {
 	return slices.Clone(o.seen)
 }
 
-// last is the newest request.
+// last returns the newest request.
 func (o *origin) last() seen {
 	o.t.Helper()
 	all := o.requests()

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// One command is enough for a waiting room: flags alone, a store of its own, a generated key.
+// Flags alone start a waiting room, with an embedded store and a generated key.
 func TestFlags_ServeOneRoom(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
@@ -44,7 +44,7 @@ func TestPassing_OneVisitorImmediately(t *testing.T) {
 		t.Errorf("first pass: %s; want HttpOnly, SameSite=Lax, Path=/, no Secure on plain HTTP, no Domain", line)
 	}
 	a.setCookie("shop") // the origin's own is kept
-	// A first pass is for nobody else.
+	// The response with a first pass is private.
 	if cc := a.header.Get("Cache-Control"); !strings.Contains(cc, "private") || !strings.Contains(cc, "no-store") || strings.Contains(cc, "public") {
 		t.Errorf("Cache-Control %q with a first pass, want private, no-store", cc)
 	}
@@ -60,7 +60,7 @@ func TestPassing_OneVisitorImmediately(t *testing.T) {
 	}
 	session := site.last().header.Get("X-Waiting-Room-Session")
 
-	// With the pass: the same session; a public answer gets no cookie of ours and stays public.
+	// With the pass: the same session. A public response sets no cookie of the gateway and stays public.
 	a = b.get(g, "/tickets", asBrowser).want(http.StatusOK)
 	if a.header.Get("Cache-Control") != "public, max-age=600" || strings.Contains(strings.Join(a.header.Values("Set-Cookie"), " "), "wr_") {
 		t.Errorf("with a pass: %v", a.header)
@@ -106,7 +106,7 @@ func TestPassing_POSTReachesOriginIntact(t *testing.T) {
 	if s := r.header.Get("X-Waiting-Room-Session"); s == "" || s == "forged" {
 		t.Errorf("the origin got X-Waiting-Room-Session %q", s)
 	}
-	// An API client gets its pass in a header too, and may send it so.
+	// An API client receives its pass also in a header field, and may send it there.
 	pass := a.header.Get("X-Waiting-Room-Pass")
 	if pass == "" {
 		t.Fatalf("no X-Waiting-Room-Pass in %v", a.header)
@@ -143,7 +143,7 @@ func TestForwardedHeaders_OfUntrustedPeersAreReplaced(t *testing.T) {
 	}
 }
 
-// Behind a trusted proxy that speaks TLS the cookies are for TLS.
+// Behind a trusted proxy with TLS the cookies are Secure.
 func TestCookiesBehindTLS(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
@@ -182,7 +182,7 @@ func TestSession_RevokedByOrigin(t *testing.T) {
 			if a.body != "ok" || a.header.Get(name) != "" {
 				t.Errorf("the answer that revokes: %q %v", a.body, a.header)
 			}
-			// At once: the very next request with the old pass has to wait.
+			// Immediately: the next request with the old pass has to wait.
 			c := newClient(t, g)
 			c.get(g, "/", headers{"X-Waiting-Room-Pass": pass}).want(http.StatusAccepted).waits("waiting")
 		})
@@ -198,7 +198,7 @@ func TestPass_RenewedWhileUsed(t *testing.T) {
 	first := c.get(g, "/").want(http.StatusOK).header.Get("X-Waiting-Room-Pass")
 	_, before := decode(t, first)
 	pass := first
-	deadline := time.Unix(before.Exp+8, 0) // past the leeway of the first one
+	deadline := time.Unix(before.Exp+8, 0) // after the leeway of the first pass
 	until(t, "the session outlives its first pass", func() bool {
 		a := c.get(g, "/", headers{"X-Waiting-Room-Pass": pass}).want(http.StatusOK)
 		if p := a.header.Get("X-Waiting-Room-Pass"); p != "" {

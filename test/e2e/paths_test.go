@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// rawly sends a request as it is written and returns the status line and whether the origin answered.
+// rawly sends the bytes of a request, returns the status line and reports whether the origin responded.
 func rawly(t *testing.T, g *gateway, method, target string, lines ...string) (status string, reached bool, text string) {
 	t.Helper()
 	lines = append([]string{method + " " + target + " HTTP/1.1", "Host: " + g.addr, "Accept: application/json", "Connection: close"}, lines...)
@@ -24,7 +24,7 @@ var disguises = []string{
 	"/sale/buy//../../vip/x", "/vip/x%2fy/../..%2fsale", "/%u0073ale/buy",
 }
 
-// No spelling leads past a room to a server that reads it in its own way, and a pass opens its own room only.
+// No spelling of a path bypasses a room, however a server reads it, and a pass is valid for its own room only.
 func TestPaths_NoneLeadsPastRoom(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
@@ -69,8 +69,8 @@ func TestGuard_SubresourceDoesNotBypass(t *testing.T) {
 	}
 }
 
-// Preflights carry no pass; they reach the site within a limit, of which one address has a part, without a body, and not in a closed
-// room.
+// Preflights carry no pass. They reach the site without a body and within a limit, of which one address has a part; in a closed room they
+// are refused.
 func TestPreflights_AreLimited(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
@@ -82,7 +82,7 @@ func TestPreflights_AreLimited(t *testing.T) {
 		name             string
 		addresses        int
 		burst, perSecond int
-	}{{"one address", 1, 12, 12}, {"many addresses", 50, 30, 50}} { // the first one took of the limit of all
+	}{{"one address", 1, 12, 12}, {"many addresses", 50, 30, 50}} { // the first address has used a part of the limit of all
 		begun, passed := time.Now(), 0
 		for i := range 150 {
 			status, reached, text := rawly(t, g, "OPTIONS", "/sale", preflights, fmt.Sprintf("X-Forwarded-For: 192.0.2.%d", i%row.addresses))

@@ -9,14 +9,14 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-// rates is GET /v1/limits.
+// rates is the response to GET /v1/limits.
 type rates struct {
 	Global         float64
 	Live, Adaptive bool
 }
 
-// A gateway and two bulk workers on one store: jobs slow down to the least while a visitor waits for the origin, and speed up
-// when nobody does. What an operator sets holds, and what was found survives a restart.
+// A gateway and two bulk workers use one store. Jobs slow down to the lowest rate while visitors wait, and speed up when none wait. A rate
+// that an operator sets stays in force, and the found rate survives a restart.
 func TestBulkPeopleFirst_SlowsForVisitors(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
