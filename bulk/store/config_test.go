@@ -235,14 +235,14 @@ func TestPolicies_OfTwoProcessesTakeTurns(t *testing.T) {
 			if took := c.us - began; done < 1500 || took > 6_000_000 {
 				t.Errorf("%d jobs of 1500 in %d ms, which takes 3 s in one order", done, took/1000)
 			}
-			if n := strings.Count(logged.String(), "order of the fair queue"); n != 1 {
+			if n := strings.Count(logged.String(), "the fair queue now has the order"); n != 1 {
 				t.Errorf("logged %d changes of order: %s", n, logged.String())
 			}
 			// The process that is left has its order after a minute.
 			c.advance(time.Minute)
 			pull(t, s, 1)
 			if mode := s.o.Client.HGet(t.Context(), s.keys[keyState], "mode").Val(); mode != "1" {
-				t.Errorf("the line is in order %s a minute after the other process was gone, want 1", mode)
+				t.Errorf("the fair queue is in order %s a minute after the other process was gone, want 1", mode)
 			}
 			clean(t, s)
 		})
