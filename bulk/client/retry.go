@@ -65,7 +65,7 @@ func (p *patience) wait(ctx context.Context, err error) error {
 		p.since = now
 	}
 	// Half to one and a half of the pause, so that clients do not return all at once.
-	pause := p.pause/2 + rand.N(p.pause)
+	pause := p.pause/2 + rand.N(p.pause) //nolint:gosec // it spreads requests, and is no secret
 	p.pause = min(2*p.pause, longestPause)
 	if problem, ok := errors.AsType[*Problem](err); ok && problem.RetryAfter > 0 {
 		pause = problem.RetryAfter

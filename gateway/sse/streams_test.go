@@ -2,6 +2,7 @@ package sse
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"sync"
@@ -144,7 +145,7 @@ func TestStreams_NewestOfTicketStay(t *testing.T) {
 		t.Errorf("%d streams are open, want %d", n, streamsPerTicket)
 	}
 	s.Close()
-	if err := s.Reserve([16]byte{}); err != ErrClosed {
+	if err := s.Reserve([16]byte{}); !errors.Is(err, ErrClosed) {
 		t.Errorf("after Close: %v", err)
 	}
 	if n := s.open(); n != 0 || o.open != 0 {
@@ -258,7 +259,7 @@ func TestStreams_OfOneAddressAreLimited(t *testing.T) {
 		address [16]byte
 		want    error
 	}{{one, nil}, {one, nil}, {one, ErrFull}, {other, nil}} {
-		if err := s.Reserve(row.address); err != row.want {
+		if err := s.Reserve(row.address); !errors.Is(err, row.want) {
 			t.Errorf("stream %d: %v, want %v", i, err, row.want)
 		}
 	}
