@@ -18,6 +18,7 @@ func main() { rig.Main(command()) }
 
 type options struct {
 	gateway, loadgen         string
+	against                  string // an older gateway's program
 	rounds, seconds, waiting int
 	connections, mixRate     int
 	slow, million            int
@@ -43,11 +44,13 @@ func command() *cobra.Command {
 			o.rounds, o.seconds, o.waiting, o.connections, o.slow, o.million)
 		for _, part := range o.only {
 			rig.Require(slices.Contains(parts, part), "--only %q: want some of %s", part, strings.Join(parts, ", "))
+			rig.Require(o.against == "" || slices.Contains(parts[:3], part), "--only %q: --against compares only %s", part, strings.Join(parts[:3], ", "))
 		}
 		run(r, o)
 	})
 	f := cmd.Flags()
 	f.StringVar(&o.gateway, "gateway", "bin/gateway", "the gateway's program")
+	f.StringVar(&o.against, "against", "", "an older gateway's program: compare only the processor time of a request, a poll and a join with it, in turns")
 	f.StringVar(&o.loadgen, "loadgen", "bin/loadgen", "the load generator's program")
 	f.IntVar(&o.rounds, "rounds", 5, "how often each is measured; the median is printed")
 	f.IntVar(&o.seconds, "seconds", 3, "how long each measurement takes")
@@ -71,6 +74,7 @@ type bench struct {
 	threads     int
 	gateway     *rig.Gateway
 	origin      string
+	site        string       // an origin that reads bodies
 	nginx       *child.Child // nil: not started yet
 	proxyAddr   string       // of nginx as a proxy
 	statusAddr  string       // of nginx with a constant response
@@ -81,19 +85,31 @@ func run(r *rig.Run, o options) {
 	b := &bench{Run: r, options: o, wrk: rig.Must(child.Find("wrk")), script: r.File("requests.lua", script), threads: min(2, runtime.NumCPU())}
 	b.origin = r.Port()
 	r.Nginx("origin", 1, b.origin, fmt.Sprintf("  server {\n    listen %s;\n    location / { default_type text/plain; return 200 \"%s\"; }\n  }", b.origin, strings.Repeat("x", rig.PageBytes)))
-	b.gateway = r.Gateway(o.gateway, b.settings(r.Serve(rig.Site)))
+	b.site = r.Serve(rig.Site)
+	b.gateway = r.Gateway(o.gateway, b.settings(b.site))
+	peers := []string{"nginx", "HAProxy"}
 	var rows []table.Row
+	if o.against != "" {
+		peers, rows = []string{"older"}, b.againstRows()
+	} else {
+		rows = b.measure()
+	}
+	fmt.Fprintf(r.Out, "\n%s/%s, %d cores, %s; wrk -t%d -c%d, %d rounds of %d s taking turns; the generator and the origin share the cores\n\n",
+		runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), time.Now().UTC().Format(time.DateOnly), b.threads, o.connections, o.rounds, o.seconds)
+	rig.Check(table.Print(r.Out, peers, "gateway", rows))
+}
+
+// measure measures the parts that are wanted.
+func (b *bench) measure() (rows []table.Row) {
 	for _, part := range []struct {
 		names []string
 		rows  func() []table.Row
 	}{{[]string{"pass", "poll", "join"}, b.requests}, {[]string{"mix"}, b.mixRows}, {[]string{"slow"}, b.slowRows}, {[]string{"million"}, b.millionRows}} {
-		if slices.ContainsFunc(part.names, o.wants) {
+		if slices.ContainsFunc(part.names, b.wants) {
 			rows = append(rows, part.rows()...)
 		}
 	}
-	fmt.Fprintf(r.Out, "\n%s/%s, %d cores, %s; wrk -t%d -c%d, %d rounds of %d s taking turns; the generator and the origin share the cores\n\n",
-		runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), time.Now().UTC().Format(time.DateOnly), b.threads, o.connections, o.rounds, o.seconds)
-	rig.Check(table.Print(r.Out, []string{"nginx", "HAProxy"}, "gateway", rows))
+	return rows
 }
 
 // settings has a room that admits every visitor, one with a queue, some with both for the mix, and one in front of an origin that

@@ -15,7 +15,7 @@ import (
 // requests measures one kind of request at a time, beside what nginx and HAProxy do for a similar one.
 func (b *bench) requests() (rows []table.Row) {
 	rig.Say("gathering passes and %d waiting tickets", b.waiting+front)
-	passes, queue := b.gather("open", 0, 100), b.gather("line", b.waiting+front, 0)
+	passes, queue := b.gather(b.gateway, "open", 0, 100), b.gather(b.gateway, "line", b.waiting+front, 0)
 	pass := passes.Admitted[0].Pass
 	gateway := b.gateway.URL()
 	status := b.fetch(gateway+"/.waiting-room/line/status", "X-Waiting-Room-Token", queue.Waiting[front].Token)
@@ -56,11 +56,11 @@ func (b *bench) requests() (rows []table.Row) {
 	return rows
 }
 
-// gather joins a room of the gateway.
-func (b *bench) gather(room string, tokens, passes int) *visitor.Pool {
-	p, err := visitor.Gather(b, visitor.Options{URLs: []string{b.gateway.URL()}, Room: room, Connections: 64, Timeout: 10 * time.Second}, tokens, passes)
+// gather joins a room of a gateway.
+func (b *bench) gather(g *rig.Gateway, room string, tokens, passes int) *visitor.Pool {
+	p, err := visitor.Gather(b, visitor.Options{URLs: []string{g.URL()}, Room: room, Connections: 64, Timeout: 10 * time.Second}, tokens, passes)
 	if err != nil {
-		rig.Check(fmt.Errorf("room %s: %w\n%s", room, err, b.gateway.Log))
+		rig.Check(fmt.Errorf("room %s: %w\n%s", room, err, g.Log))
 	}
 	return p
 }
