@@ -11,7 +11,7 @@ import (
 const batchMost = 500
 
 // After a batch of at least batchBusy requests the next one is collected batchLonger times as long: under load fewer script
-// calls carry the same requests, and a request waits two milliseconds longer.
+// calls carry the same requests.
 const (
 	batchBusy   = 8
 	batchLonger = 3
@@ -19,7 +19,7 @@ const (
 
 var errUnanswered = errors.New("admission: a batch was not answered")
 
-// batcher collects requests for about a millisecond into one call. The first request of a batch leads it: it waits, sends the
+// batcher collects requests for wait, some milliseconds, into one call. The first request of a batch leads it: it waits, sends the
 // batch, and wakes the others. A batcher has no goroutine of its own.
 type batcher[Q, A any] struct {
 	wait time.Duration

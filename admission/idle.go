@@ -20,7 +20,7 @@ const (
 	// keepTime and idlePause together stay well below GAP of lua/lib/room.lua, from which on a time without a tick counts as an
 	// outage.
 	keepTime = 2 * time.Second
-	// ownTick is how often each gateway ticks an idle room itself, to be counted among the gateways of the room (COUNTED of
+	// ownTick is how often each gateway ticks an idle room itself, to be counted among the gateways of the room (RARELY of
 	// lua/room_advance.lua) and to read Redis's clock.
 	ownTick = 30 * time.Second
 )

@@ -2,8 +2,8 @@ package admission
 
 import "strings"
 
-// generations limits the places of one account that may have ended within the time that ended tickets are remembered; place_of in
-// lua/lib/account.lua has the same limit.
+// generations limits the places of one account that may have ended within the time that ended tickets are remembered: GENERATIONS of
+// lua/lib/account.lua.
 const generations = 32
 
 // Of reports whether an id is one of the ids of the account whose first id is base.

@@ -43,7 +43,7 @@ func (s *sessions) init(me identity, v *view, st *store, m *memory) {
 }
 
 // Touch records a heartbeat of a session, which is sent in a batch, about every quarter of the life of a pass. off: the pass was
-// signed without the store, so the first heartbeat goes out at once. Where session_ttl was raised, so does the next: until then
+// signed without the store, so the first heartbeat goes out at once. Where session.ttl was raised, so does the next: until then
 // the store counts the session by the former ttl.
 func (r *sessions) Touch(sid ID, off bool) {
 	now := r.c.mono()

@@ -19,7 +19,7 @@ func (id ID) String() string { return base64.RawURLEncoding.EncodeToString(id[:]
 // of address prefix and user agent.
 type Client [16]byte
 
-// State is the state of a ticket (docs/state_machine.md).
+// State is the state of a ticket; docs/architecture.md has the diagram, under States of a ticket.
 type State uint8
 
 // A ticket is in exactly one of these states.

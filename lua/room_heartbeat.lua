@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- room_heartbeat: renews sessions, and registers those whose pass was minted while the store was away.
+-- room_heartbeat: renews sessions, and registers those whose pass was signed while the store was away.
 -- KEYS: state, live, queue, parked, seen, admitted, sessions, ended, grants, revoked, flow, pending, minutes, gateways, snapshot, audit, joins
 -- ARGV: now, epoch, seq, policy, ...
 -- RETURNS: {OK, epoch, seq, fence, order time, wall, then the ids that are revoked}

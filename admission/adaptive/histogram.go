@@ -12,7 +12,7 @@ import (
 )
 
 // Buckets of a histogram: one up to 64 µs, eight an octave from there to 2^32 µs (71 minutes), one for what is longer. A
-// latency is so known to an eighth of itself.
+// latency is therefore known within an eighth.
 const (
 	least   = 6
 	octaves = 26
@@ -131,7 +131,8 @@ func (h *Histogram) AppendText(b []byte) ([]byte, error) {
 // MarshalText returns the form of AppendText.
 func (h *Histogram) MarshalText() ([]byte, error) { return h.AppendText(nil) }
 
-// UnmarshalText reads that form. Buckets ascend; counts are those of at most all requests that did not fail.
+// UnmarshalText reads the form of AppendText. It refuses buckets that do not ascend, and counts that exceed the requests that did not
+// fail.
 func (h *Histogram) UnmarshalText(text []byte) error {
 	if len(text) > MostText {
 		return fmt.Errorf("%w: %d bytes", ErrText, len(text))

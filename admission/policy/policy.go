@@ -47,7 +47,7 @@ type Policy struct {
 	Rate         int64         // thousandths of a visitor per second; in a snapshot the rate in force
 	Burst        int64         // thousandths of a visitor
 	MaxActive    int64         // limit of admitted and active tickets together; 0: none
-	HeadWindow   int64         // a tick considers only the first n tickets; 0: all
+	HeadWindow   int64         // most admissions of one tick; 0: no limit
 	Capacity     int64         // limit of the queue's length; 0: none
 	MinWait      time.Duration // shortest wait
 	MinRate      int64         // of an adaptive strategy, thousandths

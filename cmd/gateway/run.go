@@ -33,7 +33,7 @@ func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config,
 	// Closed last: all other parts use it.
 	defer func() {
 		if err := s.Close(); err != nil {
-			log.Warn("store", "error", err)
+			log.Warn("cannot close the store", "error", err)
 		}
 	}()
 

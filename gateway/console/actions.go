@@ -161,7 +161,7 @@ func (c *Console) showTicket(w http.ResponseWriter, r *http.Request, _ identity,
 	if found.State == admission.Waiting {
 		v.Waited = ago(now, found.Order)
 		v.SeenAgo = ago(now, found.Seen)
-		if !found.Parked { // a parked ticket has no position until its next heartbeat
+		if !found.Parked { // a parked ticket has no position until its next poll
 			v.Ahead, v.Position = new(found.Ahead), new(found.Ahead+1)
 		}
 	}

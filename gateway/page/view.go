@@ -72,7 +72,7 @@ func (d *Data) dynamic() [19]*string {
 }
 
 // minReload is the least time in seconds between reloads of a page without JavaScript: each costs a whole page, and a ticket at
-// the front of the queue counts as present for 30 s.
+// the front of the queue counts as present for 20 s or more.
 const minReload = 10
 
 // fill sets the dynamic fields of d from v, in the words w.

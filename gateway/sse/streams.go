@@ -338,5 +338,5 @@ func (s *Streams) Close() {
 
 const (
 	reconnectsPerSecond = 1500
-	longestReconnect    = 20 * time.Second // a visitor at the front counts as present for 30 s
+	longestReconnect    = 20 * time.Second // the shortest presence hold; a visitor who returns later is passed over meanwhile, and keeps the place
 )

@@ -146,7 +146,7 @@ end
 -- end_prequeue ends the pre-queue of a lottery that has been taken out of the policy, and reports whether there was one. Nobody is admitted
 -- before all of the pre-queue can have polled, as their orders are earlier than those of newcomers. While the files of gateways differ,
 -- visitors of some enter the pre-queue again and again, and each polls within the longest interval: that does not prolong the hold. For a quarter
--- of absence gateways answer a ticket that was in the pre-queue before its last end without the store (admission: gatherHold), which
+-- of absence gateways answer a ticket that was in the pre-queue before its last end without the store (PrequeueHold of admission/policy), which
 -- therefore does not count it yet.
 local function end_prequeue(s, p)
   local again = s.disbanded > 0 and s.now < s.disbanded + longest_advised(s, p) + FLAP
