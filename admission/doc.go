@@ -21,5 +21,7 @@
 //   - limiter: the rate limiters, used while the store is away
 //   - adaptive: the rate that an origin bears
 //
-// Reading order: ticket.go, join.go, check.go, claim.go; tick.go; then lua/room_enter.lua and lua/room_advance.lua.
+// Reading order: ticket.go, join.go, check.go, claim.go; tick.go; then lua/room_enter.lua and lua/room_advance.lua. room.go lists the
+// parts of a Room: store.go and calls.go run the scripts, batcher.go collects calls, view.go and sincesnapshot.go compute positions,
+// memory.go remembers replies, offline.go serves while the store is away, restore.go repairs a store that lost its data.
 package admission

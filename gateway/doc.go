@@ -6,6 +6,6 @@
 //   - write.go carries out the decision: it forwards the request, or writes the response.
 //
 // Reading order: serve.go, which has these steps on one page; request.go, decision.go, enter.go, ticket.go, write.go. tokens.go
-// verifies tokens and grant.go signs them. gateway.go and reload.go build what all requests share. The packages below gateway do not
-// import it: client, route, forecast, answer, sse, metrics, accesslog, listener, meter, upstream, faultlog, page, guard, identity, proxy.
+// verifies tokens and grant.go signs them. gateway.go and reload.go build what all requests share, shutdown.go ends it. The packages
+// below gateway do not import it; docs/architecture.md has them in a table.
 package gateway

@@ -1,5 +1,8 @@
 // Package policy describes how a room admits: its limits, the events and lotteries planned for it, and the times that
 // follow from its settings. It is pure: the current time is a parameter, and nothing here calls the store.
+//
+// Reading order: policy.go, plan.go (events), draw.go (lotteries), hold.go (how long a poll counts as presence), schedule.go (the form
+// that the scripts take).
 package policy
 
 import (

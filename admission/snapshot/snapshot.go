@@ -2,6 +2,9 @@
 //
 // A snapshot holds the exact orders of the front of the queue and a rank sketch of the rest: samples of rank and order, at most
 // 0.5 % of the rank apart. Snapshots are immutable, so gateways answer polls from them without locks.
+//
+// Reading order: snapshot.go, parse.go and sketch.go (the text that lua/room_advance.lua writes), position.go, tick.go (when a room
+// ticks next).
 package snapshot
 
 import (

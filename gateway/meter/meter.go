@@ -1,4 +1,4 @@
-// Package meter counts requests against quotas, and reports of sessions, in fixed memory.
+// Package meter limits requests by quotas, and remembers when sessions were last reported to the store, both in fixed memory.
 package meter
 
 import (

@@ -1,4 +1,5 @@
-// Package metrics holds the metrics of the gateway. docs/metrics.md lists their names and labels.
+// Package metrics holds the metrics of the gateway. docs/metrics.md lists their names and labels. Metrics are counted as requests are
+// served (metrics.go); figures of rooms and origins are read at each scrape (collector.go).
 package metrics
 
 import (

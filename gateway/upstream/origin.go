@@ -1,4 +1,5 @@
-// Package upstream joins an origin with the records of its responses.
+// Package upstream has an origin of package proxy that records its responses: for metrics, for operators, and for the controller of
+// adaptive rates.
 package upstream
 
 import (

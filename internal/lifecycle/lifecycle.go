@@ -1,4 +1,5 @@
-// Package lifecycle runs the parts of a program and stops them in order.
+// Package lifecycle runs the parts of a program and stops them in order (Group), cancels a context at SIGTERM (UntilSignal), and calls a
+// reload on SIGHUP or when a file has changed (Group.AddReloads).
 package lifecycle
 
 // Group runs parts until the first of them returns, then stops all in the order in which they were added. It waits for each part to

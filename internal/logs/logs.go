@@ -1,4 +1,4 @@
-// Package logs creates the programs' loggers.
+// Package logs creates the programs' loggers, and a Queue for their output, so that a reader that hangs does not stop the program.
 package logs
 
 import (
