@@ -85,8 +85,8 @@ func TestPrequeue_AbandonedPlacesDoNotCount(t *testing.T) {
 	want(before - 1)
 }
 
-// A postponed opening holds against gateways that still have the earlier one, at every gateway and whichever gateway ticks
-// last. A ticket of the pre-queue waits at such a gateway for its new configuration, and then has the same order as elsewhere.
+// A postponed opening is in force at every gateway, also while some still have the earlier one, whichever ticks last. At a gateway
+// without the new configuration a ticket of the pre-queue waits for its order; with it, the ticket has the same order as elsewhere.
 func TestOpening_PostponedHoldsAgainstOldConfiguration(t *testing.T) {
 	t.Parallel()
 	client, prefix, c := redistest.Client(t), redistest.Prefix(t), newTestClock()
@@ -96,16 +96,16 @@ func TestOpening_PostponedHoldsAgainstOldConfiguration(t *testing.T) {
 	all := gather(t, b, 6)
 	pass := func(seconds int, check func()) {
 		t.Helper()
-		for range seconds {
+		for i := range seconds {
 			c.pass(time.Second)
-			mustTick(t, b)
-			mustTick(t, a)
+			mustTick(t, []*Room{a, b}[i%2])
+			mustTick(t, []*Room{b, a}[i%2])
 			check()
 		}
 	}
 	pass(10, func() {})
 	a.setPolicy(later)
-	pass(45, func() { // past the old time; the gateways tick last in turn
+	pass(45, func() { // past the old opening
 		for i, r := range []*Room{b, a} {
 			s := r.Snapshot()
 			if s.Drawn != 0 || !s.Gathering() {
@@ -113,11 +113,11 @@ func TestOpening_PostponedHoldsAgainstOldConfiguration(t *testing.T) {
 			}
 		}
 		if s := mustCheck(t, b, all[0].t); !s.Gathering || s.Ticket.Order != 0 {
-			t.Fatalf("at a gateway with the old file: %+v", s)
+			t.Fatalf("at a gateway with the old configuration: %+v", s)
 		}
 	})
 	if s := b.Snapshot(); s.Policy.OpensAt != later.OpensAt {
-		t.Errorf("a gateway with the old configuration shows %d, want %d", s.Policy.OpensAt, later.OpensAt)
+		t.Errorf("a gateway with the old configuration has the opening %d, want %d", s.Policy.OpensAt, later.OpensAt)
 	}
 	for _, g := range all[:3] {
 		g.heard(mustCheck(t, b, g.t))
@@ -181,10 +181,11 @@ func TestOpening_BroughtForwardByAllGateways(t *testing.T) {
 	}
 }
 
-// The lottery of an event is moved to another day whose pre-queue has not begun. For gateways with the new configuration the
-// room then has no lottery. While configurations differ, each visitor has one place and keeps it: with a poll at the new
-// configuration the place by the time of joining, otherwise the drawn one. Neither is drawn again on the other day.
-func TestOpening_MovedToAnotherDay(t *testing.T) {
+// The lottery of an event is moved to another day whose pre-queue has not begun, so a gateway with the new configuration has no
+// lottery for now. While configurations differ, each visitor has one place and keeps it: a visitor who polls at such a gateway
+// before the old opening has the order of the join and is admitted by it, any other has the drawn order. None of them takes part
+// in the draw of the other day.
+func TestOpening_MovedToAnotherDayKeepsPlaces(t *testing.T) {
 	t.Parallel()
 	client, prefix, c := redistest.Client(t), redistest.Prefix(t), newTestClock()
 	on := func(opens int64) Policy {

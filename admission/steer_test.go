@@ -252,9 +252,9 @@ func TestAdaptive_ReportsTimeAtMinRate(t *testing.T) {
 	}
 }
 
-// While bulk work that yields to visitors runs, the room keeps its rate for as long as the work may take to slow down. After
-// that the room lowers its own rate, however long jobs run.
-func TestAdaptive_LeavesLoadToJobs(t *testing.T) {
+// While bulk work that yields to visitors is reported, the room keeps its rate for the time that this work may take to slow down. The
+// room lowers its rate once no work is reported any more, and after that time even while work is.
+func TestAdaptive_WaitsForJobsToSlowDown(t *testing.T) {
 	t.Parallel()
 	s := newPilots(t, adaptivePolicy(), 1)
 	s.seconds(5, well, false, 0)

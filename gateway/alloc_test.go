@@ -94,7 +94,8 @@ func statusPath(t testing.TB) func() {
 	return keepAsking(t, b.addr, "GET /.waiting-room/sale/status HTTP/1.1\r\nHost: shop.test\r\nX-Waiting-Room-Token: "+token+"\r\n\r\n", []byte("}"))
 }
 
-// allocations returns the allocations of a request: the least of several runs, because other allocations of the process count too.
+// allocations returns the average number of allocations in a call of ask: the least of up to five measurements, because
+// testing.AllocsPerRun counts those of all goroutines.
 func allocations(ask func()) float64 {
 	least := testing.AllocsPerRun(3000, ask)
 	for range 4 {

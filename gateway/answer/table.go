@@ -14,7 +14,7 @@ var (
 	NoDraw              = &Problem{Status: 404, Code: "no_draw", Title: "No draw", Detail: "This room has no lottery, so there is no draw to publish.", Level: Quiet}
 	MethodNotAllowed    = &Problem{Status: 405, Code: "method_not_allowed", Title: "Method not allowed", Detail: "Use one of the methods in the Allow header.", Level: Quiet}
 	TokenMissing        = &Problem{Status: 401, Code: "token_missing", Title: "A token is required", Detail: "Send the waiting token as a cookie, as Authorization: Bearer, or as X-Waiting-Room-Token. POST tickets returns a token.", Level: Quiet}
-	TokenInvalid        = &Problem{Status: 401, Code: "token_invalid", Title: "The token is not valid", Detail: "The signature, the room or the age of this token is not valid. Join again with POST tickets.", Level: Quiet}
+	TokenInvalid        = &Problem{Status: 401, Code: "token_invalid", Title: "The token is not valid", Detail: "This is not a valid waiting token of this room: it may be damaged, expired, or of another room. Join again with POST tickets.", Level: Quiet}
 	TokenBound          = &Problem{Status: 401, Code: "token_bound", Title: "The token is bound to another client", Detail: "This token is bound to another network or browser. Join again with POST tickets.", Level: Quiet}
 	AccountRequired     = &Problem{Status: 401, Code: "account_required", Title: "Please log in", Detail: "Each account has one place in this queue. Log in on the site, then return to this page.", Level: Quiet}
 	AccountsUnavailable = &Problem{Status: 503, Code: "accounts_unavailable", Title: "Temporarily unavailable", Detail: "Your login cannot be checked right now. Try again in a moment; an existing place in the queue is kept.", Retry: 5, Level: slog.LevelWarn}

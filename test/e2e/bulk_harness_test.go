@@ -464,7 +464,7 @@ func byJob(t *testing.T, runs []jobRun, n int) map[string][]jobRun {
 	return all
 }
 
-// once returns the run of each job, like byJob, and fails the test if a job ran twice.
+// once fails the test unless each of n jobs has run exactly once.
 func once(t *testing.T, runs []jobRun, n int) {
 	t.Helper()
 	for job, of := range byJob(t, runs, n) {
@@ -474,7 +474,7 @@ func once(t *testing.T, runs []jobRun, n int) {
 	}
 }
 
-// held responds to a job after a while, or when its worker has disconnected.
+// held returns an answer that responds with 200 after d, or earlier if the worker disconnects.
 func held(d time.Duration) func(http.ResponseWriter, *http.Request, jobRun) {
 	return func(_ http.ResponseWriter, r *http.Request, _ jobRun) {
 		timer := time.NewTimer(d)

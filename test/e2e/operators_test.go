@@ -383,7 +383,7 @@ func TestOperators_RefuseForgedRequests(t *testing.T) {
 	}
 }
 
-// metricNames are the metrics in docs/metrics.md that every room has.
+// metricNames are metrics that every gateway exposes, whatever its configuration.
 var metricNames = []string{
 	"requests_total", "request_seconds", "upstream_seconds", "upstream_errors_total", "waiting", "parked", "active",
 	"admitted_unclaimed", "joins_total", "admissions_total", "claims_total", "lapsed_total", "abandoned_total", "rate",
@@ -391,8 +391,8 @@ var metricNames = []string{
 	"store_up", "tokens_rejected_total", "build_info",
 }
 
-// featureMetrics are there where a room is adaptive, its origin has a budget, its model is not used, or waits were long enough
-// to be followed.
+// featureMetrics matches the metrics that are exposed only if a room is adaptive, its origin has a budget, its model is not used, or
+// waits were long enough to be compared with their estimates.
 var featureMetrics = regexp.MustCompile("^anteroom_(rate_target|adaptive_|origin_budget_|eta_fallback|eta_coverage)")
 
 func TestMetrics(t *testing.T) {

@@ -36,7 +36,8 @@ func newAuthority(t testing.TB, name string) *authority {
 	return a
 }
 
-// sign returns a certificate; the first one is the authority's own.
+// sign makes a new key, signs c for it, and returns the certificate and the key, parsed and as PEM. An authority without a certificate
+// signs with the new key itself.
 func (a *authority) sign(c *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey, string, string) {
 	a.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -64,7 +65,7 @@ func (a *authority) sign(c *x509.Certificate) (*x509.Certificate, *ecdsa.Private
 		string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}))
 }
 
-// issue makes a certificate for servers and clients alike.
+// issue returns a certificate for servers and clients and its key, as PEM.
 func (a *authority) issue(name string) (cert, key string) {
 	_, _, cert, key = a.sign(&x509.Certificate{
 		Subject: pkix.Name{CommonName: name}, DNSNames: []string{name}, KeyUsage: x509.KeyUsageDigitalSignature,
