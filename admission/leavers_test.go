@@ -9,11 +9,11 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-// headsOf adds up Heads: tickets admitted and absent, and whether the admitted waited for those seconds at least, and the absent
+// passedOf adds up Passed: tickets admitted and absent, and whether the admitted waited for those seconds at least, and the absent
 // for fewer.
-func headsOf(s *Snapshot, seconds float64) (admitted, absent float64, apart bool) {
+func passedOf(s *Snapshot, seconds float64) (admitted, absent float64, apart bool) {
 	apart = true
-	for _, h := range s.Heads {
+	for _, h := range s.Passed {
 		begin := math.Exp2(float64(h.Bucket)/4) - 1
 		admitted += float64(h.Present) / 1000
 		absent += float64(h.Absent) / 1000
@@ -72,16 +72,16 @@ func TestHeads_CountAdmittedAndAbsent(t *testing.T) {
 		t.Fatal(err)
 	}
 	pass(200)
-	if in, out, _ := headsOf(r.Snapshot(), 200); in+out != 0 {
+	if in, out, _ := passedOf(r.Snapshot(), 200); in+out != 0 {
 		t.Errorf("%v admitted and %v absent before anybody behind the first was reached", in, out)
 	}
 	if err := r.Resume(ctx5(t), "test"); err != nil {
 		t.Fatal(err)
 	}
 	pass(35)
-	in, out, apart := headsOf(r.Snapshot(), 190)
+	in, out, apart := passedOf(r.Snapshot(), 190)
 	if in < 26 || in > 30 || out < 13 || out > 15 || !apart {
-		t.Errorf("%.1f admitted and %.1f absent, want 30 and 15, a little less for the time since: %+v", in, out, r.Snapshot().Heads)
+		t.Errorf("%.1f admitted and %.1f absent, want 30 and 15, a little less for the time since: %+v", in, out, r.Snapshot().Passed)
 	}
 
 	for _, k := range silent[:5] {
@@ -93,7 +93,7 @@ func TestHeads_CountAdmittedAndAbsent(t *testing.T) {
 	if err := r.Tick(ctx5(t)); err != nil {
 		t.Fatal(err)
 	}
-	if _, back, _ := headsOf(r.Snapshot(), 0); math.Abs(out-back-5) > 0.2 {
+	if _, back, _ := passedOf(r.Snapshot(), 0); math.Abs(out-back-5) > 0.2 {
 		t.Errorf("%.1f were absent, and %.1f after five came back", out, back)
 	}
 
@@ -101,7 +101,7 @@ func TestHeads_CountAdmittedAndAbsent(t *testing.T) {
 	if err := other.Tick(ctx5(t)); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := other.Snapshot().Heads, r.Snapshot().Heads; len(want) == 0 || !slices.Equal(got, want) {
+	if got, want := other.Snapshot().Passed, r.Snapshot().Passed; len(want) == 0 || !slices.Equal(got, want) {
 		t.Errorf("another gateway reads %+v, want %+v", got, want)
 	}
 	if err := client.Del(ctx5(t), r.keys[:]...).Err(); err != nil {
@@ -113,8 +113,8 @@ func TestHeads_CountAdmittedAndAbsent(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if heads := r.Snapshot().Heads; len(heads) != 0 {
-		t.Errorf("a store that lost its data has %+v", heads)
+	if passed := r.Snapshot().Passed; len(passed) != 0 {
+		t.Errorf("a store that lost its data has %+v", passed)
 	}
 }
 

@@ -51,7 +51,7 @@ func (e *Engine) ParseAggregate(data []byte) (canonical []byte, err error) {
 		if len(known) == 0 {
 			return nil, fmt.Errorf("aggregate: name %q: this worker has no reducers of its own; use count, concat, sum, min, max or mean", a.Name)
 		}
-		return nil, fmt.Errorf("aggregate: name %q: this worker has the reducers %s", a.Name, strings.Join(known, ", "))
+		return nil, fmt.Errorf("aggregate: name %q: this worker has no such reducer; use %s", a.Name, strings.Join(known, ", "))
 	}
 	return json.Marshal(a)
 }
@@ -76,10 +76,10 @@ func parseAggregate(data []byte) (aggregate, error) {
 		d := json.NewDecoder(bytes.NewReader(data))
 		d.DisallowUnknownFields()
 		if err := d.Decode(&a); err != nil {
-			return a, fmt.Errorf(`want "count", "concat", "sum:field" or {"op":…,"field":…}: %w`, err)
+			return a, fmt.Errorf(`use "count", "concat", "sum:field" or {"op":…,"field":…}: %w`, err)
 		}
 		if _, err := d.Token(); !errors.Is(err, io.EOF) {
-			return a, errors.New("text follows the value: want one string or one object")
+			return a, errors.New("text follows the value: use one string or one object")
 		}
 	}
 	return a, a.check()
@@ -89,16 +89,16 @@ func (a aggregate) check() error {
 	switch a.Op {
 	case "count", "concat":
 		if a.Field != "" || a.Name != "" {
-			return fmt.Errorf("op %q has neither field nor name", a.Op)
+			return fmt.Errorf("op %q takes neither field nor name", a.Op)
 		}
 	case "sum", "min", "max", "mean":
 		switch {
 		case a.Name != "":
-			return fmt.Errorf("name %q: op %q has a field, not a name", a.Name, a.Op)
+			return fmt.Errorf("name %q: op %q takes a field, not a name", a.Name, a.Op)
 		case a.Field == "":
-			return fmt.Errorf(`op %q needs the field of the results that holds the number, as "%s:order.total"`, a.Op, a.Op)
+			return fmt.Errorf(`op %q needs the field of the results that holds the number, such as "%s:order.total"`, a.Op, a.Op)
 		case len(a.Field) > maxField:
-			return fmt.Errorf("field has %d bytes: at most %d", len(a.Field), maxField)
+			return fmt.Errorf("field has %d bytes, at most %d are accepted", len(a.Field), maxField)
 		}
 		for _, part := range strings.Split(a.Field, ".") {
 			if part == "" {
@@ -107,13 +107,13 @@ func (a aggregate) check() error {
 		}
 	case "reduce":
 		if a.Field != "" {
-			return fmt.Errorf("field %q: op \"reduce\" has a name, not a field", a.Field)
+			return fmt.Errorf("field %q: op \"reduce\" takes a name, not a field", a.Field)
 		}
 		if !reducerName.MatchString(a.Name) {
-			return fmt.Errorf("name %q: want the name of a registered reducer, 1 to 64 of A-Z a-z 0-9 . _ -", a.Name)
+			return fmt.Errorf("name %q: use the name of a registered reducer, 1 to 64 of A-Z a-z 0-9 . _ -", a.Name)
 		}
 	default:
-		return fmt.Errorf("op %q: want count, concat, sum, min, max, mean or reduce", a.Op)
+		return fmt.Errorf("op %q: use count, concat, sum, min, max, mean or reduce", a.Op)
 	}
 	return nil
 }

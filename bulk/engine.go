@@ -131,7 +131,7 @@ func (o *Options) complete(settings store.Settings) error {
 		{&w.ShutdownGrace, "worker.shutdown_grace", 30 * time.Second},
 	} {
 		if *d.value < 0 {
-			return fmt.Errorf("%s %s: want more than 0", d.name, *d.value)
+			return fmt.Errorf("%s %s: use more than 0", d.name, *d.value)
 		}
 		if *d.value == 0 {
 			*d.value = d.without
@@ -152,7 +152,7 @@ func (o *Options) complete(settings store.Settings) error {
 			continue
 		}
 		if *n.value < 0 || *n.value > MaxWorkers {
-			return fmt.Errorf("%s %d: want 1 to %d", n.name, *n.value, MaxWorkers)
+			return fmt.Errorf("%s %d: use 1 to %d", n.name, *n.value, MaxWorkers)
 		}
 	}
 	if w.Min != 0 || w.Max != 0 {
@@ -160,7 +160,7 @@ func (o *Options) complete(settings store.Settings) error {
 			return fmt.Errorf("worker.max %d: there are no workers to scale; leave worker.min and worker.max at 0", w.Max)
 		}
 		if w.Min < 1 || w.Max < w.Min || w.Max > MaxWorkers {
-			return fmt.Errorf("worker.min %d and worker.max %d: want 1 ≤ min ≤ max ≤ %d, or both 0 for a fixed number", w.Min, w.Max, MaxWorkers)
+			return fmt.Errorf("worker.min %d and worker.max %d: use 1 ≤ min ≤ max ≤ %d, or both 0 for a fixed number", w.Min, w.Max, MaxWorkers)
 		}
 	}
 	if err := o.Retry.complete(Retry{Max: DefaultRetries, Base: time.Second, Most: 15 * time.Minute}); err != nil {
@@ -176,7 +176,7 @@ func (o *Options) complete(settings store.Settings) error {
 		o.MaxResult = 64 << 10
 	}
 	if o.MaxResult < 0 {
-		return fmt.Errorf("limits.result %d: want more than 0", o.MaxResult)
+		return fmt.Errorf("limits.result %d: use more than 0", o.MaxResult)
 	}
 	if o.Callback != nil && o.CallbackBody == nil {
 		return errors.New("Options.Callback needs Options.CallbackBody, which writes the group")
@@ -237,7 +237,7 @@ func (e *Engine) SetPace(p Pace) error {
 // SetDispatchInterval changes Options.DispatchInterval.
 func (e *Engine) SetDispatchInterval(d time.Duration) error {
 	if d < MinDispatchInterval || d > MaxDispatchInterval {
-		return fmt.Errorf("dispatch.interval %s: want %s to %s", d, MinDispatchInterval, MaxDispatchInterval)
+		return fmt.Errorf("dispatch.interval %s: use %s to %s", d, MinDispatchInterval, MaxDispatchInterval)
 	}
 	e.interval.Store(int64(d))
 	return nil
@@ -253,7 +253,7 @@ func (e *Engine) dispatchEvery() time.Duration {
 // bounds and scaling continues from there.
 func (e *Engine) Resize(n int) error {
 	if n < 0 || n > MaxWorkers {
-		return fmt.Errorf("worker.count %d: want 0 to %d", n, MaxWorkers)
+		return fmt.Errorf("worker.count %d: use 0 to %d", n, MaxWorkers)
 	}
 	if e.o.Worker.Count == NoWorkers {
 		return errors.New("worker.count: this process was started without workers; restart it")

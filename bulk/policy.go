@@ -45,11 +45,11 @@ func (r *Retry) complete(d Retry) error {
 	}
 	switch {
 	case r.Max < NoRetries:
-		return fmt.Errorf("retry.max %d: want 0 or more (bulk.NoRetries for none)", r.Max)
+		return fmt.Errorf("retry.max %d: use 0 or more (bulk.NoRetries for none)", r.Max)
 	case r.Base < 0:
-		return fmt.Errorf("retry.base %s: want more than 0", r.Base)
+		return fmt.Errorf("retry.base %s: use more than 0", r.Base)
 	case r.Most < r.Base:
-		return fmt.Errorf("retry.most %s: want at least retry.base, which is %s", r.Most, r.Base)
+		return fmt.Errorf("retry.most %s: use at least retry.base, which is %s", r.Most, r.Base)
 	}
 	return nil
 }
@@ -76,7 +76,7 @@ func (p *policies) of(jobType string) Policy {
 
 func (p *policies) set(jobType string, policy Policy) error {
 	if policy.Timeout < 0 {
-		return fmt.Errorf("bulk: type %s: timeout %s: want more than 0", jobType, policy.Timeout)
+		return fmt.Errorf("bulk: type %s: timeout %s: use more than 0", jobType, policy.Timeout)
 	}
 	if policy.Timeout == 0 {
 		policy.Timeout = p.without.Timeout

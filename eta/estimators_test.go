@@ -185,8 +185,8 @@ func TestForecast_SubtractsLeavers(t *testing.T) {
 	in.Came, in.Gone, in.Admitted, in.Waiting = 10_000, 4000, 4000, 6000
 	// Half of the tickets that the front reached were absent after 15 s; all waiting tickets are older.
 	b := AgeBucket(15)
-	in.Heads = []AgeCount{{Bucket: b, Absent: 1000, Exposure: 500 * (AgeEdge(b+1) - AgeEdge(b))}, {Bucket: AgeBucket(3000), Present: 1000}}
-	in.Head, in.OrderAt = in.Now-100e6, func(int64) int64 { return in.Now - 100e6 }
+	in.Passed = []AgeCount{{Bucket: b, Absent: 1000, Exposure: 500 * (AgeEdge(b+1) - AgeEdge(b))}, {Bucket: AgeBucket(3000), Present: 1000}}
+	in.Oldest, in.OrderAt = in.Now-100e6, func(int64) int64 { return in.Now - 100e6 }
 	f = Window{}.Forecast(f, in)
 	if !near(f.Absent(), 0.5, 0.02) || f.Leaving() != 0 {
 		t.Fatalf("absent %v, leaving %v", f.Absent(), f.Leaving())
@@ -214,7 +214,7 @@ func TestForecast_SubtractsLeavers(t *testing.T) {
 	}
 	in.Came, in.Gone, in.Admitted = 0, 0, 0 // a store that lost its data
 	in.Now += 250_000
-	in.Heads = nil
+	in.Passed = nil
 	if f = (Window{}).Forecast(f, in); f.Absent() != 0 || f.Leaving() != 0 {
 		t.Errorf("after a loss of data: absent %v, leaving %v; want 0, 0", f.Absent(), f.Leaving())
 	}
@@ -345,7 +345,7 @@ func TestEstimators_Invariants(t *testing.T) {
 				Hold: now + rapid.Int64Range(-10e6, 10e6).Draw(t, "hold"), Rate: rapid.OneOf(rapid.Just(0.0), rapid.Float64Range(0.001, 1e5)).Draw(t, "rate"),
 				Paused: rapid.IntRange(0, 9).Draw(t, "paused") == 0, Waiting: count.Draw(t, "waiting"), MaxActive: rapid.Int64Range(0, 50).Draw(t, "max"),
 				Active: rapid.Int64Range(0, 60).Draw(t, "active"), Came: count.Draw(t, "came"), Gone: count.Draw(t, "gone"), Admitted: count.Draw(t, "admitted"),
-				Head: now - rapid.Int64Range(0, 100e6).Draw(t, "head"), Ahead: func(order int64) int64 { return max(0, (order-now)/1e5+2000) }}
+				Oldest: now - rapid.Int64Range(0, 100e6).Draw(t, "oldest"), Ahead: func(order int64) int64 { return max(0, (order-now)/1e5+2000) }}
 			for s := range rapid.Int64Range(0, 3).Draw(t, "steps") {
 				in.Schedule = append(in.Schedule, Step{At: now + s*100e6 - 50e6, Rate: rapid.OneOf(rapid.Just(0.0), rapid.Float64(), rapid.Float64Range(0.1, 100)).Draw(t, "then")})
 			}

@@ -33,20 +33,20 @@ type Input struct {
 	Gone     int64 // tickets that left it at its front: admitted, or absent there
 	Admitted int64 // admissions, including those without waiting
 
-	// Heads are the tickets that the front of the queue reached lately, and Sample is a sample of the waiting tickets; nil: none.
+	// Passed are the tickets that the front of the queue reached lately, and Sample is a sample of the waiting tickets; nil: none.
 	// Holds are the presence holds of the first tickets in the queue; nil: unknown. OrderAt returns the order of the ticket with
-	// that many ahead. Without it, arrivals are assumed to be even since Head.
-	Heads   []AgeCount
+	// that many ahead. Without it, arrivals are assumed to be even since Oldest.
+	Passed  []AgeCount
 	Sample  []AgeCount
 	Holds   []Hold
 	OrderAt func(ahead int64) int64
 
-	// Head is the order of the first in the queue, µs; 0: the queue is empty. Tail is the order of a visitor who joins now; 0:
+	// Oldest is the order of the first in the queue, µs; 0: the queue is empty. Tail is the order of a visitor who joins now; 0:
 	// Now. Ahead returns how many tickets have a smaller order. A Predictor needs these to follow places to the front; without
 	// Ahead it does not learn from its errors.
-	Head  int64
-	Tail  int64
-	Ahead func(order int64) int64
+	Oldest int64
+	Tail   int64
+	Ahead  func(order int64) int64
 
 	hours *Weights // learned by a Predictor; nil: none
 	full  fullness

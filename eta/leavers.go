@@ -18,10 +18,10 @@ type leavers struct {
 // after returns the counts after a new input.
 func (l leavers) after(in *Input, elapsed float64) leavers {
 	next := leavers{came: in.Came, gone: in.Gone, waiting: max(in.Waiting, 0)}
-	heads := float64(in.Gone - l.gone)
-	others := float64(in.Came-l.came) - heads - float64(next.waiting-l.waiting)
+	passed := float64(in.Gone - l.gone)
+	others := float64(in.Came-l.came) - passed - float64(next.waiting-l.waiting)
 	switch {
-	case elapsed == 0 || in.Came < l.came || heads < 0:
+	case elapsed == 0 || in.Came < l.came || passed < 0:
 		return next // the first input, or the totals began again
 	case others > leaveFew && others > float64(l.waiting)/2:
 		return next // the queue was emptied by hand

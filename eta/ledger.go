@@ -60,7 +60,7 @@ func (l *ledger) closePassed(in *Input, f *Forecast) {
 	}
 	l.now = in.Now
 	n := 0
-	for n < len(l.tracers) && (in.Waiting == 0 || in.Head > l.tracers[n].order) {
+	for n < len(l.tracers) && (in.Waiting == 0 || in.Oldest > l.tracers[n].order) {
 		for i := range l.tracers[n].promises {
 			p := &l.tracers[n].promises[i]
 			l.came(p, float64(in.Now-p.at)/1e6)

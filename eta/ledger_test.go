@@ -48,8 +48,8 @@ func TestLedger_FollowsPlacesToFront(t *testing.T) {
 	for tick := range 200 {
 		in.Now = first + int64(tick)*250_000
 		out := int64(float64(tick) * 2.5)
-		in.Waiting, in.Head = 300, first-30e6+out*100_000
-		in.Ahead = func(order int64) int64 { return max(0, (order-in.Head)/100_000) }
+		in.Waiting, in.Oldest = 300, first-30e6+out*100_000
+		in.Ahead = func(order int64) int64 { return max(0, (order-in.Oldest)/100_000) }
 		p.Forecast(in)
 	}
 	within, all := p.Held()
@@ -77,8 +77,8 @@ func TestLedger_LearnsFromOverduePromise(t *testing.T) {
 	var f *Forecast
 	for second := range int64(300) {
 		in.Now = first + second*1e6
-		in.Waiting, in.Head = 1000, first+(second-1000)*1e6
-		in.Ahead = func(order int64) int64 { return max(0, (order-in.Head)/1e6) }
+		in.Waiting, in.Oldest = 1000, first+(second-1000)*1e6
+		in.Ahead = func(order int64) int64 { return max(0, (order-in.Oldest)/1e6) }
 		f = p.Forecast(in)
 	}
 	if e := f.At(999); !near(e.Seconds, 100, 0.01) || e.High < 1000 || e.High > 2000 {
@@ -158,8 +158,8 @@ func playDecision(change func(in *Input, second int64)) (e Estimate, within, all
 		if !in.Paused {
 			out += in.Rate
 		}
-		in.Head = first - 30e6 + int64(out*1e5)
-		in.Ahead = func(order int64) int64 { return max(0, (order-in.Head)/100_000) }
+		in.Oldest = first - 30e6 + int64(out*1e5)
+		in.Ahead = func(order int64) int64 { return max(0, (order-in.Oldest)/100_000) }
 		in.Waiting = in.Ahead(in.Now)
 		e = p.Forecast(in).At(250)
 		if second > 120 {

@@ -75,10 +75,10 @@ type ageCounts struct {
 }
 
 // learn reads the counts of the tickets at the front and of a sample of the queue. In total the sample counts at most as many tickets as wait.
-func (p *presence) learn(heads, sample []AgeCount, waiting int64) {
+func (p *presence) learn(passed, sample []AgeCount, waiting int64) {
 	*p = presence{}
 	var reached, all ageCounts
-	reached.add(heads, 1)
+	reached.add(passed, 1)
 	if left := reached.present + reached.absent; reached.absent > 0 {
 		p.absent = min(reached.absent/left*min(1, left/headsFew), mostAbsent)
 	}
@@ -86,7 +86,7 @@ func (p *presence) learn(heads, sample []AgeCount, waiting int64) {
 	for _, c := range sample {
 		sampled += max(0, c.Present) + max(0, c.Absent)
 	}
-	all.add(heads, 1)
+	all.add(passed, 1)
 	if sampled > 0 {
 		all.add(sample, min(1, float64(max(waiting, 0))/sampled))
 	}

@@ -40,7 +40,7 @@ func rateOf(secondsPerPlace float64, in *Input) float64 {
 func forecast(s source, prev *Forecast, in Input) *Forecast {
 	f := expect(s, prev, in)
 	var p presence
-	p.learn(in.Heads, in.Sample, in.Waiting)
+	p.learn(in.Passed, in.Sample, in.Waiting)
 	if f.absent = p.absent; f.known {
 		f.turnout.foresee(f, &p, &in)
 	}

@@ -96,7 +96,7 @@ func ReadModel(r io.Reader) (*Model, error) {
 func (f *modelFile) model() (*Model, error) {
 	switch {
 	case f.Format != "anteroom-eta-model" || f.Version != 1:
-		return nil, fmt.Errorf("eta: format %q version %d is not known; want anteroom-eta-model version 1, as tools/eta-train writes it", f.Format, f.Version)
+		return nil, fmt.Errorf("eta: format %q version %d is not known; use a model of tools/eta-train (anteroom-eta-model version 1)", f.Format, f.Version)
 	case f.Trained.Year() < 2000 || f.Trained.Year() > 9999:
 		return nil, fmt.Errorf("eta: trained_at %s is not in the years 2000 to 9999", f.Trained.Format(time.RFC3339))
 	case !slices.Equal(f.Features, FeatureNames[:]):
@@ -106,7 +106,7 @@ func (f *modelFile) model() (*Model, error) {
 	case !(math.Abs(f.Base) <= maxLog) || !(f.Most > 0 && f.Most <= maxLog):
 		return nil, fmt.Errorf("eta: base %v and most %v have to lie within ±%v", f.Base, f.Most, maxLog)
 	case len(f.Trees) > maxTrees:
-		return nil, fmt.Errorf("eta: %d trees are more than %d", len(f.Trees), maxTrees)
+		return nil, fmt.Errorf("eta: the model has %d trees, at most %d are accepted; train one with fewer trees", len(f.Trees), maxTrees)
 	}
 	m := &Model{Trained: f.Trained, base: f.Base, most: f.Most, trees: make([][]node, len(f.Trees))}
 	for i := range m.low {
@@ -128,14 +128,14 @@ func (f *modelFile) model() (*Model, error) {
 func (t *treeFile) nodes() ([]node, error) {
 	n := len(t.Feature)
 	if n == 0 || n > maxNodes || len(t.Value) != n || len(t.Left) != n || len(t.Right) != n {
-		return nil, fmt.Errorf("feature, value, left and right need one entry a node, from 1 to %d", maxNodes)
+		return nil, fmt.Errorf("feature, value, left and right need one entry for each of 1 to %d nodes", maxNodes)
 	}
 	nodes := make([]node, n)
 	for i := range nodes {
 		feature, value, left, right := t.Feature[i], t.Value[i], t.Left[i], t.Right[i]
 		switch {
 		case math.IsInf(value, 0) || math.IsNaN(value):
-			return nil, fmt.Errorf("node %d: value %v", i, value)
+			return nil, fmt.Errorf("node %d: value %v is not finite", i, value)
 		case feature < -1 || feature >= features:
 			return nil, fmt.Errorf("node %d: there is no feature %d", i, feature)
 		case feature == -1:

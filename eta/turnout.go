@@ -100,8 +100,8 @@ func (in *Input) age(ahead float64) float64 {
 	switch {
 	case in.OrderAt != nil:
 		order = in.OrderAt(int64(ahead))
-	case in.Head > 0 && in.Waiting > 0: // as if arrivals had been even
-		order = in.Head + int64(float64(now-in.Head)*min(ahead/float64(in.Waiting), 1))
+	case in.Oldest > 0 && in.Waiting > 0: // as if arrivals had been even
+		order = in.Oldest + int64(float64(now-in.Oldest)*min(ahead/float64(in.Waiting), 1))
 	}
 	return max(0, float64(now-order)/1e6)
 }

@@ -63,7 +63,7 @@ func TestPresence_FewHeads(t *testing.T) {
 		return []AgeCount{{Bucket: AgeBucket(30), Absent: n, Present: of - n, Exposure: of}}
 	}
 	for _, c := range []struct {
-		heads      []AgeCount
+		passed      []AgeCount
 		at         float64
 		low, above float64
 	}{
@@ -76,9 +76,9 @@ func TestPresence_FewHeads(t *testing.T) {
 		{absent(900, 900), math.MaxFloat64, 0.04, 0.06}, // the share of absent tickets is bounded
 	} {
 		var p presence
-		p.learn(c.heads, nil, 0)
+		p.learn(c.passed, nil, 0)
 		if got := p.after(c.at); got < c.low || got > c.above {
-			t.Errorf("%v after %v s: %v, want %v to %v", c.heads, c.at, got, c.low, c.above)
+			t.Errorf("%v after %v s: %v, want %v to %v", c.passed, c.at, got, c.low, c.above)
 		}
 	}
 }
@@ -86,10 +86,10 @@ func TestPresence_FewHeads(t *testing.T) {
 // Visitors who joined later are reached sooner after joining, so more of them are present.
 func TestTurnout_ByAge(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
-	heads := seen(rng, 4000, 180, 200, func() float64 { return 200 * rng.ExpFloat64() })
+	passed := seen(rng, 4000, 180, 200, func() float64 { return 200 * rng.ExpFloat64() })
 	at := func(order func(int64) int64) float64 {
 		in := lived(10, span{900, 10, 1})
-		in.Waiting, in.Heads, in.Head, in.OrderAt = 1000, heads, in.Now-200e6, order
+		in.Waiting, in.Passed, in.Oldest, in.OrderAt = 1000, passed, in.Now-200e6, order
 		return Window{}.Forecast(nil, in).At(999).Seconds
 	}
 	now := lived(10, span{900, 10, 1}).Now
@@ -107,22 +107,22 @@ func TestTurnout_GrowsWithAhead(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := lived(10, span{900, 10, 1})
 		in.Waiting = rapid.Int64Range(0, 1e6).Draw(t, "waiting")
-		in.Head = in.Now - rapid.Int64Range(-10e6, 1e12).Draw(t, "head")
-		for range rapid.IntRange(0, 6).Draw(t, "heads") {
+		in.Oldest = in.Now - rapid.Int64Range(-10e6, 1e12).Draw(t, "oldest")
+		for range rapid.IntRange(0, 6).Draw(t, "passed") {
 			number := rapid.Float64Range(-1, 1e6)
 			count := AgeCount{Bucket: rapid.IntRange(-1, AgeBuckets).Draw(t, "bucket"), Present: number.Draw(t, "present"),
 				Absent: number.Draw(t, "absent"), Exposure: number.Draw(t, "exposure")}
 			if rapid.Bool().Draw(t, "of the sample") {
 				in.Sample = append(in.Sample, count)
 			} else {
-				in.Heads = append(in.Heads, count)
+				in.Passed = append(in.Passed, count)
 			}
 		}
 		for range rapid.IntRange(0, 20).Draw(t, "holds") {
 			in.Holds = append(in.Holds, Hold{Seconds: rapid.Float64Range(0, 300).Draw(t, "hold"), Silent: rapid.Bool().Draw(t, "silent")})
 		}
 		f, all := Window{}.Forecast(nil, in), in
-		all.Heads, all.Sample, all.Holds = nil, nil, nil
+		all.Passed, all.Sample, all.Holds = nil, nil, nil
 		g, last := Window{}.Forecast(nil, all), 0.0
 		places := []int64{0, 1, 2, 10, 500, 99_999, max(in.Waiting-1, 0), in.Waiting, in.Waiting + 1, 10_000_000}
 		slices.Sort(places)
@@ -142,7 +142,7 @@ func TestTurnout_GrowsWithAhead(t *testing.T) {
 // By their holds some waiting visitors are absent, some missed a poll, and some cannot become absent before their turn.
 func TestTurnout_UsesHolds(t *testing.T) {
 	in := lived(10, span{900, 10, 1})
-	in.Waiting, in.Head = 500, in.Now-50e6
+	in.Waiting, in.Oldest = 500, in.Now-50e6
 	for i := range 300 {
 		switch i % 3 {
 		case 0:

@@ -269,15 +269,16 @@ func verifyCaptcha(v *visit, solution string) *answer.Problem {
 	return unverified(v, err)
 }
 
-// unverified returns the problem of a solved CAPTCHA that could not be checked; nil if the room accepts it (on_fail: open).
+// unverified returns the problem of a CAPTCHA solution that could not be checked; nil if the room accepts it (on_fail: open).
 func unverified(v *visit, err error) *answer.Problem {
 	r := v.room
-	open := r.options.Guard.Captcha.Open
 	r.metrics.Captcha["unavailable"].Inc()
-	v.fault(slog.LevelWarn, "cannot check a CAPTCHA solution; captcha.on_fail decides about the join", answer.CaptchaUnavailable.Code, r.id, "room", r.id, "on_fail", map[bool]string{true: "open", false: "closed"}[open], "error", err)
-	if open && !errors.Is(err, guard.ErrRefused) { // a flood of solutions must not open the room
+	code := answer.CaptchaUnavailable.Code
+	if r.options.Guard.Captcha.Open && !errors.Is(err, guard.ErrRefused) { // a flood of solutions must not open the room
+		v.fault(slog.LevelWarn, "cannot check a CAPTCHA solution; the join is accepted, because captcha.on_fail is open", code+" accepted", r.id, "room", r.id, "error", err)
 		return nil
 	}
-	v.room.countRefusedJoin("captcha_unavailable")
+	v.fault(slog.LevelWarn, "cannot check a CAPTCHA solution; the join is refused", code, r.id, "room", r.id, "error", err)
+	v.room.countRefusedJoin(code)
 	return answer.CaptchaUnavailable.WithoutLog()
 }

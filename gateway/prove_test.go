@@ -338,6 +338,11 @@ func TestCaptcha_IsRequiredForTicket(t *testing.T) {
 		join("open", `{"captcha":"away"}`).code(t, 503)
 	}
 	join("open", `{"captcha":"away"}`).code(t, 201)
+	for _, line := range []string{"cannot check a CAPTCHA solution; the join is refused", "cannot check a CAPTCHA solution; the join is accepted, because captcha.on_fail is open"} {
+		if !strings.Contains(b.logs.String(), `"msg":"`+line+`","room":"open"`) {
+			t.Errorf("no line %q about the room open in the log\n%s", line, b.logs)
+		}
+	}
 	// An address that sends many wrong solutions has no more of them checked for a while, also with on_fail: open.
 	eve := forgerOf("203.0.113.7", forgedAnswer)
 	if b.meters.forgeries.Exhausted(eve, 0, meter.Quota{N: 1, Per: time.Hour}, 1) == 0 {

@@ -71,7 +71,7 @@ func Read(in io.Reader) (*Draw, error) {
 	case d.commitment == nil:
 		return nil, errors.New("there is no draw; add the answer of GET /.waiting-room/{room}/draw")
 	case d.drawn == 0:
-		return nil, errors.New("the draw has not been made: it has no drawn; ask for it again after opens_at")
+		return nil, errors.New("the draw has not been made: the member drawn is missing; request the draw again after opens_at")
 	case d.seed == [32]byte{}:
 		return nil, errors.New("the draw has no seed yet; it is published one absence after the opening")
 	}
@@ -128,7 +128,7 @@ func (d *Draw) document(doc *document) error {
 		t := ticket{nonce: doc.Nonce}
 		if order != nil {
 			if t.order = *order; t.order <= 0 {
-				return fmt.Errorf("the order %d is none; want the microseconds of the claim ord", t.order)
+				return fmt.Errorf("order %d is not above 0; use the microseconds of the claim ord", t.order)
 			}
 		}
 		return d.add(id, t)
@@ -154,7 +154,7 @@ func (d *Draw) draw(doc *document) error {
 		copy(d.seed[:], seed)
 	}
 	if doc.OpensAt.IsZero() || doc.Span <= 0 || doc.Drawn < 0 {
-		return errors.New("the draw is incomplete; want opens_at, span and, after the opening, drawn")
+		return errors.New("the draw is incomplete: it needs opens_at, span and, after the opening, drawn")
 	}
 	d.room, d.opens, d.gathers, d.drawn, d.span = doc.Room, doc.OpensAt, doc.PrequeueAt, doc.Drawn, doc.Span
 	return d.values(doc.Tickets)
@@ -175,7 +175,7 @@ func (d *Draw) add(id string, t ticket) error {
 func (d *Draw) token(token, nonce string) error {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
-		return errors.New("is not a token: want three parts between dots")
+		return errors.New("is not a token: it does not have three parts between dots")
 	}
 	text, err := base64.RawURLEncoding.DecodeString(parts[1])
 	var claims struct {

@@ -33,7 +33,7 @@ func (d *Draw) Report(out io.Writer) (wrong int, err error) {
 			return
 		}
 		wrong++
-		fmt.Fprintf(w, "WRONG  %s: it is %v, want %v\n", what, is, want)
+		fmt.Fprintf(w, "WRONG  %s: it is %v instead of %v\n", what, is, want)
 	}
 	fmt.Fprintf(w, "room %s, opened at %s, %d tickets\n", d.room, d.opens.Format(time.RFC3339), len(d.tickets))
 	sum := sha256.Sum256(d.seed[:])

@@ -70,7 +70,7 @@ func (u *unpacker) strings() []string {
 //   - the totals of tickets that entered the queue, were given up or returned, and left it at its front;
 //   - the last order, 0 where the front is the whole queue;
 //   - for how many more ticks the sketch may be coarser than promised;
-//   - Heads and Sample (lua/lib/departures.lua): bucket, present, absent, exposure in turn;
+//   - Passed and Sample (lua/lib/departures.lua): bucket, present, absent, exposure in turn;
 //   - Holds;
 //   - the total of revocations;
 //   - whether the tick left something to remove.
@@ -82,7 +82,7 @@ func (s *Snapshot) unpack(packed string) error {
 	orders, chunks := u.ints(), u.strings()
 	u.ints()
 	came, _, gone, tail, rough := u.int(), u.int(), u.int(), u.int(), u.int()
-	for _, counts := range []*[]AgeCount{&s.Heads, &s.Sample} {
+	for _, counts := range []*[]AgeCount{&s.Passed, &s.Sample} {
 		all := u.ints()
 		if len(all)%4 != 0 {
 			return errSketch
@@ -109,7 +109,7 @@ func (s *Snapshot) unpack(packed string) error {
 		edge += d
 		s.Front[i] = edge
 	}
-	// Chunks were counted at different ticks. Tickets that left the head since are subtracted; tickets that left in the middle may
+	// Chunks were counted at different ticks. Tickets that left at the front since then are subtracted; tickets that left in the middle may
 	// make a newer rank smaller than an older one before it.
 	least := int64(len(s.Front)) - 1
 	for _, text := range chunks {

@@ -29,7 +29,7 @@ type Snapshot struct {
 	Waiting  int64 // enrolled, and not found absent
 	Parked   int64
 	Came     int64 // tickets that entered the queue since the room began
-	Gone     int64 // tickets that left it at its head since then: admitted, or found absent there
+	Gone     int64 // tickets that left it at its front since then: admitted, or found absent there
 	Admitted int64 // not claimed yet
 	Active   int64
 	Oldest   int64 // order of the first ticket; 0: nobody waits
@@ -54,9 +54,9 @@ type Snapshot struct {
 	Silences []Silence // the last ones, ascending
 	Pending  []Pending // tickets that are signed and not enrolled yet
 	Flow     []Flow    // admissions of the last 900 seconds, ascending; shared, do not change
-	// Heads counts the tickets that lately reached the head of the queue, by time in the queue, ascending; Sample some of those
+	// Passed counts the tickets that the front of the queue passed lately, by time in the queue, ascending; Sample some of those
 	// that are in it.
-	Heads, Sample []AgeCount
+	Passed, Sample []AgeCount
 	// Holds are the seconds for which each of the first tickets of Front still counts as present: 0 for an absent ticket, -1 less
 	// the seconds for a ticket that missed a poll.
 	Holds       []int64

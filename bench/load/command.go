@@ -31,7 +31,7 @@ type shared struct {
 
 func (s *shared) client() (*visitor.Client, error) {
 	if s.to.Connections < 1 {
-		return nil, fmt.Errorf("--connections %d: want at least 1", s.to.Connections)
+		return nil, fmt.Errorf("--connections %d: use at least 1", s.to.Connections)
 	}
 	return visitor.New(s.to)
 }
@@ -61,21 +61,21 @@ func crowdCommand(s *shared) *cobra.Command {
 	var arrive, mode string
 	var rate, burst float64
 	var timeout time.Duration
-	cmd := command("loadgen", "Send a crowd to a waiting room and judge whether the room kept its rate, its order and every place",
+	cmd := command("loadgen", "Send a crowd to a waiting room and report whether the room kept its rate, its order and every place",
 		`Every visitor joins, polls at the advised interval, is admitted, makes a few requests and leaves. Visitors wait and try again
 when connections break. The report is on stdout. Exit status 1: a visitor was not admitted, lost the place or was overtaken, or
 the rate was exceeded; 2: the run itself failed.`,
 		func(cmd *cobra.Command) error {
 			var err error
 			if opt.Arrive, err = time.ParseDuration(strings.Replace(arrive, "all-at-once", "0", 1)); err != nil || opt.Arrive < 0 {
-				return fmt.Errorf("--arrive %q: want a duration such as 10s, or all-at-once", arrive)
+				return fmt.Errorf("--arrive %q: use a duration such as 10s, or all-at-once", arrive)
 			}
 			if mode != "api" && mode != "page" {
-				return fmt.Errorf("--mode %q: want api or page", mode)
+				return fmt.Errorf("--mode %q: use api or page", mode)
 			}
 			opt.Page = mode == "page" || opt.Browser
 			if opt.Visitors < 1 || opt.Requests < 0 || opt.Abandon < 0 || opt.Silent < 0 || opt.Abandon+opt.Silent > 1 {
-				return fmt.Errorf("--visitors %d, --requests %d, --abandon %v, --silent %v: want at least 1, at least 0, 0–1 together", opt.Visitors, opt.Requests, opt.Abandon, opt.Silent)
+				return fmt.Errorf("--visitors %d, --requests %d, --abandon %v, --silent %v: use at least 1, at least 0, and two shares of at most 1 together", opt.Visitors, opt.Requests, opt.Abandon, opt.Silent)
 			}
 			r, b, err := limit(cmd.Flags().Changed("rate"), rate, cmd.Flags().Changed("burst"), burst)
 			if err != nil {
@@ -144,11 +144,11 @@ order, and whether the positions of a sample of tickets agree with their orders 
 status 1: a promise was broken.`,
 		func(cmd *cobra.Command) error {
 			if o.Tickets < 1 || o.Tickets > 1<<30 || o.Processors < 1 || o.Sample < 0 || o.Hold < 0 || o.Timeout <= 0 {
-				return fmt.Errorf("--tickets %d, --threads %d, --sample %d, --hold %s, --timeout %s: want 1 to %d, at least 1, 0, 0s, more than 0s",
+				return fmt.Errorf("--tickets %d, --threads %d, --sample %d, --hold %s, --timeout %s: use 1 to %d, at least 1, at least 0, at least 0s, more than 0s",
 					o.Tickets, o.Processors, o.Sample, o.Hold, o.Timeout, 1<<30)
 			}
 			if s.to.Connections < 1 {
-				return fmt.Errorf("--connections %d: want at least 1", s.to.Connections)
+				return fmt.Errorf("--connections %d: use at least 1", s.to.Connections)
 			}
 			r, err := runFill(cmd.Context(), s.to, o)
 			if err != nil {
@@ -213,7 +213,7 @@ func mixFlags(cmd *cobra.Command, o *mixOptions, from *supply, rate float64) {
 
 func (s *shared) mix(cmd *cobra.Command, o mixOptions, b blend, from supply) error {
 	if o.Rate < 0 || o.Duration <= 0 || o.Ramp < 0 || o.Rate == 0 && o.Ramp > 0 || o.Processors < 1 || s.to.Connections < 1 {
-		return fmt.Errorf("--rate %v, --duration %s, --ramp %s, --threads %d, --connections %d: want at least 0, more than 0s, 0s (and a rate), 1, 1",
+		return fmt.Errorf("--rate %v, --duration %s, --ramp %s, --threads %d, --connections %d: use at least 0, more than 0s, 0s (or more with a rate), at least 1, at least 1",
 			o.Rate, o.Duration, o.Ramp, o.Processors, s.to.Connections)
 	}
 	if _, err := b.cycle(); err != nil {
@@ -266,7 +266,7 @@ their body, and a quarter request a long response and do not read it. A client t
 are connected the command prints so on stdout; at the end, or when interrupted, it prints the report as JSON.`,
 		func(cmd *cobra.Command) error {
 			if o.Clients < 1 || duration <= 0 {
-				return fmt.Errorf("--clients %d, --duration %s: want at least 1, more than 0s", o.Clients, duration)
+				return fmt.Errorf("--clients %d, --duration %s: use at least 1, more than 0s", o.Clients, duration)
 			}
 			addrs, err := plain(s.to.URLs)
 			if err != nil {
@@ -308,7 +308,7 @@ claims. A stream that ends is opened again with the newest token after the delay
 stream received no event, a place was lost, or a visitor was admitted and received no event.`,
 		func(cmd *cobra.Command) error {
 			if n < 1 || open <= 0 || hold <= 0 {
-				return fmt.Errorf("--streams %d, --open-rate %v, --hold %s: want at least 1, more than 0, more than 0s", n, open, hold)
+				return fmt.Errorf("--streams %d, --open-rate %v, --hold %s: use at least 1, more than 0, more than 0s", n, open, hold)
 			}
 			addrs, err := plain(s.to.URLs)
 			if err != nil {

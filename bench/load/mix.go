@@ -34,7 +34,7 @@ func (b blend) cycle() ([]byte, error) {
 	shares := [kinds]int{b.Polls, b.Proxied, b.Joins}
 	sum := b.Polls + b.Proxied + b.Joins
 	if slices.Min(shares[:]) < 0 || sum == 0 || sum > 10_000 {
-		return nil, errors.New("--polls, --proxied and --joins: want shares that sum up to 1–10000")
+		return nil, errors.New("--polls, --proxied and --joins: use shares with a sum from 1 to 10000")
 	}
 	var done [kinds]int
 	var cycle []byte

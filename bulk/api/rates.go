@@ -63,7 +63,7 @@ func (s tenantRoutes) congestion(w http.ResponseWriter, r *http.Request, who ide
 func tenantOf(r *http.Request, who identity) (string, error) {
 	name := r.PathValue("tenant")
 	if !isWord(name, maxTenant, "") {
-		return "", ophttp.NewProblem(http.StatusNotFound, string(store.CodeNotFound), "%q is no tenant: its name has %s", ophttp.Shorten(name), ruleWord)
+		return "", ophttp.NewProblem(http.StatusNotFound, string(store.CodeNotFound), "%q is not the name of a tenant; use %s", ophttp.Shorten(name), ruleWord)
 	}
 	return name, who.forTenant(name)
 }
@@ -159,7 +159,7 @@ var processorFields = []field[store.TypeLimitPatch]{
 func setProcessor(types map[string]store.TypeLimitPatch, name string, raw []byte) string {
 	switch _, twice := types[name]; {
 	case !isWord(name, maxType, alsoInType):
-		return "has " + ophttp.Shorten(name) + ", which is no job type: " + ruleType
+		return "has " + ophttp.Shorten(name) + ", which is not a job type; use " + ruleType
 	case twice:
 		return "has " + name + " twice"
 	case raw[0] != '{':

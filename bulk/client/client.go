@@ -72,13 +72,13 @@ type connection struct {
 func New(baseURL string, o Options) (*Client, error) {
 	u, err := url.Parse(baseURL)
 	if err != nil {
-		return nil, fmt.Errorf("the server's URL %q: want http://host:port or https://host: %w", baseURL, errors.Unwrap(err))
+		return nil, fmt.Errorf("the server's URL %q: use http://host:port or https://host: %w", baseURL, errors.Unwrap(err))
 	}
 	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return nil, fmt.Errorf("the server's URL %q: want http://host:port or https://host", baseURL)
+		return nil, fmt.Errorf("the server's URL %q: use http://host:port or https://host", baseURL)
 	}
 	if u.RawQuery != "" || u.Fragment != "" {
-		return nil, fmt.Errorf("the server's URL %q: want no query and no fragment", baseURL)
+		return nil, fmt.Errorf("the server's URL %q: leave out query and fragment", baseURL)
 	}
 	if strings.ContainsAny(o.Token, "\r\n") {
 		return nil, fmt.Errorf("the token contains a line break: trim the content of its file")

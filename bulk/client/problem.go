@@ -43,7 +43,7 @@ func (p *Problem) Error() string {
 		fmt.Fprintf(&b, "%s%s: %s", separator, f.Path, f.Problem)
 		separator = "; "
 		if f.Allowed != "" {
-			fmt.Fprintf(&b, " (want %s)", f.Allowed)
+			fmt.Fprintf(&b, " (use %s)", f.Allowed)
 		}
 	}
 	return b.String()

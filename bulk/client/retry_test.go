@@ -97,9 +97,9 @@ func TestNew_ChecksServerURL(t *testing.T) {
 		{"http://127.0.0.1:8090", "", ""},
 		{"https://bulk.example.com/base/", "t", ""},
 		{"127.0.0.1:8090", "", `the server's URL "127.0.0.1:8090"`},
-		{"ftp://x", "", "want http://host:port or https://host"},
-		{"http://", "", "want http://host:port"},
-		{"http://x?a=b", "", "want no query"},
+		{"ftp://x", "", "use http://host:port or https://host"},
+		{"http://", "", "use http://host:port"},
+		{"http://x?a=b", "", "leave out query"},
 		{"http://x", "a\nb", "the token contains a line break"},
 	} {
 		_, err := New(row.url, Options{Token: row.token})

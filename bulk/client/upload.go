@@ -93,7 +93,7 @@ func (c uploads) upload(ctx context.Context, group string, u Upload, next func([
 		u.ID = newID("u-")
 	}
 	if len(u.ID) > maxUploadID || strings.ContainsFunc(u.ID, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return Uploaded{}, fmt.Errorf("the upload's ID %q: want 1 to %d printable ASCII characters without blanks", u.ID, maxUploadID)
+		return Uploaded{}, fmt.Errorf("the upload's ID %q: use 1 to %d printable ASCII characters without blanks", u.ID, maxUploadID)
 	}
 	sent := Uploaded{ID: u.ID}
 	reject := func(r Rejection) {

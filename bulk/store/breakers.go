@@ -30,11 +30,11 @@ func (b Breaker) Check() error {
 	case b == Breaker{}:
 		return nil
 	case !(b.Ratio >= 0 && b.Ratio <= 1):
-		return fmt.Errorf("breaker.ratio %v: want 0 (no breaker) to 1", b.Ratio)
+		return fmt.Errorf("breaker.ratio %v: use 0 (no breaker) to 1", b.Ratio)
 	case b.Window < MinBreakerWindow || b.Window > MaxBreakerWindow:
-		return fmt.Errorf("breaker.window %s: want %s to %s", b.Window, MinBreakerWindow, MaxBreakerWindow)
+		return fmt.Errorf("breaker.window %s: use %s to %s", b.Window, MinBreakerWindow, MaxBreakerWindow)
 	case b.Probe < 1 || b.Probe > MaxBreakerProbe:
-		return fmt.Errorf("breaker.probe %d: want 1 to %d", b.Probe, MaxBreakerProbe)
+		return fmt.Errorf("breaker.probe %d: use 1 to %d", b.Probe, MaxBreakerProbe)
 	}
 	return nil
 }

@@ -31,7 +31,7 @@ import "strconv"
 //	bell      LIST  wakes processes that wait for jobs
 //	history   ZSET  <tenant>/<time> snapshots of congestion
 //	busy      ZSET  tenants with jobs to do by their last snapshot
-//	lists     ZSET  groups by tenant and status, and by status, each by creation: place_in_lists of lua/lib/bulk.lua
+//	lists     ZSET  groups by tenant and status, and by status, each by creation: place_in_lists of lua/lib/bulklife.lua
 //	aside     ZSET  jobs of types that the process that met them does not run: j<short name> <type> <time> <id>, t<type> <short name>;
 //	                and w<type> …: groups that wait for their type, b<name>: breakers that have a record in state
 var keyNames = []string{

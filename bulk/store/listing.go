@@ -60,7 +60,7 @@ func (s groupStore) Groups(ctx context.Context, f Filter) (groups []Group, next 
 // timeBytes is the length of the time in a place in a list, before the group's short name.
 const timeBytes = 7
 
-// lists returns the prefixes of the places of all groups that match the filter (place_in_lists of lua/lib/bulk.lua).
+// lists returns the prefixes of the places of all groups that match the filter (place_in_lists of lua/lib/bulklife.lua).
 func (f *Filter) lists() (all []string) {
 	var numbers []string
 	for n, status := range statuses {

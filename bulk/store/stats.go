@@ -123,13 +123,13 @@ func (s rateStore) SetLimits(ctx context.Context, p LimitsPatch) (Limits, error)
 			continue
 		}
 		if r := f.rate; r != nil && (*r < 0 || *r > 1e6 || (*r > 0 && *r < 0.001)) {
-			return Limits{}, refuse(CodeInvalid, "rate %v: 0, or 0.001 to 1000000 jobs a second", *r)
+			return Limits{}, refuse(CodeInvalid, "rate %v: use 0, or 0.001 to 1000000 jobs a second", *r)
 		}
 		fields = append(fields, f.name, value(f.rate))
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.Types)) {
 		if !typeName.MatchString(name) {
-			return Limits{}, refuse(CodeInvalid, "processors: %q is no job type: 1 to 64 of A-Z a-z 0-9 . _ : / -", name)
+			return Limits{}, refuse(CodeInvalid, "processors: %q is not a job type; use 1 to 64 of A-Z a-z 0-9 . _ : / -", name)
 		}
 		more, err := p.Types[name].fields(name)
 		if err != nil {

@@ -23,11 +23,11 @@ const MaxTypeConcurrency = 1_000_000
 func (l TypeLimit) check() error {
 	switch {
 	case !validRate(l.Rate):
-		return fmt.Errorf("rate %v: want 0 (no limit), or 0.001 to 1000000 jobs a second", l.Rate)
+		return fmt.Errorf("rate %v: use 0 (no limit), or 0.001 to 1000000 jobs a second", l.Rate)
 	case l.Concurrency < 0 || l.Concurrency > MaxTypeConcurrency:
-		return fmt.Errorf("concurrency %d: want 0 (no limit) to %d", l.Concurrency, MaxTypeConcurrency)
+		return fmt.Errorf("concurrency %d: use 0 (no limit) to %d", l.Concurrency, MaxTypeConcurrency)
 	case l.Batch < 0 || l.Batch > MaxTypeConcurrency:
-		return fmt.Errorf("batch %d: want 0 (no limit) to %d", l.Batch, MaxTypeConcurrency)
+		return fmt.Errorf("batch %d: use 0 (no limit) to %d", l.Batch, MaxTypeConcurrency)
 	}
 	return nil
 }

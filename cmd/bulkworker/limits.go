@@ -54,14 +54,14 @@ func limitsOf(processor, rate, concurrency string) (p client.ProcessorPatch, giv
 	} else if rate != "" {
 		n, err := strconv.ParseFloat(rate, 64)
 		if err != nil {
-			return p, false, misuse("--rate %q: want a number such as 14 or 2.5, or %s", rate, configured)
+			return p, false, misuse("--rate is %q; use a number such as 14 or 2.5, or %s", rate, configured)
 		}
 		p.Rate = &n
 	}
 	if concurrency != "" {
 		n, err := strconv.ParseInt(concurrency, 10, 64)
 		if err != nil {
-			return p, false, misuse("--concurrency %q: want a whole number such as 5", concurrency)
+			return p, false, misuse("--concurrency is %q; use a whole number such as 5", concurrency)
 		}
 		p.Concurrency = &n
 	}

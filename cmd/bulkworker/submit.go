@@ -71,22 +71,22 @@ func (s *submission) complete() error {
 	switch s.spec.Priority {
 	case "", client.High, client.Normal, client.Low:
 	default:
-		return misuse("--priority is %q; want high, normal or low", s.priority)
+		return misuse("--priority is %q; use high, normal or low", s.priority)
 	}
 	switch s.spec.Start {
 	case "", client.Early, client.Sealed:
 	default:
-		return misuse("--start is %q; want early or sealed", s.start)
+		return misuse("--start is %q; use early or sealed", s.start)
 	}
 	switch s.spec.Results = client.Results(s.results); s.spec.Results {
 	case "", client.AllResults, client.FailureResults, client.NoResults:
 	default:
-		return misuse("--results is %q; want all, failures or none", s.results)
+		return misuse("--results is %q; use all, failures or none", s.results)
 	}
 	for name, value := range map[string]string{"--failure-tolerance": s.tolerance, "--stop-at": s.stopAt} {
 		if t := strings.TrimSuffix(value, "%"); t != "" {
 			if _, err := strconv.ParseFloat(t, 64); err != nil {
-				return misuse("%s is %q; want a number such as 10, or a share such as 5%%", name, value)
+				return misuse("%s is %q; use a number such as 10, or a share such as 5%%", name, value)
 			}
 		}
 	}
@@ -176,7 +176,7 @@ func open(cmd *cobra.Command, name string) (r io.ReadCloser, size int64, err err
 	switch {
 	case err != nil:
 	case info.IsDir():
-		err = errors.New(name + " is a directory; want a file with one job per line")
+		err = errors.New(name + " is a directory; use a file with one job per line")
 	case info.Mode().IsRegular():
 		return f, info.Size(), nil
 	default:

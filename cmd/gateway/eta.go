@@ -28,7 +28,7 @@ func newETA(load cli.Loader[*config.Config]) *cobra.Command {
 		Short: "Wait estimates: export a room's history, and compare estimators with it",
 		Args:  cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return &cli.UsageError{Err: fmt.Errorf("want a command; see %s --help", cmd.CommandPath())}
+			return &cli.UsageError{Err: fmt.Errorf("a command is missing; see %s --help", cmd.CommandPath())}
 		},
 	}
 	cmd.AddCommand(newExport(load), newBacktest())
@@ -243,7 +243,7 @@ func (r *replay) sales(files []string, in io.Reader) ([]backtest.Sale, error) {
 		all = slices.DeleteFunc(all, func(s backtest.Sale) bool { return !slices.Contains(r.only, s.Name) })
 	}
 	if len(all) == 0 {
-		return nil, &cli.UsageError{Err: fmt.Errorf("--sale %s: there is none", strings.Join(r.only, ","))}
+		return nil, &cli.UsageError{Err: fmt.Errorf("--sale %s: no such sale", strings.Join(r.only, ","))}
 	}
 	return all, nil
 }

@@ -66,7 +66,7 @@ func TestReadHistory_CountsSilentDeparturesOnce(t *testing.T) {
 type blind struct{}
 
 func (blind) Forecast(prev *eta.Forecast, in eta.Input) *eta.Forecast {
-	in.Heads, in.Sample, in.Holds = nil, nil, nil
+	in.Passed, in.Sample, in.Holds = nil, nil, nil
 	return eta.Window{}.Forecast(prev, in)
 }
 
@@ -130,7 +130,7 @@ func TestReadHistory_RefusesInvalidLines(t *testing.T) {
 	for text, says := range map[string]string{
 		"":                                      "eta export",
 		"{":                                     "line 1",
-		good:                                    "want from 3",
+		good:                                    "use 3 to",
 		good + "x":                              "line 2",
 		strings.Replace(good, ":600", ":-1", 1): "joins",
 		strings.Replace(good, `"rate":10`, `"rate":1e9`, 1):    "rate",

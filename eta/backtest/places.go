@@ -22,7 +22,7 @@ type visitor struct {
 type places struct {
 	all     []visitor
 	tree    []int64
-	head    int // index before which nobody is in the queue
+	start   int // index before which nobody is in the queue
 	waiting int64
 }
 
@@ -86,10 +86,10 @@ func (p *places) at(ahead int64) int {
 
 // random returns the index of a visitor in the queue, which must not be empty.
 func (p *places) random(rng *rand.Rand) int {
-	i := p.head + rng.IntN(len(p.all)-p.head)
+	i := p.start + rng.IntN(len(p.all)-p.start)
 	for !p.all[i].in {
 		if i++; i == len(p.all) {
-			i = p.head
+			i = p.start
 		}
 	}
 	return i
@@ -100,8 +100,8 @@ func (p *places) first() *visitor {
 	if p.waiting == 0 {
 		return nil
 	}
-	for !p.all[p.head].in {
-		p.head++
+	for !p.all[p.start].in {
+		p.start++
 	}
-	return &p.all[p.head]
+	return &p.all[p.start]
 }

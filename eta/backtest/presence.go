@@ -11,7 +11,7 @@ const (
 	joinHold   = 106  // s for which a visitor who joined behind the front counts as present, with a first poll after 3 s
 	leastHold  = 30   // s
 	leastFront = 1000 // places
-	headFade   = 300  // s
+	passedFade   = 300  // s
 	sampleFade = 30   // s
 	sampled    = 100  // visitors a tick
 	nearest    = 400  // visitors whose holds are known
@@ -75,19 +75,19 @@ func (a *ages) list() (counts []eta.AgeCount) {
 
 // presenceCounts are the counts by age that a snapshot has.
 type presenceCounts struct {
-	heads  ages // of visitors whom the front has reached
+	passed ages // of visitors whom the front has reached
 	sample ages // of visitors who wait
-	swept  int  // index, from the head, at which the last sample began
+	swept  int  // index, from start, at which the last sample began
 }
 
 func (p *presenceCounts) fade(tick float64) {
-	p.heads.fade(tick / headFade)
+	p.passed.fade(tick / passedFade)
 	p.sample.fade(tick / sampleFade)
 }
 
 // sample counts a sample of the queue, as a tick does.
 func (q *queue) sample() {
-	p, all := &q.presence, q.places.all[q.places.head:]
+	p, all := &q.presence, q.places.all[q.places.start:]
 	if len(all) == 0 {
 		return
 	}
@@ -111,7 +111,7 @@ func (q *queue) sample() {
 func (q *queue) holds() []eta.Hold {
 	known := make([]eta.Hold, 0, nearest)
 	rate := max(at(q.sale.Rate, q.t, 1), 1e-3)
-	for i := q.places.head; i < len(q.places.all) && len(known) < nearest; i++ {
+	for i := q.places.start; i < len(q.places.all) && len(known) < nearest; i++ {
 		v := &q.places.all[i]
 		switch {
 		case !v.in:

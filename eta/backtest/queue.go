@@ -162,24 +162,24 @@ func (q *queue) capacity() int {
 
 // admit admits up to k visitors, and removes absent ones before them.
 func (q *queue) admit(k int) (n int) {
-	for ; q.places.head < len(q.places.all); q.places.head++ {
-		v := &q.places.all[q.places.head]
+	for ; q.places.start < len(q.places.all); q.places.start++ {
+		v := &q.places.all[q.places.start]
 		switch {
 		case !v.in:
 			continue
 		case v.silent && q.t > v.held:
-			q.places.remove(q.places.head)
+			q.places.remove(q.places.start)
 			q.totals.gone++
-			q.presence.heads.add(v.held-v.joined, 0, 1)
+			q.presence.passed.add(v.held-v.joined, 0, 1)
 			q.totals.parked++
 			continue
 		case n >= k:
 			return n
 		}
-		q.places.remove(q.places.head)
+		q.places.remove(q.places.start)
 		q.totals.gone++
 		q.totals.admitted++
-		q.presence.heads.add(q.t-v.joined, 1, 0)
+		q.presence.passed.add(q.t-v.joined, 1, 0)
 		n++
 		stay := claimWindow + 0.0
 		switch comes := !v.noShow && !(v.silent && q.t > v.leaves); {
@@ -226,7 +226,7 @@ func (q *queue) input() eta.Input {
 		Paused:  q.sale.Paused != nil && q.sale.Paused(q.t),
 		Waiting: q.places.waiting, Parked: q.totals.parked, MaxActive: q.sale.Active, Active: int64(len(q.sessions)),
 		Came: q.totals.came, Gone: q.totals.gone, Admitted: q.totals.admitted, Ahead: q.places.ahead, OrderAt: q.orderAt,
-		Heads: q.presence.heads.list(), Sample: q.presence.sample.list(), Holds: q.holds(),
+		Passed: q.presence.passed.list(), Sample: q.presence.sample.list(), Holds: q.holds(),
 	}
 	if q.sale.Set != nil {
 		in.Set = q.sale.Set(q.t)
@@ -238,7 +238,7 @@ func (q *queue) input() eta.Input {
 		in.MaxActive, in.Active = q.sale.Full(q.t)
 	}
 	if first := q.places.first(); first != nil {
-		in.Head = first.order
+		in.Oldest = first.order
 	}
 	return in
 }

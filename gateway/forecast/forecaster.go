@@ -41,9 +41,9 @@ type Forecaster struct {
 
 // input is memory for an eta.Input.
 type input struct {
-	buckets       []eta.Bucket
-	heads, sample []eta.AgeCount
-	holds         []eta.Hold
+	buckets        []eta.Bucket
+	passed, sample []eta.AgeCount
+	holds          []eta.Hold
 }
 
 // Room is the forecast of one snapshot.
@@ -138,8 +138,8 @@ func (f *Forecaster) waits(s *admission.Snapshot) *eta.Forecast {
 		Now: s.RoomTime, Wall: s.RedisTime, Since: s.Since, Hold: hold, Buckets: in.buckets,
 		Rate: rate, Set: set, Schedule: f.rates(s), Paused: s.Policy.Paused,
 		Waiting: s.Waiting, Parked: s.Parked, MaxActive: s.Policy.MaxActive, Active: s.Admitted + s.Active,
-		Came: s.Came, Gone: s.Gone, Admitted: s.Admissions, Head: s.Oldest, Tail: s.Time, Ahead: f.queue.Ahead,
-		Heads: in.heads, Sample: in.sample, Holds: in.holds,
+		Came: s.Came, Gone: s.Gone, Admitted: s.Admissions, Oldest: s.Oldest, Tail: s.Time, Ahead: f.queue.Ahead,
+		Passed: in.passed, Sample: in.sample, Holds: in.holds,
 		OrderAt: func(ahead int64) int64 { return max(s.OrderAt(ahead), s.Drawn) }, // a drawn ticket has waited since the opening
 	})
 	f.noteFallback(forecast.Fallback())
@@ -176,7 +176,7 @@ func (in *input) read(s *admission.Snapshot) {
 	for _, f := range s.Flow {
 		in.buckets = append(in.buckets, eta.Bucket{Second: f.Second, Admitted: f.Admitted, Busy: float64(f.Busy) / 1000})
 	}
-	in.heads, in.sample = appendAges(in.heads[:0], s.Heads), appendAges(in.sample[:0], s.Sample)
+	in.passed, in.sample = appendAges(in.passed[:0], s.Passed), appendAges(in.sample[:0], s.Sample)
 	in.holds = in.holds[:0]
 	for _, seconds := range s.Holds {
 		if seconds < 0 {

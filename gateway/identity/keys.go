@@ -152,7 +152,7 @@ func (k *Keys) fetch(ctx context.Context) (*token.AccountKeys, error) {
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("status %d, want 200", resp.StatusCode)
+		return nil, fmt.Errorf("the response has status %d instead of 200", resp.StatusCode)
 	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, sizeLimit+1))
 	switch {

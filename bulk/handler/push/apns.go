@@ -62,7 +62,7 @@ func newAPNs(o Options) (*apns, error) {
 		{"topic", c.Topic, "the bundle id of the app"},
 	} {
 		if f.value == "" || strings.ContainsAny(f.value, " \t\r\n") {
-			return nil, fmt.Errorf("%s: %q; want %s", f.name, f.value, f.what)
+			return nil, fmt.Errorf("%s is %q; use %s", f.name, f.value, f.what)
 		}
 	}
 	raw, err := os.ReadFile(c.KeyFile)
