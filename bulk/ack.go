@@ -24,7 +24,7 @@ type pendingAck struct {
 }
 
 // acker sends acks to the store in batches: acks gather while a call is in progress. During an outage they wait for
-// any time, since leases do not end before the store has been back for a whole lease. The pool bounds their number.
+// any length of time, since leases do not end before the store has been back for a whole lease. The pool bounds their number.
 type acker struct {
 	store   ackTaker
 	pool    *pool

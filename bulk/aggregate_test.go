@@ -29,7 +29,7 @@ func TestParseAggregate_AcceptsAndRefuses(t *testing.T) {
 		{`"sum"`, "", `op "sum" needs the field`},
 		{`"sum:"`, "", `names no field`},
 		{`"sum:a..b"`, "", `field "a..b": a part between dots must not be empty`},
-		{`"count:a"`, "", `op "count" has neither field nor name`},
+		{`"count:a"`, "", `op "count" takes neither field nor name`},
 		{`"median:a"`, "", `op "median": use count, concat`},
 		{`"reduce"`, "", `name ""`},
 		{`{"op":"reduce","name":"a b"}`, "", `name "a b"`},
@@ -41,7 +41,7 @@ func TestParseAggregate_AcceptsAndRefuses(t *testing.T) {
 		{`[]`, "", `use "count"`},
 		{`"count`, "", `not JSON`},
 		{`count`, "", `use "count"`},
-		{`"sum:` + strings.Repeat("a", 257) + `"`, "", `257 bytes: at most 256`},
+		{`"sum:` + strings.Repeat("a", 257) + `"`, "", `257 bytes, at most 256`},
 	} {
 		got, err := ParseAggregate([]byte(row.in))
 		if string(got) != row.want || (err == nil) != (row.err == "") || (err != nil && !strings.Contains(err.Error(), row.err)) {

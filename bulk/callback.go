@@ -10,9 +10,9 @@ import (
 
 const (
 	callbackTimeout = 20 * time.Second
-	callbackAgain   = 2 * time.Second // after the first attempt, doubled after each
-	callbackMost    = time.Hour       // at most
-	callbackFor     = 24 * time.Hour  // after the group's end
+	callbackAgain   = 2 * time.Second // pause after the first attempt, doubled after each
+	callbackMost    = time.Hour       // longest pause
+	callbackFor     = 24 * time.Hour  // no attempt after this time from the group's end
 )
 
 // callbacks records the outcome of callbacks.

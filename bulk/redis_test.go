@@ -307,7 +307,7 @@ func TestEngine_EndsAGroupWithoutItsReducer(t *testing.T) {
 	_, stop := engine(t, s, Options{ReducerWait: 200 * time.Millisecond}, func(e *Engine) {
 		e.Register("t", HandlerFunc(func(_ context.Context, j *Job) ([]byte, error) { return j.Payload, nil }))
 		e.RegisterReducer("broken", MapReduce(func(*Outcome) (int, bool, error) { panic("oh") }, func(a, _ int) int { return a }))
-		if _, err := e.ParseAggregate([]byte(`{"op":"reduce","name":"absent"}`)); err == nil || !strings.Contains(err.Error(), "has the reducers broken") {
+		if _, err := e.ParseAggregate([]byte(`{"op":"reduce","name":"absent"}`)); err == nil || !strings.Contains(err.Error(), "no such reducer; use broken") {
 			t.Errorf("a reducer that is not registered: %v", err)
 		}
 		if got, err := e.ParseAggregate([]byte(`{"op":"reduce","name":"broken"}`)); err != nil || string(got) != `{"op":"reduce","name":"broken"}` {

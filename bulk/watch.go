@@ -33,7 +33,7 @@ type tender interface {
 
 // watcher does the housekeeping of groups that the dispatcher names: sweeps, reduction, end, callback. The lock only
 // keeps processes from doing the same work; the store decides what may happen once. Tend also moves a group on in the
-// store's agenda, so it is called for busy groups too: a slow one must not stay at the agenda's head.
+// store's agenda, so it is called for busy groups too: a slow one must not stay at the front of the agenda.
 type watcher struct {
 	store   tender
 	reduce  *reducing

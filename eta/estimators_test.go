@@ -155,7 +155,7 @@ func TestPredictor_LearnsHours(t *testing.T) {
 			n = 180
 		}
 		if m/60 != 3 { // nobody waits at three
-			p.Taught(day.Add(time.Duration(m)*time.Minute).UnixMicro(), n, 60)
+			p.AddMinute(day.Add(time.Duration(m)*time.Minute).UnixMicro(), n, 60)
 		}
 	}
 	w := p.hours.weights(DefaultWeights)

@@ -41,7 +41,7 @@ func (f *Forecast) Absent() float64 { return f.absent }
 // Leaving returns the share of the queue that leaves it in a second.
 func (f *Forecast) Leaving() float64 { return f.leaving }
 
-// Fallback returns why the forecast is by Window instead of the configured estimator, FallbackNone if it is not.
+// Fallback returns why the forecast uses Window instead of Modelled, FallbackNone if it does not.
 func (f *Forecast) Fallback() string {
 	if f == nil {
 		return ""

@@ -25,7 +25,7 @@ func ParseWeights(text string) (Weights, error) {
 	var w Weights
 	fields := strings.Fields(text)
 	if len(fields) == 0 {
-		return w, fmt.Errorf("eta: weights are empty; give hour=weight pairs, as %q", "0=0.3 9=1")
+		return w, fmt.Errorf("eta: weights are empty; use hour=weight pairs, such as %q", "0=0.3 9=1")
 	}
 	last, first := -1, 0
 	weight := 0.0
@@ -33,14 +33,14 @@ func ParseWeights(text string) (Weights, error) {
 		name, value, _ := strings.Cut(field, "=")
 		hour, err := strconv.Atoi(name)
 		if err != nil || hour < 0 || hour > 23 {
-			return w, fmt.Errorf("eta: weights: %q does not begin with an hour from 0 to 23; give hour=weight pairs with blanks between them, as 9=1 12=1.5", field)
+			return w, fmt.Errorf("eta: weights: %q does not begin with an hour from 0 to 23; use hour=weight pairs with blanks between them, such as 9=1 12=1.5", field)
 		}
 		if hour <= last {
 			return w, fmt.Errorf("eta: weights: hour %d comes after hour %d; name each hour once, in order", hour, last)
 		}
 		next, err := strconv.ParseFloat(value, 64)
 		if err != nil || !(next >= leastWeight && next <= mostWeight) {
-			return w, fmt.Errorf("eta: weights: %q does not end with a weight from %v to %v; give hour=weight pairs with blanks between them, as 9=1 12=1.5", field, leastWeight, mostWeight)
+			return w, fmt.Errorf("eta: weights: %q does not end with a weight from %v to %v; use hour=weight pairs with blanks between them, such as 9=1 12=1.5", field, leastWeight, mostWeight)
 		}
 		if i == 0 {
 			first = hour

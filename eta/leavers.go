@@ -87,7 +87,7 @@ func (c *churn) full(in *Input, rate float64) (seconds, flow float64) {
 	return math.Log((rate-hazard*float64(in.Active))/(rate-flow)) / hazard, flow
 }
 
-// over returns after how many seconds a room with more active than it may have, as after its limit was lowered, admits again.
+// over returns after how many seconds a room with more than max_active active, as after that limit was lowered, admits again.
 func (c *churn) over(in *Input) float64 {
 	if hazard := c.hazard(); hazard > 0 && in.MaxActive > 0 && in.Active > in.MaxActive {
 		return math.Log(float64(in.Active)/float64(in.MaxActive)) / hazard
@@ -95,8 +95,8 @@ func (c *churn) over(in *Input) float64 {
 	return 0
 }
 
-// fullness describes a full room. Admissions made while it filled, or under another limit, do not show how many leave; the
-// sessions' hazard does, and the admissions since.
+// fullness describes a full room. Admissions from before the room was full, or from under another limit, do not show how many sessions
+// end; the sessions' hazard and the later admissions do.
 type fullness struct {
 	is    bool
 	limit int64

@@ -10,7 +10,7 @@ const (
 	mostTracers   = 512  // places that are tracked at once
 	nextPromise   = 0.7  // share of the last promised wait at which a place gets its next promise
 	leastTraced   = 2.0  // shortest wait that is tracked, s
-	leastReminded = 10.0 // shortest wait promised by others that counts, s
+	leastPromised = 10.0 // shortest wait promised by others that counts, s
 	outcomes      = 1024 // last outcomes that are counted
 	overdue       = 1.2  // factor by which a wait exceeds its known length before it is recorded again
 	decided       = 1.2  // factor by which a newly set rate, and so the wait, must differ to cancel earlier promises
@@ -19,8 +19,10 @@ const (
 
 // ledger compares promised with real waits. It tracks places through the queue, which need no visitor: a new one at the tail
 // regularly. A place gets a promise when it is made, and again each time that its wait has shrunk by three tenths, until the front of
-// the queue has passed it. The errors, by the length of the promised wait, make the range of the next promises (see spread). A decision of an operator is not an error of the estimator: if a rate is set anew or the queue is
-// stopped, the places whose waits change receive new promises, and their earlier promises no longer count.
+// the queue has passed it. The errors, by the length of the promised wait, make the range of the next promises (see spread).
+//
+// A decision of an operator is not an error of the estimator: if a rate is set anew or the queue is stopped, the places whose waits
+// change receive new promises, and their earlier promises no longer count.
 type ledger struct {
 	tracers []tracer // by order
 	errors  [knots]spread
@@ -53,7 +55,7 @@ type promised struct {
 }
 
 // closePassed records the waits of the places that the front has passed. A wait that exceeds its range is recorded before it has ended:
-// otherwise the promises that are most too short would be learnt last.
+// otherwise the promises that are far too short would be learnt last.
 func (l *ledger) closePassed(in *Input, f *Forecast) {
 	if in.Now < l.now { // room time went back: a new store
 		*l = ledger{}
@@ -155,10 +157,10 @@ func (l *ledger) record(e *spread, p *promised, real float64) {
 	l.counted++
 }
 
-// remind records the error of a promise that was not tracked here. Short waits do not count, because such promises are in whole seconds.
-func (l *ledger) remind(promised, real float64) {
+// addOutcome records the error of a promise that was not tracked here. Short waits do not count, because such promises are in whole seconds.
+func (l *ledger) addOutcome(promised, real float64) {
 	e := &l.errors[knotOf(promised)]
-	if promised >= leastReminded && real > 0 && l.now != 0 && float64(l.now-l.anew)/1e6 >= real && e.learnt() < 1 {
+	if promised >= leastPromised && real > 0 && l.now != 0 && float64(l.now-l.anew)/1e6 >= real && e.learnt() < 1 {
 		e.add(l.now, promised, math.Log(real/promised))
 	}
 }
@@ -227,7 +229,7 @@ func (l *ledger) ranges(f *Forecast) {
 	}
 	var low, high float64
 	var nearest *spread
-	if l.counted == 0 { // no tracked wait has ended: the reminded errors also apply to shorter waits
+	if l.counted == 0 { // no tracked wait has ended: the errors from elsewhere also apply to shorter waits
 		nearest = l.shortest()
 	}
 	for i := range f.knots {

@@ -122,12 +122,12 @@ func TestPredictor_Remind(t *testing.T) {
 	in := lived(10, span{900, 10, 1})
 	in.Ahead = func(int64) int64 { return 999 }
 	p := NewPredictor(Window{}, false)
-	p.Remind(100, 300) // before the first forecast this has no effect
+	p.AddOutcome(100, 300) // before the first forecast this has no effect
 	before := p.Forecast(in).At(999)
 	for range 100 {
 		in.Now += 1e6
-		p.Remind(100, 300)
-		p.Remind(5, 1)
+		p.AddOutcome(100, 300)
+		p.AddOutcome(5, 1)
 		p.Forecast(in)
 	}
 	after := p.Forecast(in)
@@ -163,7 +163,7 @@ func playDecision(change func(in *Input, second int64)) (e Estimate, within, all
 		in.Waiting = in.Ahead(in.Now)
 		e = p.Forecast(in).At(250)
 		if second > 120 {
-			p.Remind(150, 800)
+			p.AddOutcome(150, 800)
 		}
 	}
 	within, all = p.Held()

@@ -110,7 +110,7 @@ func TestReadModel_RefusesFaults(t *testing.T) {
 		change(`"high":[9,`, `"high":[-9,`):                    "log_seconds",
 		change(`"left":[1,`, `"left":[0,`):                     "do not follow it",
 		change(`"right":[2,`, `"right":[3,`):                   "do not follow it",
-		change(`"left":[1,0,0]`, `"left":[]`):                  "one entry a node",
+		change(`"left":[1,0,0]`, `"left":[]`):                  "one entry for each",
 		change(`"feature":[1,`, `"feature":[9,`):               "no feature 9",
 		change(`,0.6931471805599453,`, `,7,`):                  "a leaf of 7",
 		change(`2026-01-05T00:00:00Z`, `0001-01-05T00:00:00Z`): "trained_at",

@@ -49,15 +49,15 @@ func (p *Predictor) Forecast(in Input) *Forecast {
 	return f
 }
 
-// Taught adds a past minute to the learned hourly weights: its beginning (µs since 1970), the number of admissions, and the
+// AddMinute adds a past minute to the learned hourly weights: its beginning (µs since 1970), the number of admissions, and the
 // seconds in which the queue was not empty.
-func (p *Predictor) Taught(wall int64, admitted int64, busy float64) {
+func (p *Predictor) AddMinute(wall int64, admitted int64, busy float64) {
 	p.hours.add(wall, p.zone, float64(max(admitted, 0)), min(max(busy, 0), 60))
 }
 
-// Remind adds a wait that ended, in seconds, and its promise, perhaps by another gateway or before a restart. It counts while
-// the predictor has seen too few such waits itself.
-func (p *Predictor) Remind(promised, real float64) { p.ledger.remind(promised, real) }
+// AddOutcome adds a wait that ended, in seconds, and its promise, which another gateway or this one before a restart may have made. The
+// promise counts while the predictor has tracked too few of that length itself.
+func (p *Predictor) AddOutcome(promised, real float64) { p.ledger.addOutcome(promised, real) }
 
 // Held returns the number of the last waits that were within their range, and the number of all, up to 1024.
 func (p *Predictor) Held() (within, all int) { return p.ledger.held() }

@@ -36,7 +36,7 @@ var ageEdges = func() (edges [AgeBuckets + 1]float64) {
 }()
 
 const (
-	headsFew   = 20.0 // tickets; fewer are weak evidence
+	passedFew  = 20.0 // tickets; fewer are weak evidence
 	hazardFew  = 6.0  // weight of the hazard of all ages in a bucket, in tickets
 	mostAbsent = 0.95 // largest probability that a ticket is absent
 )
@@ -80,7 +80,7 @@ func (p *presence) learn(passed, sample []AgeCount, waiting int64) {
 	var reached, all ageCounts
 	reached.add(passed, 1)
 	if left := reached.present + reached.absent; reached.absent > 0 {
-		p.absent = min(reached.absent/left*min(1, left/headsFew), mostAbsent)
+		p.absent = min(reached.absent/left*min(1, left/passedFew), mostAbsent)
 	}
 	sampled := 0.0
 	for _, c := range sample {
@@ -95,7 +95,7 @@ func (p *presence) learn(passed, sample []AgeCount, waiting int64) {
 	}
 	p.known = true
 	left := all.present + all.absent
-	hazard := all.absent / all.time * min(1, left/headsFew)
+	hazard := all.absent / all.time * min(1, left/passedFew)
 	sum := 0.0
 	for b := 0; b <= all.last; b++ {
 		width := AgeEdge(b+1) - AgeEdge(b)

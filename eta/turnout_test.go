@@ -63,7 +63,7 @@ func TestPresence_FewHeads(t *testing.T) {
 		return []AgeCount{{Bucket: AgeBucket(30), Absent: n, Present: of - n, Exposure: of}}
 	}
 	for _, c := range []struct {
-		passed      []AgeCount
+		passed     []AgeCount
 		at         float64
 		low, above float64
 	}{

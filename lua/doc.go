@@ -38,7 +38,7 @@
 //
 // Write <aggregate>_<verb>.lua with the header above, its steps as named functions, and the main part at the end. Declare every
 // code that it replies as REPLY, and add a constant for each to replies.go of admission or bulk/store, whose keys.go has the
-// key names. Call it from one Go function there. The tests of this package then compile the script in a real Redis and check it with luacheck; scripts_test.go in
-// admission or bulk/store fails until its "one of everything" runs it. If the script takes new Redis commands, add them to the
-// user in docs/store.md.
+// key names. Call it from one Go function there. The tests of this package then compile the script in a real Redis and check it
+// with luacheck; scripts_test.go in admission or bulk/store fails until its "one of everything" runs it.
+// If the script runs Redis commands that no other does, add them to the user in docs/store.md.
 package lua

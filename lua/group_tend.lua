@@ -26,7 +26,7 @@ local function answer(again, reduce, callback, gone, buried)
   return { again, reduce, callback, gone, buried, sealed, tally.ends[COMPLETED], tally.ends[FAILED] }
 end
 
--- Seal a group whose submission has stopped for too long. A half-submitted chunk stays incomplete.
+-- Seal a group whose submission has stopped for too long. An incomplete chunk stays incomplete.
 if g[G_STATUS] == CREATED and g[G_SEALED] == 0 and now >= silent_from(g) then
   seal_group(g)
   if g[G_STATUS] <= RUNNING then work.stop(g) end

@@ -2,7 +2,7 @@
 -- rates_steer: writes one process's report on the downstream, makes one process the leader that finds the global rate, and sets that rate.
 -- KEYS: steer, state
 -- ARGV: now, process, report ('': none), fence (of the caller's lead; 0: none), rate (thousandths; 0: as it is), control
--- RETURNS: {fence of the leader (0: it is another), rate that was found (thousandths; 0: none yet), control, 1 if operators set the rate, groups queued, starts so far, now, report, ...}
+-- RETURNS: {fence of the leader (0: another process leads), rate that was found (thousandths; 0: none yet), control, 1 if operators set the rate, groups queued, starts so far, now, report, ...}
 -- INVARIANT: of two processes that consider themselves the leader, only the one with the newer fence sets the rate.
 -- INCLUDE: clock
 

@@ -1,5 +1,5 @@
 #!lua
--- room_enter: gives each arrival a place or a session, and enrols tickets that the queue does not hold.
+-- room_enter: assigns each arrival a place or a session, and enrols tickets that the queue does not hold.
 -- KEYS: state, live, queue, parked, seen, admitted, sessions, ended, grants, revoked, flow, pending, minutes, gateways, snapshot, audit, joins
 -- ARGV: now, epoch, seq, policy, ...
 -- RETURNS: {OK, epoch, seq, fence, order time, wall, then for each group code, order, wall of admission, reason}

@@ -2,7 +2,7 @@
 -- room_rate: makes one gateway the leader of an adaptive room, and sets the rate that the leader found.
 -- KEYS: state, live, queue, parked, seen, admitted, sessions, ended, grants, revoked, flow, pending, minutes, gateways, snapshot, audit, joins
 -- ARGV: now, epoch, seq, policy, gateway, fence, rate, control
--- RETURNS: {OK, epoch, seq, fence, order time, wall, fence of the leader (0: it is another), rate that was found, control}
+-- RETURNS: {OK, epoch, seq, fence, order time, wall, fence of the leader (0: another gateway leads), rate that was found, control}
 -- INVARIANT: of two gateways that consider themselves the leader, only the one with the newer fence sets the rate.
 -- INCLUDE: clock, room
 

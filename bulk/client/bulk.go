@@ -99,7 +99,7 @@ func (s *source) Read(p []byte) (int, error) {
 }
 
 // detach ends reading and returns the reader's error, if it had one. With wait, no Read is under way when it returns;
-// a reader that cannot seek may block for any time, so it is not waited for.
+// a reader that cannot seek may block for any length of time, so it is not waited for.
 func (s *source) detach(wait bool) error {
 	s.ended.Store(true)
 	if wait {

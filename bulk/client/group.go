@@ -24,7 +24,7 @@ type GroupSpec struct {
 	Concurrency  int64    `json:"concurrency,omitempty"`   // most jobs in flight; 0: no limit of its own
 	// Aggregate is how results are aggregated, as JSON: "count", "concat", "sum:a.b" (or min, max, mean).
 	Aggregate json.RawMessage `json:"aggregate,omitempty"`
-	// FailureTolerance is how many jobs may fail before the group fails: a number, or a share such as "5%".
+	// FailureTolerance is how many jobs may fail or die before the group fails: a number, or a share such as "5%".
 	FailureTolerance Tolerance `json:"failure_tolerance,omitzero"`
 	// StopAt pauses the group when so many jobs have failed or died: a number, or a share such as "5%".
 	StopAt Tolerance `json:"stop_at,omitzero"`

@@ -19,7 +19,7 @@ func TestProblem_IsReadFromResponse(t *testing.T) {
 	}{
 		{"of the server", 409, `{"code":"sealed","status":409,"title":"Conflict","detail":"group \"g\" is sealed"}`, `409 sealed: group "g" is sealed`, false},
 		{"with fields", 422, `{"code":"invalid","detail":"nothing was changed","problems":[{"path":"weight","value":0,"problem":"is out of range","allowed":"0.01 to 100"},{"path":"x","problem":"is not a field"}]}`,
-			"422 invalid: weight: is out of range (want 0.01 to 100); x: is not a field", false},
+			"422 invalid: weight: is out of range (use 0.01 to 100); x: is not a field", false},
 		{"the status of the answer counts", 503, `{"code":"store_unavailable","status":200}`, "503 store_unavailable", true},
 		{"of a proxy", 502, "<html>\nbad gateway", "502 http_502: <html>", true},
 		{"JSON that is none", 500, `{"error":"x"}`, `500 http_500: {"error":"x"}`, false},

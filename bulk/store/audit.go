@@ -152,7 +152,7 @@ func (a *auditor) readLines(ctx context.Context) error {
 				if g := a.groups[short]; g != nil {
 					g.lines = append(g.lines, fmt.Sprintf("%d/%s", i+1, g.Tenant))
 				} else {
-					a.bad("owner", "group %s in the fair queue is not there", short)
+					a.bad("owner", "the fair queue has group %s, which does not exist", short)
 				}
 			}); err != nil {
 				return err
@@ -163,11 +163,11 @@ func (a *auditor) readLines(ctx context.Context) error {
 	return a.zset(ctx, keyLines, func(member string, _ float64) {
 		w := strings.Split(member, "/")
 		if len(w) != 4 || a.groups[w[3]] == nil {
-			a.bad("owner", "group %s in the fair queue is not there", member)
+			a.bad("owner", "the fair queue has group %s, which does not exist", member)
 			return
 		}
 		if tag := fmt.Sprintf("%020d", a.groups[w[3]].raw["tag"]); tag != w[2] {
-			a.bad("fair queue", "group %s is in line at %s, its tag is %s", a.groups[w[3]].ID, w[2], tag)
+			a.bad("fair queue", "group %s is queued at %s, its tag is %s", a.groups[w[3]].ID, w[2], tag)
 		}
 		a.groups[w[3]].lines = append(a.groups[w[3]].lines, w[0]+"/"+w[1])
 		a.queued[w[0]+"/"+w[1]]++

@@ -21,7 +21,7 @@ func (a *auditor) compare(ctx context.Context) error {
 		n := g.raw
 		equal := func(what string, counted, there int64) {
 			if counted != there {
-				a.bad("counts", "group %s: %s is counted %d, there are %d", g.ID, what, counted, there)
+				a.bad("counts", "group %s: %s: the record has %d, the data %d", g.ID, what, counted, there)
 			}
 		}
 		swept := g.Status != Cancelled || n["swept"] >= 1
@@ -31,46 +31,46 @@ func (a *auditor) compare(ctx context.Context) error {
 		equal("non-ready", n["refused"]+n["scheduled"], g.waiting)
 		equal("in-flight", n["inflight"], g.inflight)
 		ended := n["succ"] + n["fail"] + n["dead"] + n["canc"]
-		equal("set aside", n["aside"], g.aside)
+		equal("held back", n["aside"], g.aside)
 		equal("total", n["total"], g.order+g.front+g.aside+g.ready+g.waiting+g.inflight+ended)
-		equal("unended", n["total"]-ended, g.unended)
+		equal("not ended", n["total"]-ended, g.unended)
 		if a.kept(g) {
 			equal("ended", ended, g.ended+n["gone"])
 			equal("dead letters", n["dead"]-n["redriven"], g.dead)
 			equal("failed jobs with a payload", n["kept"], g.kept)
 		}
 		if swept && g.Status.Ended() && g.Cancelled != n["canc"] {
-			a.bad("cancelled", "group %s: cancelled is %d, swept are %d", g.ID, g.Cancelled, n["canc"])
+			a.bad("cancelled", "group %s: cancelled is %d, %d jobs are recorded as cancelled", g.ID, g.Cancelled, n["canc"])
 		}
 		runnable := !g.Paused && n["gate"] == 0 && g.bar == "0" && n["status"] <= 3 && (g.Sealed || n["held"] == 0) &&
 			(n["front"] > 0 || n["taken"] < n["added"]) && (n["conc"] == 0 || n["inflight"]+n["ready"] < n["conc"])
 		if want := map[bool]int{true: 1}[runnable]; len(g.lines) != want || n["queued"] != int64(want) {
-			a.bad("fair queue", "group %s: runnable %t, marked %d, in line %v", g.ID, runnable, n["queued"], g.lines)
+			a.bad("fair queue", "group %s: may start jobs: %t, marked as queued: %d, in the fair queue: %v", g.ID, runnable, n["queued"], g.lines)
 		}
 		if there := a.gates["g/"+short]; there != (n["gate"] > 0) {
-			a.bad("gate", "group %s: gated until %d, a wake time is there: %t", g.ID, n["gate"], there)
+			a.bad("gate", "group %s: gated until %d, has a wake time: %t", g.ID, n["gate"], there)
 		}
 		delete(a.gates, "g/"+short)
 		if there := a.bars[g.bar]; there != (g.bar != "0") {
-			a.bad("gate", "group %s: barred as %q, it is among the barred: %t", g.ID, g.bar, there)
+			a.bad("gate", "group %s: blocked as %q, listed as blocked: %t", g.ID, g.bar, there)
 		}
 		if g.bar != "0" {
 			barred++
 		}
 		delete(a.bars, g.bar)
 		if n["deleted"] == 0 { // else its data is deleted in steps
-			equal("chunks half in", n["chunks_open"], g.half)
-			equal("called off", n["called_off"], g.calledOff)
+			equal("incomplete chunks", n["chunks_open"], g.half)
+			equal("jobs to cancel", n["called_off"], g.calledOff)
 			a.dropped(g, ended)
 		}
 		if g.Sealed && ended == n["total"] && (g.Status == Dispatched || g.Status == Running) {
-			a.bad("life", "group %s is %s and every job has ended", g.ID, g.Status)
+			a.bad("life", "group %s is %s although every job has ended", g.ID, g.Status)
 		}
 		if n["reduced"] > ended {
-			a.bad("life", "group %s: %d outcomes are reduced, there are %d", g.ID, n["reduced"], ended)
+			a.bad("life", "group %s: %d outcomes are reduced, but only %d exist", g.ID, n["reduced"], ended)
 		}
 		if bad := g.Failed + g.Dead; n["tally"] == ended+1 && g.codes != bad {
-			a.bad("life", "group %s: %d jobs have failed or died, codes of %d are counted", g.ID, bad, g.codes)
+			a.bad("life", "group %s: %d jobs have failed or died, the error codes of %d are counted", g.ID, bad, g.codes)
 		}
 		a.overdue(g, ended)
 		if _, there := agenda[short]; !there && (g.Status.Ended() || g.Status == Aggregating || (!g.Sealed && g.Status == Created)) {
@@ -90,22 +90,22 @@ func (a *auditor) compare(ctx context.Context) error {
 		queued += int64(len(g.lines))
 	}
 	for gate := range a.gates {
-		a.bad("gate", "a wake time for %s, which is not gated or not there", gate)
+		a.bad("gate", "a wake time of %s, which is not gated or does not exist", gate)
 	}
 	for member := range a.bars {
-		a.bad("gate", "%q is barred, and its group is not or is not there", member)
+		a.bad("gate", "%q is listed as blocked, but its group is not blocked or does not exist", member)
 	}
 	watched, tripped := a.checkBreakers()
 	var marked int64
 	for kind, n := range a.marks {
 		marked += n
 		if w := strings.Fields(a.state["use:"+kind]); len(w) < 5 || asInt(w[3]) != n {
-			a.bad("counts", "type %s: %d runs count towards its concurrency, the state says %q", kind, n, w)
+			a.bad("counts", "type %s: %d runs count towards its concurrency, the state has %q", kind, n, w)
 		}
 	}
 	for name, there := range map[string]int64{"watched": watched, "tripped": tripped, "barred": barred, "marked": marked, "pending": pending, "inflight": inflight, "queued": queued, "open_groups": open, "aside": aside} {
 		if counted := asInt(a.state[name]); counted != there {
-			a.bad("counts", "shard: %s is counted %d, there are %d", name, counted, there)
+			a.bad("counts", "shard: %s: the record has %d, the data %d", name, counted, there)
 		}
 	}
 	return nil
@@ -119,7 +119,7 @@ func (a *auditor) dropped(g *audited, ended int64) {
 	n := g.raw
 	logged := n["dp"]*outcomesPage + n["dn"]
 	if n["gone"] > 0 && g.Results == AllResults || n["gone"] > ended || n["cleared"] > logged {
-		a.bad("results", "group %s (results: %q) has %d outcomes, %d of which went, and looked at %d of %d in its log", g.ID, g.Results, ended, n["gone"], n["cleared"], logged)
+		a.bad("results", "group %s (results: %q) has %d outcomes, %d of them deleted, and %d of %d log entries processed", g.ID, g.Results, ended, n["gone"], n["cleared"], logged)
 	}
 	// Nothing is left to do: for a reducer's group, the whole log was processed; for one that counts, nothing was
 	// shortened.
@@ -168,7 +168,7 @@ func (a *auditor) readTenants(ctx context.Context) error {
 		if err := a.zset(ctx, key, func(member string, _ float64) {
 			active[member] = true
 			if !strings.HasPrefix(member, strconv.Itoa(i+1)+"/") {
-				a.bad("fair queue", "tenant %s is in level %d", member, i+1)
+				a.bad("fair queue", "tenant %s is queued at level %d", member, i+1)
 			}
 		}); err != nil {
 			return err
@@ -195,17 +195,17 @@ func (a *auditor) readTenants(ctx context.Context) error {
 			what  string
 			has   int64
 			there int64
-		}{{"in-flight", v.int(3), t.inflight}, {"jobs to do", v.int(6), t.open}, {"groups", v.int(2), t.groups}} {
+		}{{"in-flight", v.int(3), t.inflight}, {"unfinished jobs", v.int(6), t.open}, {"groups", v.int(2), t.groups}} {
 			if row.has != row.there {
-				a.bad("counts", "tenant %s: %s is counted %d, there are %d", name, row.what, row.has, row.there)
+				a.bad("counts", "tenant %s: %s: the record has %d, the data %d", name, row.what, row.has, row.there)
 			}
 		}
 		if busy[name] != (t.open > 0) {
-			a.bad("tenant", "tenant %s has %d jobs to do, and is among the busy: %t", name, t.open, busy[name])
+			a.bad("tenant", "tenant %s has %d unfinished jobs, listed as busy: %t", name, t.open, busy[name])
 		}
 		delete(busy, name)
 		if there := a.gates["t/"+name]; there != (v.int(15) > 0) {
-			a.bad("gate", "tenant %s: gated until %d, a wake time is there: %t", name, v.int(15), there)
+			a.bad("gate", "tenant %s: gated until %d, has a wake time: %t", name, v.int(15), there)
 		}
 		delete(a.gates, "t/"+name)
 		if v.int(0) == 1000 && v.int(1) == 0 && v.int(2) == 0 && v.int(16) == 0 {
@@ -213,7 +213,7 @@ func (a *auditor) readTenants(ctx context.Context) error {
 		}
 		full := v.int(17) == 1
 		if conc := v.int(16); !a.score && full && (conc == 0 || v.int(3) < conc) {
-			a.bad("tenant", "tenant %s is kept out of line with %d of %d jobs in flight", name, v.int(3), conc)
+			a.bad("tenant", "tenant %s is kept out of the fair queue with %d of %d jobs in flight", name, v.int(3), conc)
 		}
 		for level := range 3 {
 			flow := strconv.Itoa(level+1) + "/" + name
@@ -221,22 +221,22 @@ func (a *auditor) readTenants(ctx context.Context) error {
 				continue
 			}
 			if n := v.int(12 + level); n != a.queued[flow] {
-				a.bad("fair queue", "tenant %s: %d groups in line, counted %d", flow, a.queued[flow], n)
+				a.bad("fair queue", "tenant %s: %d groups are queued, the record has %d", flow, a.queued[flow], n)
 			}
 			if should := a.queued[flow] > 0 && v.int(15) == 0 && !full; should != active[flow] {
-				a.bad("fair queue", "tenant %s: should have its turn: %t, is in line: %t", flow, should, active[flow])
+				a.bad("fair queue", "tenant %s: must be queued: %t, is queued: %t", flow, should, active[flow])
 			}
 			delete(active, flow)
 		}
 	}
 	for name := range want {
-		a.bad("owner", "tenant %s has groups and no record", name)
+		a.bad("owner", "tenant %s has groups but no record", name)
 	}
 	for name := range busy {
-		a.bad("owner", "tenant %s is among the busy and has no record", name)
+		a.bad("owner", "tenant %s is listed as busy but has no record", name)
 	}
 	for flow := range active {
-		a.bad("owner", "tenant %s is in the fair queue and has no record", flow)
+		a.bad("owner", "tenant %s is in the fair queue but has no record", flow)
 	}
 	known := map[string]bool{}
 	for _, name := range names {
@@ -244,14 +244,14 @@ func (a *auditor) readTenants(ctx context.Context) error {
 	}
 	if err := a.zset(ctx, keyIdle, func(flow string, _ float64) {
 		if _, name, _ := strings.Cut(flow, "/"); !known[name] {
-			a.bad("owner", "a tag of tenant %s, which is not there", flow)
+			a.bad("owner", "a tag of tenant %s, which does not exist", flow)
 		}
 	}); err != nil {
 		return err
 	}
 	return a.zset(ctx, keyHistory, func(entry string, _ float64) {
 		if name, _, _ := strings.Cut(entry, "/"); !known[name] {
-			a.bad("owner", "history of tenant %s, which is not there", name)
+			a.bad("owner", "history of tenant %s, which does not exist", name)
 		}
 	})
 }
@@ -260,7 +260,7 @@ func (a *auditor) readTenants(ctx context.Context) error {
 func (a *auditor) readOwners(ctx context.Context) error {
 	owned := func(what, short string) {
 		if a.groups[short] == nil {
-			a.bad("owner", "%s of group %s, which is not there", what, short)
+			a.bad("owner", "%s of group %s, which does not exist", what, short)
 		}
 	}
 	if err := a.hash(ctx, keyGroups, func(field, _ string) { owned("spec", field) }); err != nil {
@@ -308,7 +308,7 @@ func (a *auditor) readOwners(ctx context.Context) error {
 			list, tail = "t"+tenant, rest
 		}
 		if len(tail) <= 1+timeBytes {
-			a.bad("owner", "a place in the lists that is none: %q", member)
+			a.bad("owner", "the lists have an invalid entry: %q", member)
 			return
 		}
 		short := tail[1+timeBytes:]
@@ -321,10 +321,10 @@ func (a *auditor) readOwners(ctx context.Context) error {
 	}
 	for short, g := range a.groups {
 		if places[short] != 2 {
-			a.bad("list", "group %s: %d places in the lists by its tenant and its status, want 2", g.ID, places[short])
+			a.bad("list", "group %s: %d entries in the lists by tenant and by status instead of 2", g.ID, places[short])
 		}
 		if named[short] != g.ID || !listed[short] {
-			a.bad("owner", "group %s: its name leads to %q, is it in the index: %t", g.ID, named[short], listed[short])
+			a.bad("owner", "group %s: its short name belongs to %q, in the index: %t", g.ID, named[short], listed[short])
 		}
 	}
 	node, err := a.s.master(ctx)
@@ -376,12 +376,12 @@ func (a *auditor) checkBreakers() (watched, tripped int64) {
 			tripped++
 		}
 		if !a.breakers[name] {
-			a.bad("gate", "breaker %s has a record and is not listed", name)
+			a.bad("gate", "breaker %s has a record but is not listed", name)
 		}
 		delete(a.breakers, name)
 	}
 	for name := range a.breakers {
-		a.bad("gate", "breaker %s is listed and has no record", name)
+		a.bad("gate", "breaker %s is listed but has no record", name)
 	}
 	return watched, tripped
 }

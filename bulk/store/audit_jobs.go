@@ -148,7 +148,7 @@ func (a *auditor) readPlaces(ctx context.Context) error {
 	if err := a.members(ctx, keyRefused, func(member string, _ float64) {
 		_, job, _ := strings.Cut(member, "/")
 		if _, mine := a.jobs.hash(job); mine && a.jobs.place(job) != inNonReady {
-			a.bad("one place", "job %s is counted as non-ready, and is in %q", job, a.jobs.place(job))
+			a.bad("one place", "job %s is counted as non-ready but is in %q", job, a.jobs.place(job))
 		}
 	}); err != nil {
 		return err
@@ -171,7 +171,7 @@ func (a *auditor) readFront(ctx context.Context) error {
 		if rest, ok := strings.CutPrefix(member, "+"); ok {
 			w := strings.Split(rest, " ")
 			if len(w) != 3 || len(w[1]) != 21 || strings.Trim(w[1], "0123456789") != "" {
-				a.bad("record", "%q is at the front", member)
+				a.bad("record", "the front has an invalid entry: %q", member)
 				return
 			}
 			job = w[0] + "/" + w[2]
@@ -244,7 +244,7 @@ func (a *auditor) readJobs(ctx context.Context) error {
 	return a.members(ctx, keyDead, func(member string, _ float64) {
 		job, _ := letterOf(member)
 		if h, mine := a.jobs.hash(job); mine && a.jobs.of[h]&hasRecord == 0 {
-			a.bad("dead letter", "%s is among the dead letters and has no record", member)
+			a.bad("dead letter", "%s is among the dead letters but has no record", member)
 		}
 	})
 }
@@ -255,16 +255,16 @@ func (a *auditor) record(g *audited, job, rec string, facts jobPlace) {
 	if strings.HasPrefix(rec, "P") {
 		g.unended++
 		if !pendingRecord.MatchString(rec) {
-			a.bad("record", "job %q: record %.40q", job, rec)
+			a.bad("record", "job %q: cannot read the record %.40q", job, rec)
 		}
 		if place == 0 {
-			a.bad("one place", "job %s has not ended and is nowhere", job)
+			a.bad("one place", "job %s has not ended but is nowhere", job)
 		}
 		if facts&hasOutcome != 0 {
-			a.bad("one place", "job %s has not ended and is among the outcomes", job)
+			a.bad("one place", "job %s has not ended but is among the outcomes", job)
 		}
 		if facts&(isLetter|isKept) != 0 {
-			a.bad("dead letter", "job %s has not ended and is among the dead letters", job)
+			a.bad("dead letter", "job %s has not ended but is among the dead letters", job)
 		}
 		return
 	}
@@ -286,20 +286,20 @@ func (a *auditor) record(g *audited, job, rec string, facts jobPlace) {
 	if facts&isKept != 0 {
 		g.kept++
 		if err != nil || o.Status != "failed" || o.Payload == nil {
-			a.bad("dead letter", "job %s is among the failed ones that can be redriven: record %.40q", job, rec)
+			a.bad("dead letter", "job %s is listed as a failed job that can be redriven, but its record is %.40q", job, rec)
 		}
 	}
 	if there := facts&isLetter != 0; letter != there {
 		a.bad("dead letter", "job %s is dead and kept: %t, is among the dead letters: %t", job, letter, there)
 	}
 	if place != 0 {
-		a.bad("one place", "job %s has ended and is in %s", job, place)
+		a.bad("one place", "job %s has ended but is in %s", job, place)
 	}
 	switch {
 	case facts&hasOutcomes != 0:
-		a.bad("one outcome", "job %s is 2 times or more among the outcomes", job)
+		a.bad("one outcome", "job %s is in the log of outcomes more than once", job)
 	case facts&hasOutcome == 0 && a.kept(g):
-		a.bad("one outcome", "job %s is 0 times among the outcomes", job)
+		a.bad("one outcome", "job %s has ended but is not in the log of outcomes", job)
 	}
 }
 
@@ -332,7 +332,7 @@ func (a *auditor) readRuns(ctx context.Context) error {
 			return
 		}
 		if !runRecord.MatchString(run) {
-			a.bad("record", "runs of job %q: %.40q", job, run)
+			a.bad("record", "runs of job %q: cannot read %.40q", job, run)
 		}
 		if place := a.jobs.place(job); place == 0 || place == inOrder {
 			a.bad("owner", "runs of job %s, which does not run and does not wait", job)
@@ -365,26 +365,26 @@ func (a *auditor) readAside(ctx context.Context) error {
 		case strings.HasPrefix(member, "c") && len(w) == 1:
 			short, _, _ := strings.Cut(member[1:], "/")
 			if g := a.groups[short]; g == nil {
-				a.bad("owner", "job %s is called off, and its group is not there", member[1:])
+				a.bad("owner", "job %s is to be cancelled, but its group does not exist", member[1:])
 			} else {
 				g.calledOff++
 			}
 		case strings.HasPrefix(member, "b") && len(w) == 1:
 			a.breakers[member[1:]] = true
 		default:
-			a.bad("record", "%q is set aside", member)
+			a.bad("record", "the jobs held back have an invalid entry: %q", member)
 		}
 	}); err != nil {
 		return err
 	}
 	for entry := range there {
 		if !listed[entry] {
-			a.bad("one place", "jobs of type and group %s are set aside and not listed under their type", entry)
+			a.bad("one place", "jobs of type and group %s are held back but not listed under their type", entry)
 		}
 	}
 	for entry := range listed {
 		if !there[entry] {
-			a.bad("owner", "type and group %s are listed and no such job is set aside", entry)
+			a.bad("owner", "type and group %s are listed, but no such job is held back", entry)
 		}
 	}
 	return nil

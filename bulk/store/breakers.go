@@ -12,7 +12,7 @@ import (
 
 // Breaker is when the failures of a processor open its breaker. The zero value never does.
 type Breaker struct {
-	Ratio  float64       // share of failures among at least twenty answers above which it opens: more than 0, at most 1
+	Ratio  float64       // share of failures, among at least twenty answers, above which it opens; at most 1; 0: no breaker
 	Window time.Duration // for how long answers count, and the longest pause between probes
 	Probe  int64         // jobs of the first round of probes
 }

@@ -62,25 +62,25 @@ func (g *GroupSpec) Validate() error {
 	}
 	switch {
 	case !groupID.MatchString(g.ID):
-		return refuse(CodeInvalid, "id %q: 1 to 128 letters, digits and . _ : -", g.ID)
+		return refuse(CodeInvalid, "id %q: use 1 to 128 letters, digits and . _ : -", g.ID)
 	case !tenantID.MatchString(g.Tenant):
-		return refuse(CodeInvalid, "tenant %q: 1 to 64 letters, digits and . _ -", g.Tenant)
+		return refuse(CodeInvalid, "tenant %q: use 1 to 64 letters, digits and . _ -", g.Tenant)
 	case !typeName.MatchString(g.Type):
-		return refuse(CodeInvalid, "type %q: 1 to 64 letters, digits and . _ : / -", g.Type)
+		return refuse(CodeInvalid, "type %q: use 1 to 64 letters, digits and . _ : / -", g.Type)
 	case levelNumbers[g.Level] == 0:
-		return refuse(CodeInvalid, "priority %q: high, normal or low", g.Level)
+		return refuse(CodeInvalid, "priority %q: use high, normal or low", g.Level)
 	case g.Weight < 0.01 || g.Weight > 100:
-		return refuse(CodeInvalid, "weight %v: 0.01 to 100", g.Weight)
+		return refuse(CodeInvalid, "weight %v: use 0.01 to 100", g.Weight)
 	case g.Rate < 0 || g.Rate > 1e6 || (g.Rate > 0 && g.Rate < 0.001):
-		return refuse(CodeInvalid, "rate %v: 0.001 to 1000000 jobs a second, or 0 for none of its own", g.Rate)
+		return refuse(CodeInvalid, "rate %v: use 0.001 to 1000000 jobs a second, or 0 for none of its own", g.Rate)
 	case g.Concurrency < 0 || g.Concurrency > 1e6:
-		return refuse(CodeInvalid, "concurrency %d: 1 to 1000000, or 0 for no limit of its own", g.Concurrency)
+		return refuse(CodeInvalid, "concurrency %d: use 1 to 1000000, or 0 for no limit of its own", g.Concurrency)
 	case g.StopAt.Count < 0 || g.StopAt.Percent < 0 || g.StopAt.Percent > 100 || g.StopAt.Share && g.StopAt.thousandths() == 0:
-		return refuse(CodeInvalid, "stop_at: a count from 1 on, or a share from 0.001%% to 100%%")
+		return refuse(CodeInvalid, "stop_at: use a count from 1 on, or a share from 0.001%% to 100%%")
 	case resultsNumber(g.Results) < 0:
-		return refuse(CodeInvalid, "results %q: all, failures or none", g.Results)
+		return refuse(CodeInvalid, "results %q: use all, failures or none", g.Results)
 	case g.BasePriority < -1e12 || g.BasePriority > 1e12:
-		return refuse(CodeInvalid, "base_priority %d: -10^12 to 10^12", g.BasePriority)
+		return refuse(CodeInvalid, "base_priority %d: use -10^12 to 10^12", g.BasePriority)
 	}
 	return nil
 }
@@ -159,7 +159,7 @@ func groupRefusal(reason, group string, r reply) error {
 	case "chunk_open":
 		return refuse(CodeHalfIn, "group %q has %d incomplete chunks: send each again with its Idempotency-Key, then seal; or seal with abandon_chunks if their sender is gone", group, r.int(1))
 	}
-	return fmt.Errorf("the store answered %q for group %q", reason, group)
+	return fmt.Errorf("the store replied %q for group %q", reason, group)
 }
 
 // Seal ends the submission of jobs, so that the group can complete. Sealing again is no error. A group with an
@@ -284,9 +284,9 @@ func (s groupStore) Group(ctx context.Context, group string) (Group, error) {
 	return groups[0].Group, nil
 }
 
-// Delete deletes an ended group with all its data, including dead letters; from now on every other operation on the
-// group is refused with CodeNotFound. Delete is refused while the group's reduction,
-// callback or redrive is in progress. gone is false if that takes longer than patience; housekeeping does the rest.
+// Delete deletes an ended group with all its data, including dead letters. From now on every other operation on the
+// group is refused with CodeNotFound. Delete is refused while the group's reduction, callback or redrive is in
+// progress. gone is false if the deletion takes longer than patience; housekeeping then does the rest.
 func (s groupStore) Delete(ctx context.Context, group string, patience time.Duration) (gone bool, err error) {
 	r, err := s.write(ctx, "group_delete", group)
 	if err != nil {

@@ -87,8 +87,8 @@ func (s jobStore) CancelJob(ctx context.Context, group, job string) (running boo
 	return false, refuse(CodeState, "job %q of group %q was moving between two places: repeat the request", job, group)
 }
 
-// RetryJob starts a job that waits for a retry or its run_at. A job that has failed or died is redriven; as is that
-// redrive, and nil for a job that stays in its group.
+// RetryJob starts a job that waits for a retry or its run_at; as is then nil. A job that has failed or died is redriven, and as
+// is its new group.
 func (s jobStore) RetryJob(ctx context.Context, group, job string, maxGroups int64) (as *Group, err error) {
 	r, err := s.write(ctx, "job_retry", group, job)
 	if err != nil {

@@ -138,7 +138,7 @@ const notKept = "K\n"
 func parseOutcome(id, rec string) (Outcome, error) {
 	head, body, ok := strings.Cut(rec, "\n")
 	if !ok || head == "" {
-		return Outcome{}, fmt.Errorf("job %q: record %.40q", id, rec)
+		return Outcome{}, fmt.Errorf("job %q: cannot read the record %.40q", id, rec)
 	}
 	words := strings.Fields(head[1:])
 	n := func(i int) int64 {
@@ -167,7 +167,7 @@ func parseOutcome(id, rec string) (Outcome, error) {
 			break // an earlier version wrote no payload
 		}
 		if len(words) < 6 || size > int64(len(body)) || size < 0 {
-			return Outcome{}, fmt.Errorf("job %q: record %.40q", id, rec)
+			return Outcome{}, fmt.Errorf("job %q: cannot read the record %.40q", id, rec)
 		}
 		o.Cost, o.Type, o.Error = n(3), words[4], body[:size]
 		if o.Type == "-" {

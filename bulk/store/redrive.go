@@ -30,15 +30,15 @@ var redriveCode = regexp.MustCompile(`^[a-z0-9_.]{1,64}$`)
 func (o *RedriveOptions) check() error {
 	for _, s := range o.Statuses {
 		if s != "dead" && s != "failed" {
-			return refuse(CodeInvalid, "statuses %q: dead or failed", s)
+			return refuse(CodeInvalid, "statuses %q: use dead or failed", s)
 		}
 	}
 	if len(o.Codes) > maxRedriveCodes {
-		return refuse(CodeInvalid, "codes: %d, at most %d", len(o.Codes), maxRedriveCodes)
+		return refuse(CodeInvalid, "codes: %d codes, at most %d are accepted", len(o.Codes), maxRedriveCodes)
 	}
 	for _, code := range o.Codes {
 		if !redriveCode.MatchString(code) {
-			return refuse(CodeInvalid, "codes %q: 1 to 64 lower-case letters, digits, _ and ., as results show them", code)
+			return refuse(CodeInvalid, "codes %q: use 1 to 64 lower-case letters, digits, _ and ., as results show them", code)
 		}
 	}
 	return nil

@@ -154,13 +154,13 @@ func (s rateStore) SetTenant(ctx context.Context, t Tenant) (Tenant, error) {
 	}
 	switch {
 	case !tenantID.MatchString(t.Name):
-		return Tenant{}, refuse(CodeInvalid, "tenant %q: 1 to 64 letters, digits and . _ -", t.Name)
+		return Tenant{}, refuse(CodeInvalid, "tenant %q: use 1 to 64 letters, digits and . _ -", t.Name)
 	case t.Weight < 0.01 || t.Weight > 100:
-		return Tenant{}, refuse(CodeInvalid, "weight %v: 0.01 to 100", t.Weight)
+		return Tenant{}, refuse(CodeInvalid, "weight %v: use 0.01 to 100", t.Weight)
 	case t.Rate < 0 || t.Rate > 1e6 || (t.Rate > 0 && t.Rate < 0.001):
-		return Tenant{}, refuse(CodeInvalid, "rate %v: 0.001 to 1000000 jobs a second, or 0 for the configured", t.Rate)
+		return Tenant{}, refuse(CodeInvalid, "rate %v: use 0.001 to 1000000 jobs a second, or 0 for the configured rate", t.Rate)
 	case t.Concurrency < 0 || t.Concurrency > 1e6:
-		return Tenant{}, refuse(CodeInvalid, "concurrency %d: 1 to 1000000, or 0 for no limit of its own", t.Concurrency)
+		return Tenant{}, refuse(CodeInvalid, "concurrency %d: use 1 to 1000000, or 0 for no limit of its own", t.Concurrency)
 	}
 	_, t, err := s.rates(ctx, t.Name, "weight", thousandths(t.Weight), "rate", thousandths(t.Rate), "conc", t.Concurrency)
 	return t, err

@@ -27,13 +27,13 @@ func (j *Job) Validate() error {
 	}
 	switch {
 	case j.ID == "." || j.ID == "..":
-		return refuse(CodeInvalid, "id %q: it cannot stand in a path", j.ID)
+		return refuse(CodeInvalid, "id %q: it cannot be part of a path; use another id", j.ID)
 	case j.ID == "" || len(j.ID) > 128 || !utf8.ValidString(j.ID) || strings.ContainsFunc(j.ID, func(r rune) bool { return !unicode.IsGraphic(r) || unicode.IsSpace(r) }):
-		return refuse(CodeInvalid, "id %q: 1 to 128 bytes of printable characters without blanks", j.ID)
+		return refuse(CodeInvalid, "id %q: use 1 to 128 bytes of printable characters without blanks", j.ID)
 	case j.Type != "" && !typeName.MatchString(j.Type):
-		return refuse(CodeInvalid, "type %q: 1 to 64 letters, digits and . _ : / -", j.Type)
+		return refuse(CodeInvalid, "type %q: use 1 to 64 letters, digits and . _ : / -", j.Type)
 	case j.Cost < 1 || j.Cost > MaxCost:
-		return refuse(CodeInvalid, "cost %d: 1 to %d", j.Cost, MaxCost)
+		return refuse(CodeInvalid, "cost %d: use 1 to %d", j.Cost, MaxCost)
 	}
 	return nil
 }

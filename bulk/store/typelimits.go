@@ -73,7 +73,7 @@ func (p TypeLimitPatch) fields(name string) ([]any, error) {
 		value := ""
 		if p.Rate != nil {
 			if !validRate(*p.Rate) {
-				return nil, refuse(CodeInvalid, "processors.%s.rate %v: 0 (no limit), or 0.001 to 1000000 jobs a second", name, *p.Rate)
+				return nil, refuse(CodeInvalid, "processors.%s.rate %v: use 0 (no limit), or 0.001 to 1000000 jobs a second", name, *p.Rate)
 			}
 			value = strconv.FormatInt(thousandths(*p.Rate), 10)
 		}

@@ -30,7 +30,7 @@ const (
 	Cancelled   = bulktype.Cancelled
 )
 
-// Tolerance is how many jobs of a group may fail before the group fails: a count, or a share of its jobs in percent.
+// Tolerance is how many jobs of a group may fail or die before the group fails: a count, or a share of its jobs in percent.
 type Tolerance struct {
 	Count   int64
 	Percent float64 // 0…100; used where Share is true

@@ -237,8 +237,8 @@ func (s queueStore) Renew(ctx context.Context, leases []Lease) ([]LeaseState, er
 }
 
 // Dispatch does one bounded round: it returns due jobs to their groups, recovers orphans and opens gates. After a gap
-// of a third of a lease between rounds, no lease ends before another third has passed; before a full lease if this
-// process has existed throughout the gap, or if the server has been replaced. Rounds of the keeper also open gates
+// of a third of a lease between rounds, no lease ends for another third. If this process has existed throughout the
+// gap, or the server has been replaced, no lease ends for a full lease. Rounds of the keeper also open gates
 // that another configuration has closed; a process that never called Keep counts as the keeper.
 func (s queueStore) Dispatch(ctx context.Context) (Dispatch, error) {
 	alive := s.rounds.alive(s.clock())

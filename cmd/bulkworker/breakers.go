@@ -25,8 +25,8 @@ func newBreakers() *cobra.Command {
 			}
 			return c.Breakers(ctx)
 		}, writeBreakers)
-	cmd.Long = `breakers lists the open breakers, one a line. Jobs of these processors wait because the service that the processor calls is
-down. --lift closes a breaker, so that its jobs start again at once; it needs the operators' token.`
+	cmd.Long = `breakers lists the open breakers, one a line. Their jobs wait because the service that the processor calls is
+down, or because the jobs of one tenant fail there. --lift closes a breaker, so that its jobs start again at once; it needs the operators' token.`
 	f := cmd.Flags()
 	f.StringVar(&lift, "lift", "", "close the breaker of jobs of this `TYPE`")
 	f.StringVar(&tenant, "tenant", "", "with --lift: close only the breaker of this `TENANT`")

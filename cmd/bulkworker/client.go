@@ -81,7 +81,7 @@ func newClientCommand(conn *connection, use, short string, args cobra.Positional
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return withCode(run(cmd, args)) }
 	f := cmd.Flags()
 	f.StringVar(&conn.server, "server", "", "`URL` of the bulk worker (BULKWORKER_SERVER; "+defaultServer+")")
-	f.StringVar(&conn.token, "token", "", "API `TOKEN`, seen by others in the list of processes (BULKWORKER_TOKEN)")
+	f.StringVar(&conn.token, "token", "", "API `TOKEN` (BULKWORKER_TOKEN); other users of the machine can read the flag in the list of processes")
 	f.StringVar(&conn.tokenFile, "token-file", "", "`FILE` with the API token")
 	return cmd
 }

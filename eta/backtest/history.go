@@ -108,7 +108,7 @@ func (m *Minute) check() error {
 	case m.Room == "" || len(m.Room) > 63:
 		return errors.New("room is missing, or longer than 63 characters")
 	case m.At.Year() < 2000 || m.At.Year() > 9999 || m.At.Unix()%60 != 0:
-		return fmt.Errorf("at %s is not the begin of a minute", m.At.Format(time.RFC3339))
+		return fmt.Errorf("at %s is not the beginning of a minute", m.At.Format(time.RFC3339))
 	case !(m.Paused >= 0 && m.Paused <= 60):
 		return fmt.Errorf("paused_seconds %v is not from 0 to 60", m.Paused)
 	case !(m.Rate >= 0 && m.Rate <= 1e6):
@@ -141,7 +141,7 @@ func recorded(room string, minutes []Minute) (Sale, error) {
 		}
 	}
 	if joins > maxJoins {
-		return Sale{}, fmt.Errorf("%d joins are more than %d; give fewer minutes", joins, maxJoins)
+		return Sale{}, fmt.Errorf("the history has %d joins, at most %d are accepted; use fewer minutes", joins, maxJoins)
 	}
 	for i := range all {
 		if all[i].Room == "" {

@@ -11,7 +11,7 @@ const (
 	joinHold   = 106  // s for which a visitor who joined behind the front counts as present, with a first poll after 3 s
 	leastHold  = 30   // s
 	leastFront = 1000 // places
-	passedFade   = 300  // s
+	passedFade = 300  // s
 	sampleFade = 30   // s
 	sampled    = 100  // visitors a tick
 	nearest    = 400  // visitors whose holds are known

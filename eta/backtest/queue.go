@@ -251,7 +251,7 @@ func (s sessions) Less(i, j int) bool { return s[i] < s[j] }
 func (s sessions) Swap(i, j int)      { s[i], s[j] = s[j], s[i] }
 func (s *sessions) Push(end any)      { *s = append(*s, end.(float64)) }
 
-// Pop removes the last element, as container/heap wants it.
+// Pop removes the last element, as container/heap requires.
 func (s *sessions) Pop() any {
 	last := len(*s) - 1
 	end := (*s)[last]

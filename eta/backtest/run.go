@@ -76,7 +76,7 @@ type account struct {
 }
 
 // Run simulates a sale with all contenders at once, each with the input that a gateway has, and returns their scores in order.
-// Visitors poll as a gateway advises by the first contender's estimates: every tenth of the wait, from 2 s to a minute, ± 15 %.
+// Visitors poll as a gateway with the first contender advises: at intervals of a tenth of the wait, 2 s to a minute, ± 15 %.
 func Run(s Sale, seed uint64, contenders []Contender) []Score {
 	scores, _ := run(s, seed, contenders, nil)
 	return scores

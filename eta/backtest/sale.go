@@ -107,7 +107,7 @@ func Lumps() Sale {
 }
 
 // SilentLeavers returns an hour of a room in which a third of the visitors depart silently, at any time of their expected wait, and
-// whose operator halves the rate. It is not part of Synthetic, like Lumps.
+// whose operator halves the rate. Like Lumps, it is not part of Synthetic.
 func SilentLeavers() Sale {
 	return Sale{Name: "silent leavers", Start: time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC), Seconds: 3600, Tick: 0.25, Initial: 4000,
 		Leave: 1. / 3, Silent: 1, NoShow: 0.03, Arrivals: steps(28, 1500, 14), Rate: steps(20, 1500, 10), Step: 1500}

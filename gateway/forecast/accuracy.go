@@ -38,7 +38,7 @@ func (f *Forecaster) Observe(announced Wait, real float64) (ratio float64, in Ra
 	f.accuracy.ratios.Add(now, ratio, false)
 	f.accuracy.ranges.Add(now, 1, in != Within)
 	if f.mu.TryLock() { // a sample of the waits is enough
-		f.predictor.Remind(float64(announced.Seconds), real)
+		f.predictor.AddOutcome(float64(announced.Seconds), real)
 		f.mu.Unlock()
 	}
 	return ratio, in, true

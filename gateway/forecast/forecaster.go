@@ -211,7 +211,7 @@ func (f *Forecaster) Prime(ctx context.Context) error {
 	f.primed = true
 	for _, m := range minutes[:max(0, len(minutes)-eta.MaxBuckets/60)] { // the snapshot has the later ones by the second
 		if m.Waiting > 0 {
-			f.predictor.Taught(m.At*1e6, m.Admissions, 60)
+			f.predictor.AddMinute(m.At*1e6, m.Admissions, 60)
 		}
 	}
 	return nil

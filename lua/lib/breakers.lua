@@ -8,14 +8,15 @@
 --   first, run, job, other                    the unbroken run of failures: since when, of how many jobs, the last two of them
 --   who                                       of a type: the tenant whose jobs failed recently, * for several; while open, the one whose
 --                                             probe failed last, until another probe succeeds
---   doubt                                     of a tenant: opened because a probe of the type's breaker failed; who there names the tenant
+--   doubt                                     of a tenant: opened because a probe of the type's breaker failed; that breaker's who is the tenant
 --   last, code                                the last failure
 --   opened, pause, till                       while open: since when, the last pause, and until when nothing starts
 --   allow, given, good, since                 probes of this round: allowed, started, succeeded; its least fence
 -- The results of a round are awaited until till, a lease at most: then those probes are lost, and the round begins again.
 
--- The ratio applies from MIN_ANSWERS results on; an unbroken run of failures opens a breaker after RUN jobs and a second. ROUNDS doublings close
--- it. At most TENANTS breakers of tenants are open, and RECORDS watched, because a pull checks each that is open.
+-- The ratio applies from MIN_ANSWERS results on; an unbroken run of failures opens a breaker after RUN jobs and a second. A breaker closes after
+-- its first round of probes and ROUNDS more, each of twice as many, have succeeded. At most TENANTS breakers of tenants are open, because a pull
+-- checks each that is open, and at most RECORDS breakers have a record.
 types.MIN_ANSWERS, types.RUN, types.ROUNDS, types.FIRST_PAUSE, types.TENANTS, types.RECORDS = 20, 3, 3, 1000000, 100, 1000
 
 -- types.breaker returns a breaker's record; nil where there is none.
@@ -37,7 +38,7 @@ end
 -- types.forget deletes a breaker's record, which closes it.
 function types.forget(name)
   local b = types.breaker(name)
-  types.absolve(name, b)
+  types.close_suspect(name, b)
   redis.call('HDEL', K.state, 'brk:' .. name)
   redis.call('ZREM', K.aside, 'b' .. name)
   types.breakers[name], shard.watched = false, shard.watched - 1
@@ -61,8 +62,8 @@ function types.probe(b)
   if b.given >= b.allow then b.till = now + set.lease end
 end
 
--- types.absolve closes the breaker of the tenant that an open breaker of a type suspects.
-function types.absolve(kind, b)
+-- types.close_suspect closes the breaker of the tenant that an open breaker of a type suspects.
+function types.close_suspect(kind, b)
   if b.who == '' then return end
   local pair = kind .. '@' .. b.who
   b.who = ''
@@ -73,14 +74,14 @@ end
 -- types.suspect notes the tenant whose probe of a type has failed. Where others have work, that tenant gets a breaker of its own with a longer
 -- pause, so that the next probe is another tenant's.
 function types.suspect(kind, b, tenant)
-  if b.who ~= tenant then types.absolve(kind, b) end
+  if b.who ~= tenant then types.close_suspect(kind, b) end
   b.who = tenant
-  local own = redis.call('ZCARD', K.busy) > 1 and types.convict(kind, b, true)
+  local own = redis.call('ZCARD', K.busy) > 1 and types.open_suspect(kind, b, true)
   if own then own.pause, own.till = b.pause, b.till + math.floor(b.pause / 4) end
 end
 
--- types.convict opens the breaker of the tenant that an open breaker of a type suspects, and returns it; nil where too many are open.
-function types.convict(kind, b, doubt)
+-- types.open_suspect opens the breaker of the tenant that an open breaker of a type suspects, and returns it; nil where too many are open.
+function types.open_suspect(kind, b, doubt)
   local pair = kind .. '@' .. b.who
   local own = types.watch(pair, b, b.code)
   if not own then return nil end
@@ -164,9 +165,9 @@ function types.answered(name, fence, tenant)
     return
   elseif b.given > 0 and fence >= b.since then
     if b.who == tenant or b.who == '*' then
-      types.absolve(name, b)
+      types.close_suspect(name, b)
     elseif b.who ~= '' then
-      types.convict(name, b)
+      types.open_suspect(name, b)
       b.who = ''
     end
     b.good = b.good + 1

@@ -95,7 +95,7 @@ local function clear_prequeue(s)
 end
 
 -- note_opening notes the opening that the calling gateway is configured with. While gateways differ, as when their files are changed one
--- after the other, the lottery opens at the latest opening that was noted in the last STANDS: a gateway with the old file must not
+-- after the other, the lottery opens at the latest opening that was noted in the last STANDS: a gateway with the old configuration must not
 -- open a lottery that is postponed. An opening that the gateway's plan ends by itself stands no longer than until then (opens_for).
 local STANDS = 10000000
 local function note_opening(s, p)

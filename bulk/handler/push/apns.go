@@ -179,7 +179,7 @@ func (a *apns) send(ctx context.Context, d *device) ([]byte, error) {
 		most = maxVoIP
 	}
 	if len(d.Payload) > most {
-		return nil, bulk.Permanent("too_large", fmt.Errorf("apns.payload: %d bytes; Apple takes %d", len(d.Payload), most))
+		return nil, bulk.Permanent("too_large", fmt.Errorf("apns.payload: %d bytes; Apple accepts at most %d", len(d.Payload), most))
 	}
 	header := http.Header{"Apns-Topic": {a.topic}, "Apns-Push-Type": {d.PushType}}
 	if d.Topic != "" {
@@ -221,7 +221,7 @@ func (a *apns) send(ctx context.Context, d *device) ([]byte, error) {
 // read returns the job's result or error for Apple's response. Only errors about the device are permanent; those
 // about the key, team or topic are a matter of the configuration.
 func (a *apns) read(answer *outbound.Answer, reason string) ([]byte, error) {
-	err := fmt.Errorf("%s answered %d %s: %.100q", a.host, answer.Status, http.StatusText(answer.Status), reason)
+	err := fmt.Errorf("%s responded with %d %s: %.100q", a.host, answer.Status, http.StatusText(answer.Status), reason)
 	code := "apns_" + strconv.Itoa(answer.Status)
 	switch {
 	case answer.Status == http.StatusOK:

@@ -147,7 +147,7 @@ func fcmRefusal(body []byte) refused {
 // a wrong project, for which no token should be deleted.
 func (f *fcm) read(a *outbound.Answer, r refused) ([]byte, error) {
 	text := strings.Join(strings.Fields(r.code+" "+r.status+" "+r.message), " ")
-	err := fmt.Errorf("%s answered %d %s: %.300s", f.host, a.Status, http.StatusText(a.Status), text)
+	err := fmt.Errorf("%s responded with %d %s: %.300s", f.host, a.Status, http.StatusText(a.Status), text)
 	code := "fcm_" + strconv.Itoa(a.Status)
 	switch {
 	case a.Status == http.StatusOK:

@@ -68,7 +68,7 @@ func (t *tokens) get(ctx context.Context) (string, error) {
 		return "", tokenFailure(ctx, err)
 	}
 	if token.AccessToken == "" {
-		return "", bulk.Fail("fcm_credentials", fmt.Errorf("%s answered without an access_token", t.config.TokenURL))
+		return "", bulk.Fail("fcm_credentials", fmt.Errorf("%s responded without an access_token", t.config.TokenURL))
 	}
 	life := time.Hour
 	if !token.Expiry.IsZero() {
@@ -96,7 +96,7 @@ func tokenFailure(ctx context.Context, err error) error {
 		return noAnswer(ctx, fmt.Errorf("getting an access token: %w", err))
 	}
 	status := answer.Response.StatusCode
-	err = fmt.Errorf("getting an access token: %s answered %d: %.300s", answer.Response.Request.URL.Host, status, answer.Body)
+	err = fmt.Errorf("getting an access token: %s responded with %d: %.300s", answer.Response.Request.URL.Host, status, answer.Body)
 	switch {
 	case status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable:
 		return bulk.Busy(outbound.ParseRetryAfter(answer.Response.Header.Get("Retry-After"), time.Now()), err)

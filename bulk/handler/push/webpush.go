@@ -73,7 +73,7 @@ func newWebPush(o Options) (*webPush, error) {
 	subject, isMail := strings.CutPrefix(file.Subject, "mailto:")
 	if u, err := url.Parse(file.Subject); isMail && !strings.Contains(subject, "@") ||
 		!isMail && (err != nil || u.Scheme != "https" || u.Host == "") {
-		return problem("subject: %q is not mailto:name@example.com or an https URL, and push services want to know whom to write to", file.Subject)
+		return problem("subject: %q is not a contact for push services; use mailto:name@example.com or an https URL", file.Subject)
 	}
 	if o.Guard == nil {
 		return nil, errors.New("vapid_key_file: Options.Guard is required, since endpoints come from outside")
@@ -205,7 +205,7 @@ func (w *webPush) send(ctx context.Context, p *payload) ([]byte, error) {
 // read returns the job's result or error for a push service's response (RFC 8030, 5 and 7.3; RFC 8292, 4.2).
 func (w *webPush) read(host string, a *outbound.Answer, location string) ([]byte, error) {
 	text := strings.Join(strings.Fields(strings.ToValidUTF8(string(a.Body), "")), " ")
-	err := fmt.Errorf("%s answered %d %s: %.200s", host, a.Status, http.StatusText(a.Status), text)
+	err := fmt.Errorf("%s responded with %d %s: %.200s", host, a.Status, http.StatusText(a.Status), text)
 	code := "webpush_" + strconv.Itoa(a.Status)
 	switch {
 	case a.Status >= 200 && a.Status < 300:

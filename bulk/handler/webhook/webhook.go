@@ -164,7 +164,7 @@ func idempotencyKey(key string) string {
 // read returns the job's result or error for a response.
 func (h *Handler) read(a *outbound.Answer) ([]byte, error) {
 	code := "http_" + strconv.Itoa(a.Status)
-	err := fmt.Errorf("%s answered %d %s%s", h.host, a.Status, http.StatusText(a.Status), excerpt(a.Body))
+	err := fmt.Errorf("%s responded with %d %s%s", h.host, a.Status, http.StatusText(a.Status), excerpt(a.Body))
 	switch {
 	case a.Status >= 200 && a.Status < 300:
 		return bulk.Fitting(a.Body, h.o.MaxResult), nil
@@ -180,7 +180,7 @@ func (h *Handler) read(a *outbound.Answer) ([]byte, error) {
 		return nil, bulk.Permanent(code, err)
 	case a.Status >= 300 && a.Status < 400:
 		// Often a maintenance page, so the job is retried.
-		return nil, bulk.Fail(code, fmt.Errorf("%s answered %d, a redirect that is not followed; if it is intended, set processors.%s.url to its target",
+		return nil, bulk.Fail(code, fmt.Errorf("%s responded with %d, a redirect that is not followed; if it is intended, set processors.%s.url to its target",
 			h.host, a.Status, h.o.Name))
 	}
 	return nil, bulk.FailAfter(code, a.RetryAfter, err)
