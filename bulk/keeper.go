@@ -16,8 +16,8 @@ type keepers interface {
 }
 
 // keeper tracks whether this process is the keeper, the process that does the housekeeping for all, so that the load on
-// the store does not grow with the number of processes. Every turnsEvery the others have a turn too, in which they
-// report to the store which types they run. A group that needs a reducer or a callback that the keeper lacks is offered to
+// the store does not grow with the number of processes. Every turnsEvery each of the others does a round of that work
+// as well, with which it reports to the store which types it runs. A group that needs a reducer or a callback that the keeper lacks is offered to
 // the others; take is called with the groups offered to this process.
 type keeper struct {
 	store  keepers
@@ -29,7 +29,7 @@ type keeper struct {
 	of     atomic.Int64 // number of processes
 }
 
-// turnsEvery is how often a process that is not the keeper has a turn.
+// turnsEvery is how often a process that is not the keeper does a round of the keeper's work.
 const turnsEvery = 5 * time.Second
 
 func (k *keeper) run(ctx context.Context) {
@@ -49,13 +49,13 @@ func (k *keeper) run(ctx context.Context) {
 	_ = k.store.Unkeep(context.WithoutCancel(ctx)) // otherwise the entry expires
 }
 
-// turns determines when a process does the keeper's work.
+// turns determines when a process does a round of the keeper's work.
 type turns struct {
 	keeper *keeper
 	last   time.Time
 }
 
-// due reports whether it is this process's turn.
+// due reports whether this process has to do a round now. If so, the next one is due turnsEvery later.
 func (t *turns) due() bool {
 	if !t.keeper.is.Load() && time.Since(t.last) < turnsEvery {
 		return false

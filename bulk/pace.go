@@ -117,7 +117,7 @@ func (s *pacing) giveWay(p adaptive.Policy, now int64, h admission.OriginHealth,
 // yields reports whether jobs can still yield to visitors.
 func (s pacing) yields(p *Pace) bool { return p.People != "" && s.rate(p) > p.Policy.MinRate }
 
-// yield lowers the rate to the minimum, as soon as a visitor waits.
+// yield returns the state with the rate for visitors lowered to the minimum, for the moment at which a visitor begins to wait.
 func (s pacing) yield(p *Pace) pacing {
 	s.People.Rate = p.Policy.MinRate
 	return s

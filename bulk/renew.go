@@ -15,8 +15,9 @@ type leaseKeeper interface {
 	Renew(ctx context.Context, leases []store.Lease) ([]store.LeaseState, error)
 }
 
-// renewer renews each lease after a third of it, until the job's ack is recorded. When a lease is lost, the job runs
-// elsewhere: its context ends here and its ack is dropped. The context of a cancelled job ends too; its ack counts.
+// renewer renews each lease after a third of it, until the job's ack is recorded. When a lease is lost, another
+// process runs the job or will: its context ends here and its ack is dropped. The context of a cancelled job ends too;
+// its ack counts.
 type renewer struct {
 	store   leaseKeeper
 	runs    *registry
@@ -84,7 +85,7 @@ func (n *renewer) renew(ctx context.Context, runs []*run) error {
 		r.lost.Store(true)
 		r.cancel()
 		n.metrics.leasesLost.Inc()
-		n.log.Warn("lost a lease; stopping the job here, it runs elsewhere", "group", r.leased.Group, "job", r.leased.ID)
+		n.log.Warn("lost a lease; stopping the job here, as another process runs it or will", "group", r.leased.Group, "job", r.leased.ID)
 	}
 	return nil
 }

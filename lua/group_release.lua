@@ -4,7 +4,7 @@
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
 -- ARGV: now, settings, group, from (cursor of the call before; empty: the first), bound
 -- RETURNS: {jobs released, cursor of the next call (empty: none)} or {reason, status}
--- INVARIANT: limits hold, and jobs that are submitted for later wait on; a job is released once.
+-- INVARIANT: limits hold, and jobs with a run_at keep waiting; a job is released once.
 -- INCLUDE: clock, limiter, fair, bulk, bulkqueue, bulkjobs
 
 local g, gkey = named_group(ARGV[3])

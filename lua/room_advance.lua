@@ -95,8 +95,9 @@ local function reply(snapshot)
   return r
 end
 
--- Another gateway may have run this tick already. Its snapshot is not used after a silence, although keep_time notes the silence as the
--- last tick, nor if it was built before a restore: a gateway would lose the silences and the reset that it has just restored.
+-- If another gateway has run this tick already, its snapshot is the reply. Two snapshots are too old for that: one from before a silence, which
+-- only its own time shows, because keep_time sets the last tick to the end of the silence; and one from before a restore, with which a gateway
+-- would lose the silences and the reset that it has just restored.
 local former = redis.call('GET', SNAPSHOT)
 local built, built_at = string.match(former or '', '^%S+ (%d+) %S+ %d+ %d+ (%d+)')
 if built and num(built) >= s.restored and not opened and s.wall - s.tick < gap and math.abs(s.wall - tonumber(built_at)) <= GAP then

@@ -20,7 +20,7 @@ for i = 5, #ARGV, 3 do
     keep_session(s, p, id)
     local g = grant(id)
     if not g or g.what == 'admitted' then
-      -- Its pass was minted while the store was away: it must not be admitted, claimed or counted again.
+      -- Its pass was signed while the store was away: it must not be admitted, claimed or counted again.
       remove_from_queue(id)
       redis.call('ZREM', ADMITTED, id)
       put_grant(id, 'claimed', g and g.wall or tonumber(ARGV[i + 2]), s.now, ARGV[i + 1])

@@ -132,7 +132,7 @@ func rsaKey(n, e string) (any, error) {
 		return nil, fmt.Errorf("an RSA key of %d bits; 2048 to 8192 are accepted", bits)
 	}
 	if k.E < 3 || k.E%2 == 0 || k.E > 1<<31-1 {
-		return nil, errors.New("e is no exponent")
+		return nil, errors.New("e is not a valid exponent")
 	}
 	return k, nil
 }
@@ -150,7 +150,7 @@ func p256Key(x, y string) (any, error) {
 	}
 	k, err := ecdsa.ParseUncompressedPublicKey(elliptic.P256(), point)
 	if err != nil {
-		return nil, errors.New("x and y are no point of P-256")
+		return nil, errors.New("x and y are not a point of P-256")
 	}
 	return k, nil
 }
@@ -163,7 +163,7 @@ func ed25519Key(x string) (any, error) {
 	return ed25519.PublicKey(b), nil
 }
 
-// Account checks a site's JWT and returns the account and the end of its validity. Both that and now are in seconds of the
+// Account checks a site's JWT and returns the account and the end of its validity. The end and now are in seconds of the
 // store's clock. exp is required, nbf optional; both have AccountLeeway. Every error is a Rejection. ErrKey is returned if the
 // set has no key for the token; a newer set may have it.
 func (k *AccountKeys) Account(raw string, rules *AccountRules, now int64) (account string, expires int64, err error) {

@@ -184,7 +184,7 @@ func TestParseAccountKeys(t *testing.T) {
 		`{"keys":[{"kty":"RSA","n":"!!","e":"AQAB"}]}`:                                                                  "n is not base64url",
 		`{"keys":[{"kty":"RSA","n":"` + b64(make([]byte, 256)) + `","e":""}]}`:                                          "e is not base64url",
 		`{"keys":[{"kty":"EC","crv":"P-256","x":"AA","y":"AA"}]}`:                                                       "32 bytes each",
-		`{"keys":[{"kty":"EC","crv":"P-256","x":"` + b64(make([]byte, 32)) + `","y":"` + b64(make([]byte, 32)) + `"}]}`: "no point of P-256",
+		`{"keys":[{"kty":"EC","crv":"P-256","x":"` + b64(make([]byte, 32)) + `","y":"` + b64(make([]byte, 32)) + `"}]}`: "not a point of P-256",
 		`{"keys":[{"kty":"OKP","crv":"Ed25519","x":"AA"}]}`:                                                             "32 bytes",
 		`{"keys":[` + strings.Repeat(`{"kty":"x"},`, 100) + `{}]}`:                                                      "101 keys",
 	} {

@@ -38,7 +38,7 @@ func (k *Key) check() error {
 		errs = append(errs, fmt.Errorf("token: key %q: %w", k.ID, fmt.Errorf(format, args...)))
 	}
 	if !validKeyID(k.ID) {
-		bad("an id has 1 to 64 characters of A-Z a-z 0-9 . _ -")
+		bad("the id is not valid; use 1 to 64 characters of A-Z a-z 0-9 . _ -")
 	}
 	switch k.Alg {
 	case HS256:
@@ -57,7 +57,7 @@ func (k *Key) check() error {
 		if len(k.Private) != ed25519.PrivateKeySize {
 			bad("the private key has %d bytes, an Ed25519 key has %d; make one with `gateway keys generate --alg EdDSA`", len(k.Private), ed25519.PrivateKeySize)
 		} else if !ed25519.NewKeyFromSeed(k.Private.Seed()).Equal(k.Private) {
-			bad("the private key's public half does not belong to it")
+			bad("the public half of the private key is that of another key; make one with `gateway keys generate --alg EdDSA`")
 		}
 	default:
 		bad("alg %q is not one of HS256, EdDSA", k.Alg)

@@ -67,7 +67,7 @@ type mac struct {
 func NewRing(issuer string, keys []Key) (*Ring, error) {
 	var errs []error
 	if n := utf8.RuneCountInString(issuer); n == 0 || n > 256 || !utf8.ValidString(issuer) || slices.ContainsFunc([]rune(issuer), unicode.IsControl) {
-		errs = append(errs, fmt.Errorf("token: issuer %q: 1 to 256 characters without control characters are needed", issuer))
+		errs = append(errs, fmt.Errorf("token: issuer %q is not valid; use 1 to 256 characters without control characters", issuer))
 	}
 	r := &Ring{issuer: issuer, keys: make(map[string]*ringKey, len(keys)), headers: make(map[string]header, 2*len(keys))}
 	var active []string

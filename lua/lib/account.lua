@@ -1,8 +1,7 @@
 -- account: finds the place of an account.
 
--- An account's ids differ in their last byte. Each is used after the place of the id before has ended, while that is remembered. Once
--- there is a second id, the first is remembered for a month, longer than any session: where it is not remembered, the other ids need
--- not be read.
+-- An account's ids differ in their last byte. A later id is used where the place of the first has ended and that is still remembered. From
+-- then on the first is remembered for a month, longer than any session: where it is not remembered, the other ids need not be read.
 local GENERATIONS, MONTH = 32, 2678400000000
 
 -- account_id_state returns, for an account's place under one id, the wall time of its admission where it is a session, whether it is
@@ -12,7 +11,7 @@ local function account_id_state(s, p, id, session, queued, revoked)
   if num(session) > s.now then return g and g.wall or 0, true end
   if queued then
     if not absent(s, p, last_checked(id)) then return nil, true end
-    reap(s, id) -- no tick has done so yet
+    reap(s, id) -- no tick has reaped it yet
   end
   if g and g.what == 'admitted' then
     if num(redis.call('ZSCORE', ADMITTED, id)) + p.claim_window >= s.now then return nil, true end

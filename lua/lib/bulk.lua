@@ -119,8 +119,8 @@ if now > shard.last then shard.last = now end
 -- VISIT_BYTES bounds the job records that one step reads; the first one may be larger.
 local VISIT_BYTES = 1048576
 
--- Records that were read in this call; finished has the ids of jobs that ended in it, records their new records (key, record, …), over the
--- jobs whose runs are over.
+-- groups and tenants have the records that this call has read, finished the ids of the jobs that it has ended, records the new records of those
+-- jobs (key, record, …), over the jobs whose runs it has ended.
 local groups, tenants, finished, records, over = {}, {}, {}, {}, {}
 -- tally is for groups whose outcomes are counted on arrival: codes has the error codes of this call by group, ends the number of groups that it
 -- has ended as COMPLETED and as FAILED, gone the jobs whose outcome is not kept.

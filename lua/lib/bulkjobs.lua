@@ -80,8 +80,8 @@ end
 -- K.aside holds, at one score:
 --   j<group> <type> <µs, and a number in this step> <id>   the job
 --   t<type> <group>                                        that the group has such jobs
--- So are jobs of a type whose limit is used up, in groups of several types; other groups are blocked (types.bar). Jobs that a breaker of
--- type and tenant holds back are under its name, <type>@<tenant>, in place of the type.
+-- Jobs of a type whose limit is used up are deferred too if their group has several types; a group of that type alone is blocked (types.bar).
+-- Jobs that a breaker of type and tenant holds back are under its name, <type>@<tenant>, in place of the type.
 -- 'type:<type>' in the shard's state is the last sign of a process with that type; a type counts as served for SERVED µs.
 types.SERVED, types.deferred = 60000000, 0
 

@@ -28,8 +28,8 @@ local function set_status(g, status)
   enlist(g)
 end
 
--- silent_from returns when an unsealed group is sealed for its silence: no job and no outcome arrived. A step of a redrive takes moments: a
--- redrive that was not continued for a minute runs the jobs that it has, and the others stay in their group.
+-- silent_from returns when an unsealed group is sealed because no job and no outcome has arrived since. For a redrive, whose steps take moments,
+-- that is a minute at most: it then runs the jobs that it has, and the others stay in their group.
 local function silent_from(g)
   return math.max(g[G_TOUCHED], g[G_OUTCOME_AT]) + (g[G_OF] == 1 and math.min(set.silence, 60000000) or set.silence)
 end

@@ -8,9 +8,9 @@ function work.remove_orphan(key, member)
   work.orphans = work.orphans + 1
 end
 
--- follow_policy applies a change of policy: the groups that the old one has queued are gated for a moment, and when the queue is empty the mode
--- changes: once in ORDERED µs, because processes with different policies, as in a rolling deploy, would otherwise empty each other's queue and
--- nothing would start. It reports whether the queue is in one order; work.reordered is 1 where this call has changed the mode.
+-- follow_policy applies a change of policy: the groups that the old one has queued are gated for a second, and when the queue is empty the mode
+-- changes. It changes at most once in ORDERED µs, because processes with different policies, as in a rolling deploy, would otherwise empty each
+-- other's queue and nothing would start. follow_policy reports whether the queue is in one order; work.reordered is 1 where this call has changed the mode.
 work.ORDERED, work.reordered = 60000000, 0
 local function follow_policy()
   if wished == shard.mode or shard.ordered > 0 and now - shard.ordered < work.ORDERED then return true end
@@ -118,8 +118,8 @@ function work.release(g, t, took)
   if t[T_FULL] == 1 then update_full(t) end
 end
 
--- work.learn adds a run time to the expected ones, with a weight of 1/8 in the group and 1/32 in the tenant. A time is at least 1 µs, and so
--- the expected time remains.
+-- work.learn adds a run time to the expected ones, with a weight of 1/8 in the group and 1/32 in the tenant. took is at least 1 µs, so that an
+-- expected time never becomes 0, which means unknown.
 function work.learn(g, t, took)
   local own, all = g[G_EXPECT], t[T_EXPECT]
   local by, by_all = (took - own) / 8 + 0.5, (took - all) / 32 + 0.5
