@@ -11,7 +11,7 @@ import (
 	"github.com/anteroom/anteroom/bulk/store"
 )
 
-// sizes notes how much each call of Ack carries.
+// sizes records how much each call of Ack carries.
 type sizes struct {
 	mu    sync.Mutex
 	count []int

@@ -71,7 +71,7 @@ func bubble(t *testing.T, m *memory, o Options, handlers map[string]Handler, tes
 	})
 }
 
-// until lets the bubble's time pass until what is asked for holds.
+// until lets the bubble's time pass until the condition holds.
 func until(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(time.Hour)
@@ -87,7 +87,7 @@ func keys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// manyGroups have nothing to do but a callback, but for "quick".
+// manyGroups only have a callback to send, except for the group "quick".
 type manyGroups struct {
 	mu     sync.Mutex
 	tended map[string]int

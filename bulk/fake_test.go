@@ -12,8 +12,8 @@ import (
 	"github.com/anteroom/anteroom/bulk/store"
 )
 
-// memory is a store of one group in memory, with the real one's manners: leases that end, fences that grow, refusals, and calls
-// that fail before or after they took effect.
+// memory is a store of one group in memory that behaves like the real one: leases end, fences grow, jobs are refused, and calls
+// fail before or after they took effect.
 type memory struct {
 	calledOff bool // every job that runs
 	lease     time.Duration
@@ -83,7 +83,7 @@ func (m *memory) tell() {
 	}
 }
 
-// call counts a call and draws its faults. Each takes a millisecond.
+// call counts a call, draws its faults at random and takes a millisecond.
 func (m *memory) call(name string) (before, after error) {
 	<-time.After(time.Millisecond)
 	m.mu.Lock()
@@ -462,7 +462,7 @@ func (m *memory) Depths(context.Context) (store.Depths, error) {
 		InFlight: int64(len(m.leases)), ActiveTenants: 1, Jain: 1, MaxCongestion: "low", MaxBackoff: 2 * time.Second}, nil
 }
 
-// done says which jobs have an outcome, in order.
+// done returns the jobs that have an outcome, each with its status, sorted.
 func (m *memory) done() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -480,7 +480,7 @@ func (m *memory) count(call string) int {
 	return m.calls[call]
 }
 
-// under gives the test a look inside.
+// under calls f with the lock held.
 func (m *memory) under(f func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -506,7 +506,7 @@ func (m *memory) Keep(context.Context, store.ProcessStatus, ...string) (store.Ke
 	return store.Kept{Keeper: !m.follows, Processes: max(1, m.processes)}, errors.Join(before, after)
 }
 
-// Offer finds nobody else.
+// Offer reports that the group is on offer from the second call on: no other process takes it.
 func (m *memory) Offer(context.Context, string, string) (bool, error) {
 	before, after := m.call("Offer")
 	return m.count("Offer") > 1, errors.Join(before, after)

@@ -32,8 +32,8 @@ func (o *shared) steer(second int, h adaptive.Health, in float64) {
 	o.admits = float64(o.room.Rate) / 1000
 }
 
-// step takes what comes a second of visitors and jobs, for a tenth of one, and gives the visitors let in and the latency that all
-// had.
+// step simulates a tenth of a second with so many visitors and jobs a second. It returns the visitors admitted and the latency of all
+// requests.
 func (o *shared) step(visitors, jobs float64) (in float64, latency time.Duration) {
 	in = min(o.line+visitors/10, o.admits/10)
 	o.line = max(0, o.line+visitors/10-in)
@@ -86,7 +86,7 @@ func (p *past) health() adaptive.Health {
 	return h
 }
 
-// lived is what visitors and jobs got of a day, and what visitors left.
+// lived has what visitors and jobs were served in a day, and what visitors left unused.
 type lived struct{ waits, slow, jobs, idle float64 }
 
 // live plays the day with jobs at the pace, or with none.
@@ -208,7 +208,7 @@ func TestPace_YieldsToVisitors(t *testing.T) {
 	if got := step(s, few).rate(&p); got < high {
 		t.Errorf("three requests are no reason to slow down: %d", got)
 	}
-	// Silence is held for a while, and then taken for nobody.
+	// While no gateway reports, the rate is kept for a while; after that the origin counts as one without visitors.
 	waiting := admission.OriginHealth{Health: calm.Health, Gateways: 1, Waiting: 9}
 	for range 20 {
 		s = step(s, waiting)
@@ -228,7 +228,7 @@ func TestPace_YieldsToVisitors(t *testing.T) {
 	if s.rate(&p) <= p.Policy.MinRate {
 		t.Fatal("after a long silence jobs do not come back")
 	}
-	// Both together: the smaller holds.
+	// With both, the smaller rate applies.
 	p.Jobs = true
 	s.Jobs.Rate = 2000
 	if got := s.rate(&p); got != min(s.Jobs.Rate, s.People.Rate) {

@@ -15,7 +15,7 @@ import (
 )
 
 // TestEngine_SurvivesRandomOperations lets engines come, go, shrink and grow while groups are submitted, paused, cancelled and changed and the store
-// halts. At the end each job has one outcome, each result counts all outcomes, and the audit finds nothing.
+// is stopped for a while. At the end each job has one outcome, each result counts all outcomes, and the audit finds nothing.
 func TestEngine_SurvivesRandomOperations(t *testing.T) {
 	short.Skip(t, "runs for long")
 	t.Parallel()
@@ -29,7 +29,7 @@ func TestEngine_SurvivesRandomOperations(t *testing.T) {
 	}
 }
 
-// moody does what its job's number says: mostly its work.
+// moody handles a job by its number: it mostly succeeds, and some numbers fail in different ways.
 func moody(ctx context.Context, j *Job) ([]byte, error) {
 	var p struct{ N int }
 	if err := json.Unmarshal(j.Payload, &p); err != nil {

@@ -26,7 +26,7 @@ func fast(s *store.Settings) {
 	s.Global, s.Lease, s.BaseBackoff, s.MaxBackoff = 1e6, 2*time.Second, 10*time.Millisecond, time.Second
 }
 
-// openStore gives a store with the patience that a test has on a busy machine.
+// openStore returns a store with timeouts that fit a busy machine.
 func openStore(t testing.TB, client redis.UniversalClient, prefix string, change func(*store.Settings)) *store.Store {
 	t.Helper()
 	return openWithin(t, patience/2, client, prefix, change)
@@ -46,7 +46,7 @@ func openWithin(t testing.TB, timeout time.Duration, client redis.UniversalClien
 	return s
 }
 
-// submit makes a group of n jobs, seals it and gives its id.
+// submit creates a group of n jobs, seals it and returns its id.
 func submit(t testing.TB, s *store.Store, spec store.GroupSpec, n int, payload func(i int) string) string {
 	t.Helper()
 	if spec.Type == "" {
@@ -99,7 +99,7 @@ func engine(t testing.TB, s *store.Store, o Options, setup func(e *Engine)) (e *
 	return e, stop
 }
 
-// await polls until what is asked for holds.
+// await polls until the condition holds.
 func await(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(patience)

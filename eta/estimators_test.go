@@ -136,7 +136,7 @@ func TestHourly_WaitAcrossHours(t *testing.T) {
 	if got := x.Forecast(nil, in).Rate(); !near(got, 2, 1e-9) {
 		t.Errorf("after the border: %v/s, want 2/s", got)
 	}
-	// The hour strikes between two forecasts: the figure has known.
+	// The hour changes between two forecasts: the estimate has included that before.
 	in = lived(100, span{900, 1, 1})
 	in.Wall = time.Date(2026, 1, 5, 12, 59, 59, 900_000_000, berlin).UnixMicro()
 	before := x.Forecast(nil, in)

@@ -104,7 +104,7 @@ func (s *sale) real(p promise) (float64, bool) {
 	return 0, false
 }
 
-// run lets the sale go on for some seconds, taking promises for places all along the queue every five seconds.
+// run simulates some seconds of the sale, and takes promises for places along the whole queue every five seconds.
 func (s *sale) run(seconds int, between func(float64)) (promises []promise) {
 	for range seconds * 1e6 / tick {
 		between(s.seconds())

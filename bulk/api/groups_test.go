@@ -345,7 +345,7 @@ func TestEvents_StreamProgressUntilEnd(t *testing.T) {
 	if err := events.Err(); err != nil {
 		t.Error(err)
 	}
-	// One event for who comes late; and nothing for a browser that comes again.
+	// A client that connects after the end receives one event, and a browser that reconnects none.
 	if w := b.ask("GET", "/v1/groups/"+id+"/events", ""); strings.Count(w.Body.String(), "event: progress") != 1 || !strings.Contains(w.Body.String(), "id: end") {
 		t.Error(w.Body)
 	}

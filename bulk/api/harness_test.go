@@ -25,7 +25,7 @@ const (
 
 func TestMain(m *testing.M) { redistest.MainNoLeaks(m) }
 
-// bench is the API over a real store. Jobs run when a test says so.
+// bench is the API over a real store. Jobs run only when a test calls run.
 type bench struct {
 	t       *testing.T
 	store   *store.Store
@@ -72,7 +72,7 @@ func newBenchWith(t *testing.T, so store.Options, change ...func(*Options)) *ben
 	return b
 }
 
-// ask sends a request with the operators' token; lines of headers replace or (empty value) remove what it would have.
+// ask sends a request with the operators' token. Lines of headers replace the usual ones or, with an empty value, remove them.
 func (b *bench) ask(method, path, body string, headers ...string) *httptest.ResponseRecorder {
 	b.t.Helper()
 	return b.send(method, path, strings.NewReader(body), headers...)
@@ -105,7 +105,7 @@ func setHeaders(r *http.Request, headers []string) {
 	}
 }
 
-// create makes a group and gives its id.
+// create creates a group and returns its id.
 func (b *bench) create(body string) string {
 	b.t.Helper()
 	w := b.ask("POST", "/v1/groups", body)
@@ -122,7 +122,7 @@ func (b *bench) group(id string) map[string]any {
 	return decoded(b.t, w)
 }
 
-// run runs the jobs that there are and gives each the verdict that decide has for it, until none is left.
+// run pulls jobs and ends each with the ack that decide returns, until none is left. It returns their number.
 func (b *bench) run(decide func(store.Leased) store.Ack) (n int) {
 	b.t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; {
@@ -212,7 +212,7 @@ func want(t *testing.T, w *httptest.ResponseRecorder, status int, body ...string
 	}
 }
 
-// wantCode asserts a problem's status and code, and that it has words that help.
+// wantCode asserts a problem's status and code, and that its text has those words.
 func wantCode(t *testing.T, w *httptest.ResponseRecorder, status int, code string, words ...string) {
 	t.Helper()
 	want(t, w, status)
@@ -245,7 +245,7 @@ func compact(t *testing.T, text string) string {
 	return string(ophttp.Marshal(v))
 }
 
-// pick gives some fields of an object as JSON, in the order asked for.
+// pick returns some fields of an object as JSON, in the order of their names.
 func pick(v map[string]any, names ...string) string {
 	parts := make([]string, len(names))
 	for i, name := range names {

@@ -10,7 +10,7 @@ import (
 	"testing/iotest"
 )
 
-// read gives the lines of a text as one string, each as number:line, a long one as number:!.
+// read returns the lines of a text as one string, each as number:line, a long one as number:!.
 func readLines(r io.Reader, most int) (string, error) {
 	l := newLineReader(r, most)
 	var b strings.Builder

@@ -87,7 +87,7 @@ func TestAddJobs_RepeatsAnswerOfCompleteChunk(t *testing.T) {
 	if again.Code != 200 || again.Body.String() != first.Body.String() {
 		t.Errorf("%d %s", again.Code, again.Body)
 	}
-	// Somebody's other lines must not be answered as if they were in.
+	// Other lines under the same key must not be confirmed as if they had been accepted.
 	wantCode(t, b.ask("POST", jobs, lines(701), key+"k1"), 422, "idempotency_key", "other lines", id)
 	other := b.ask("POST", jobs, lines(701), key+"k2")
 	want(t, other, 200, `{"accepted":1,"duplicates":700,"rejected":[],"rejected_total":0}`)
@@ -171,14 +171,14 @@ func TestAddJobs_ContinuesAfterOutage(t *testing.T) {
 	if got := pick(b.group(id), "total"); got != fmt.Sprintf("total=%d", total) {
 		t.Error(got)
 	}
-	// Without a key the same call would not be the same: it is not made again.
+	// Without a key a repeated call could add the jobs twice, so it is not repeated.
 	u := &upload{to: &faulty{sink: b.store, lost: 1}, group: id, ids: newLineIDs("u"), waits: []time.Duration{1, 1}}
 	if err := u.run(t.Context(), newLineReader(strings.NewReader(lines(1)), 1<<10)); !errors.Is(err, store.ErrStore) {
 		t.Error(err)
 	}
 }
 
-// faulty loses the connection with so many calls behind the good ones, before or after the store has carried them out.
+// faulty fails so many calls after the good ones, before or after the store has executed them.
 type faulty struct {
 	sink
 	good, lost int
@@ -290,7 +290,7 @@ func TestBulk_CreatesAddsAndSeals(t *testing.T) {
 	}
 	const all = `status="DISPATCHED" sealed=true total=1200 priority="high" failure_tolerance="5%" accepted=1200 duplicates=0 rejected_total=1`
 
-	// Named by its id, by a key, or by nothing.
+	// The group is named by its id, by a key, or not at all.
 	for _, row := range []struct{ path, header string }{{path + "&id=one", key}, {path, key + "two"}, {path + "&id=three", key + "three"}} {
 		w := b.send("POST", row.path, cut(body[:len(body)/2]), row.header)
 		wantCode(t, w, 400, "bad_body", `"group":`)
@@ -388,7 +388,7 @@ func TestSubmit_OfOneJobCostsThreeScripts(t *testing.T) {
 	want(t, b.ask("POST", "/v1/groups/b/jobs", lines(1), "Idempotency-Key: one"), 200)
 	want(t, b.ask("POST", "/v1/groups/b/seal", ""), 200)
 	cost(3)
-	// A chunk that was broken off before its end is ended by who sends it again.
+	// A chunk that was interrupted is completed when it is sent again.
 	want(t, b.ask("POST", "/v1/groups", `{"id":"c","tenant":"acme","type":"mail"}`), 201)
 	if _, err := b.store.AddJobs(t.Context(), "c", store.Chunk{Key: chunkKey("one")}, []store.Job{{ID: "j0", Payload: []byte("1")}}); err != nil {
 		t.Fatal(err)

@@ -18,7 +18,7 @@ import (
 	"github.com/anteroom/anteroom/internal/short"
 )
 
-// serve gives the address of the API on a real socket.
+// serve serves the API on a real socket and returns its address.
 func (b *bench) serve() string {
 	b.t.Helper()
 	served := httptest.NewServer(b.handler)
@@ -79,7 +79,7 @@ func TestUpload_MayBeSlowButNotStall(t *testing.T) {
 	if status, body := answered(t, stalled); status != 408 || !strings.Contains(body, `"code":"body_idle"`) || !strings.Contains(body, "id=stalled") {
 		t.Errorf("stalled: %d %s", status, body)
 	}
-	// The connection and its next request do not suffer from the deadline of the last one.
+	// The deadline of one request does not affect the next one on its connection.
 	fmt.Fprintf(slow, "GET /v1/groups/slow HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n", adminToken)
 	if status, _ := answered(t, slow); status != 200 {
 		t.Errorf("the next request on the connection: %d", status)

@@ -80,7 +80,7 @@ func TestWorkers_WhatRunsNow(t *testing.T) {
 	}
 	wantCode(t, b.ask("GET", "/v1/workers?limit=0", ""), 422, "invalid", "limit")
 	wantCode(t, b.ask("GET", "/v1/workers?tenant=zoo", "", "Authorization: Bearer "+acmeToken), 403, "wrong_tenant")
-	// Who asks first may leave: those who wait for the same answer still get it.
+	// The first client may disconnect: the others that wait for the same reading still get it.
 	left, leave := context.WithCancel(t.Context())
 	leave()
 	b.server.running.at = time.Time{}

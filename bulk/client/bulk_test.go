@@ -22,7 +22,7 @@ func TestBulk_UploadsGroup(t *testing.T) {
 	spec := GroupSpec{ID: "bulk", Tenant: "acme", Type: "echo", Priority: Low, Weight: 0.5, BasePriority: -5, Rate: 12.5, Concurrency: 3,
 		Aggregate: []byte(`{"op":"sum","field":"n"}`), FailureTolerance: "2.5%", CallbackURL: "https://example.com/done?a=b&c=d", Start: Sealed}
 	for _, what := range []string{"first", "again"} {
-		// Not a reader that net/http knows the length of.
+		// A reader whose length net/http cannot determine.
 		a, err := c.Bulk(t.Context(), spec, struct{ io.Reader }{strings.NewReader(body)})
 		if err != nil {
 			t.Fatal(err)

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// cutter stands between a client and a server and resets connections after so many bytes.
+// cutter is a proxy between a client and a server that resets connections after so many bytes.
 type cutter struct {
 	l      net.Listener
 	server string
@@ -49,7 +49,7 @@ func (c *cutter) plan(to *[]int64, bytes []int64) {
 	*to = append(*to, bytes...)
 }
 
-// done is how many connections were cut.
+// done returns how many connections were cut.
 func (c *cutter) done() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

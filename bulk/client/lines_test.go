@@ -9,7 +9,7 @@ import (
 	"testing/iotest"
 )
 
-// read gives what a reader of lines says, a line of text each.
+// read returns what a lineReader returns, one line for each call.
 func read(r io.Reader, longest int) string {
 	var b strings.Builder
 	for l, line := newLineReader(r, longest), []byte(nil); ; {

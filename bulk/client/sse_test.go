@@ -9,7 +9,7 @@ import (
 	"testing/iotest"
 )
 
-// heard gives the events of a stream, one a line.
+// heard returns the events of a stream, one a line.
 func heard(r io.Reader) string {
 	var b strings.Builder
 	for e := newEvents(r); ; {

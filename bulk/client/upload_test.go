@@ -18,7 +18,7 @@ import (
 	"github.com/anteroom/anteroom/internal/short"
 )
 
-// total is how many jobs a group has by the server's own count.
+// total returns how many jobs a group has by the server's own count.
 func total(t testing.TB, s *server, group string) int64 {
 	t.Helper()
 	g, err := s.store.Group(t.Context(), group)

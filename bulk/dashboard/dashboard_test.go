@@ -163,7 +163,7 @@ func TestSqueeze_KeepsCode(t *testing.T) {
 	if got, want := squeeze(text), "const a = 'x // y'; // said\nb()\n"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
-	// It would change a text that goes over lines.
+	// squeeze would change a text of several lines.
 	if strings.Contains(coreJS+listJS+limitsJS+workersJS+jobJS+groupJS, "`") {
 		t.Error("the script has a template literal, which squeeze does not know")
 	}

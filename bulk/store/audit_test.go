@@ -163,7 +163,7 @@ func (w *wreck) tenant(name, what string, value any) {
 	w.set(keyTenants, name, field(w.t, w.s, "T", what), value)
 }
 
-// del removes what begins like that from a sorted set.
+// del removes the members with that prefix from a sorted set.
 func (w *wreck) del(key int, prefix string) { w.do("ZREMRANGEBYLEX", key, "["+prefix, "("+prefix+"~") }
 
 // wreckable is a store with groups in each state, and nothing wrong with it.

@@ -123,7 +123,7 @@ func TestDispatch_TwoViewsOfOneMaster(t *testing.T) {
 	if recovered != 1 {
 		t.Errorf("%d orphans recovered, want 1", recovered)
 	}
-	// A server that was not there before is another one: no lease ends before a full one has passed.
+	// After a change to a server that was not in use lately, no lease ends before a full lease has passed.
 	c.advance(time.Second)
 	dispatch(t, s)
 	pull(t, s, 1)

@@ -238,7 +238,7 @@ func TestPolicies_OfTwoProcessesTakeTurns(t *testing.T) {
 			if n := strings.Count(logged.String(), "the fair queue now has the order"); n != 1 {
 				t.Errorf("logged %d changes of order: %s", n, logged.String())
 			}
-			// The process that is left has its order after a minute.
+			// The remaining process has its order after a minute.
 			c.advance(time.Minute)
 			pull(t, s, 1)
 			if mode := s.o.Client.HGet(t.Context(), s.keys[keyState], "mode").Val(); mode != "1" {

@@ -305,7 +305,7 @@ func TestAddJobs_ContinuesChunk(t *testing.T) {
 		}
 		_, err = s.Seal(t.Context(), "g")
 		refused(t, err, CodeHalfIn)
-		// It broke off and is sent again, whole.
+		// The interrupted chunk is sent again as a whole.
 		if a, err = s.AddJobs(t.Context(), "g", Chunk{Key: "k"}, jobs(0, 4)); err != nil || a.Accepted != 1 || a.Before != 3 || a.Duplicates != 3 {
 			t.Fatalf("%+v %v", a, err)
 		}

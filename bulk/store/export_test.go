@@ -1,4 +1,4 @@
 package store
 
-// Old makes a store one that has made rounds for ever.
+// Old makes a store count as one that has dispatched for a long time.
 func (s *Store) Old() { s.rounds.first = 1 }

@@ -39,7 +39,7 @@ func runMixed(t *testing.T, s *Store, group string, n int) {
 	}
 }
 
-// take lets a reducer take in what there is, some at a time, and counts what it saw by status.
+// take reduces the outcomes so far, some at a time, and counts them by status.
 func take(t *testing.T, s *Store, group string, seen map[string]int) {
 	t.Helper()
 	r, err := s.BeginReduce(t.Context(), group)
@@ -91,7 +91,7 @@ func TestResults_KeepsWhatItsGroupKeeps(t *testing.T) {
 				runMixed(t, s, "g", 1250)
 				take(t, s, "g", seen)
 				clean(t, s)
-				// A job that has ended is known while more may come.
+				// The id of an ended job stays known while more jobs may be added.
 				a, err := s.AddJobs(t.Context(), "g", Chunk{}, []Job{{ID: "j000000", Payload: []byte("1")}, {ID: "j000003", Payload: []byte("1")}})
 				if err != nil || a.Duplicates != 2 {
 					t.Fatalf("%+v, %v", a, err)

@@ -27,7 +27,7 @@ func (w *starter) until(t *testing.T, end int64) {
 	clean(t, w.stores[0])
 }
 
-// fullest is the most starts in any second.
+// fullest returns the most starts in any second.
 func (w *starter) fullest() (most int) {
 	first := 0
 	for i, at := range w.starts {
@@ -39,7 +39,7 @@ func (w *starter) fullest() (most int) {
 	return most
 }
 
-// limitedTo puts one of the limits of a start to 50 a second.
+// limitedTo sets one of the limits of a start to 50 a second.
 var limitedTo = map[string]func(*Settings, *GroupSpec){
 	"global": func(set *Settings, _ *GroupSpec) { set.Global = 50 },
 	"tenant": func(set *Settings, _ *GroupSpec) { set.PerTenant = 50 },

@@ -147,7 +147,7 @@ func TestGroups_OfAnEarlierVersionAreListed(t *testing.T) {
 	if report, err := next.Audit(t.Context()); err != nil || len(report) > 0 {
 		t.Errorf("%v %+v", err, report)
 	}
-	// A place that says another status is put right by a repair.
+	// An entry under another status is corrected by a repair.
 	if err := s.o.Client.ZRem(t.Context(), s.keys[keyLists], s.o.Client.ZRange(t.Context(), s.keys[keyLists], 0, 0).Val()[0]).Err(); err != nil {
 		t.Fatal(err)
 	}

@@ -66,7 +66,7 @@ func (c *crowd) add() {
 	c.put(id, chunk, jobs)
 }
 
-// put adds jobs; when the answer gets lost, again.
+// put adds jobs, and repeats the call when the reply is lost.
 func (c *crowd) put(id string, chunk Chunk, jobs []Job) {
 	for range c.upTo(2) {
 		want, refused := c.m.AddJobs(c.ctx, id, chunk, slices.Clone(jobs))
@@ -122,7 +122,7 @@ func (c *crowd) cancel() {
 	c.tend(id)
 }
 
-// oneJob draws a job that there is, or one that is not there.
+// oneJob draws the id of an existing job, or of one that does not exist.
 func (c *crowd) oneJob() (group, job string) {
 	group = c.group()
 	ids := c.m.Jobs(group)
@@ -160,7 +160,7 @@ func (c *crowd) retryJob() {
 	c.equal("retry job "+job+" of "+group, c.answerOfJob(text(have), err), c.answer(text(want), refused))
 }
 
-// delete lets a group go, mostly one that has ended: at once, or with its next housekeeping.
+// delete deletes a group, mostly one that has ended: at once, or with its next housekeeping.
 func (c *crowd) delete() {
 	id := c.group()
 	var over []string
@@ -308,7 +308,7 @@ func (c *crowd) renew() {
 	}
 }
 
-// crash forgets what some processes hold.
+// crash drops the jobs that some processes hold.
 func (c *crowd) crash() {
 	n := rapid.IntRange(0, len(c.held)).Draw(c.t, "forgotten")
 	c.lost = append(c.lost, c.held[:n]...)
@@ -343,7 +343,7 @@ func (c *crowd) dispatch() (next time.Duration) {
 	return have.Next
 }
 
-// reduce takes outcomes in, some at a time, and is overtaken by another now and then.
+// reduce reduces outcomes, some at a time; now and then another reducer takes over.
 func (c *crowd) reduce(id string) {
 	r, err := c.any().BeginReduce(c.ctx, id)
 	want, refused := c.m.BeginReduce(c.ctx, id)

@@ -36,7 +36,7 @@ type crowd struct {
 	reduced map[string]map[string]int // group → status → outcomes, as the reducers saw them
 }
 
-// spread is lua/lib/bulkjobs.lua's.
+// spread computes the spread of lua/queue_dispatch.lua.
 func spread(fence int64) float64 { return float64(fence%10007*7919%10007) / 10007 }
 
 func newCrowd(t *rapid.T, client redis.UniversalClient, prefix string, classic bool) *crowd {
@@ -88,7 +88,7 @@ func newCrowd(t *rapid.T, client redis.UniversalClient, prefix string, classic b
 
 func (c *crowd) clock() int64 { return c.now }
 
-// any is one of the processes.
+// any returns one of the processes.
 func (c *crowd) any() *Store {
 	if c.turn > 0 { // at the end they take turns
 		c.turn++
@@ -97,7 +97,7 @@ func (c *crowd) any() *Store {
 	return c.stores[rapid.IntRange(0, len(c.stores)-1).Draw(c.t, "process")]
 }
 
-// upTo is a number from 1 to n, n at the end.
+// upTo draws a number from 1 to n; at the end it returns n.
 func (c *crowd) upTo(n int) int {
 	if c.turn > 0 {
 		return n
@@ -113,7 +113,7 @@ func (c *crowd) group() string {
 	return rapid.SampledFrom(ids).Draw(c.t, "group")
 }
 
-// answer is what a call said, as text: the error's sort, or the value.
+// answer returns the result of a call as text: the kind of the error, or the value.
 func (c *crowd) answer(v any, err error) string {
 	var r *Refusal
 	var done *ChunkDone
@@ -143,7 +143,7 @@ func shown(g Group) string {
 		g.CreatedAt.UnixMicro(), g.SealedAt.UnixMicro(), g.StartedAt.UnixMicro(), g.FinishedAt.UnixMicro(), g.LastAddedAt.UnixMicro(), g.Result)
 }
 
-// shown is what of a group has to be equal. In the classic pipeline it is not known which jobs were refused.
+// shown returns the part of a group that has to be equal. In the classic pipeline it is not known which jobs were refused.
 func (c *crowd) shown(g Group) string {
 	if c.classic {
 		g.Pending, g.Ready, g.NonReady, g.Throttles = g.Pending+g.Ready+g.NonReady, 0, 0, 0
@@ -179,7 +179,7 @@ func (c *crowd) audit() {
 	}
 }
 
-// drain lets everything come to its end: nothing may be lost, nobody may wait for an event that never comes.
+// drain runs all jobs to their end. It fails the test if a job is lost, or if a process waits for an event that never comes.
 func (c *crowd) drain() {
 	c.turn = 1
 	for _, id := range c.m.Groups() {
@@ -239,7 +239,7 @@ func (c *crowd) drain() {
 	c.t.Fatal("it does not come to an end")
 }
 
-// kept compares which outcomes are still there.
+// kept compares which outcomes still exist.
 func (c *crowd) kept() {
 	for _, id := range c.m.Groups() {
 		if c.tend(id).Removed || c.m.Deleted(id) {
@@ -267,7 +267,7 @@ func (c *crowd) kept() {
 	}
 }
 
-// finished says that every group is at its end and reduced.
+// finished reports whether every group has ended and is reduced.
 func (c *crowd) finished() bool {
 	for _, id := range c.m.Groups() {
 		if g, _ := c.m.Group(c.ctx, id); !c.m.Deleted(id) && (!g.Status.Ended() || g.Reduced != g.Total) {

@@ -10,10 +10,10 @@ import (
 	"github.com/anteroom/anteroom/bulk/store"
 )
 
-// longestHold is how long one refusal holds a group at most.
+// longestHold is the longest time for which one refusal holds a group.
 const longestHold = time.Minute
 
-// leased gives the job that runs under that lease.
+// leased returns the job that runs under that lease.
 func (m *Model) leased(key string, fence int64) *job {
 	if j := m.runs[key]; j != nil && j.fence == fence {
 		return j

@@ -64,7 +64,7 @@ func (m *Model) woken(now int64) (n int64) {
 	return n
 }
 
-// recover is what follows the end of a lease: a crash, not a failed try.
+// recover ends a run whose lease has ended: that counts as a crash, not as a failed try.
 func (m *Model) recover(j *job, d *store.Dispatch) {
 	m.unlease(j)
 	d.Recovered++

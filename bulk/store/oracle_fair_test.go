@@ -12,7 +12,7 @@ import (
 
 var levels = []store.Level{store.High, store.Normal, store.Low}
 
-// flow is who shares: a tenant in a level, or a group in its tenant.
+// flow is a member of the fair queue: a tenant at a level, or a group of its tenant.
 type flow struct {
 	tag    int64
 	v      int64 // a tenant's: the virtual time among its groups
@@ -27,7 +27,7 @@ func (f *flow) enter(v int64) {
 	}
 }
 
-// scored gives a group its priority anew, as each enqueue and dequeue does.
+// scored computes a group's priority again, as each enqueue and dequeue does.
 func (m *Model) scored(g *group) {
 	base := g.BasePriority
 	if g.inside.base {
@@ -36,13 +36,13 @@ func (m *Model) scored(g *group) {
 	g.score = admissiontest.ScorePriority(m.Now()/1000, base, m.S.Alpha, g.Total, g.ended())
 }
 
-// runnable says that a group has a job that could start now but for rate.
+// runnable reports whether a group has a job that could start now, apart from rates.
 func (m *Model) runnable(g *group) bool {
 	return g.pending() > 0 && !g.Paused && !g.Status.Ended() && (g.Sealed || !g.StartSealed) &&
 		(g.Concurrency == 0 || int64(len(g.runs)) < g.Concurrency) && (g.t.Concurrency == 0 || m.inFlight(g.t) < g.t.Concurrency) && g.gate <= m.Now()
 }
 
-// pick gives the group whose turn it is, of those for which ok holds.
+// pick returns the group whose turn it is, of those for which ok returns true.
 func (m *Model) pick(ok func(*group) bool) (best *group) {
 	m.turn++
 	for _, g := range m.list {
@@ -111,7 +111,7 @@ func (m *Model) charge(g *group, amount int64, per float64) {
 	g.flow.tag = max(0, g.flow.tag+admissiontest.FairCharge(amount, per*weight*admissiontest.FairBoost(g.Total, g.ended()+int64(len(g.runs)))))
 }
 
-// worked settles a run and learns from it; took is 0 where nobody knows how long it was.
+// worked corrects the charge of a run and adds its time to the expected ones; took is 0 where the time is unknown.
 func (m *Model) worked(j *job, verdict store.Verdict, took time.Duration) {
 	g, us := j.g, took.Microseconds()
 	if m.byTime() && (us > 0 || verdict == store.Returned) {

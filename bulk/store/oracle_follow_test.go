@@ -8,9 +8,9 @@ import (
 	"github.com/anteroom/anteroom/bulk/store"
 )
 
-// Follow does in the model what a store did in a pull of the default engine, and says where the store may not have done it, or
-// has left undone what it could: which group's turn it was is the store's choice, everything else is not. types are those of the
-// process that pulled; none: all.
+// Follow repeats in the model what a store did in a pull of the default engine. It returns an error if the store was not allowed to
+// do it, or could have done more. The model accepts the store's choice of the group whose turn it was, and nothing else. types are those
+// of the process that pulled; none: all.
 func (m *Model) Follow(p store.Pulled, want int, types ...string) error {
 	if len(p.Jobs) > want {
 		return fmt.Errorf("%d jobs pulled, %d wanted", len(p.Jobs), want)
@@ -64,7 +64,7 @@ func (m *Model) follow(l store.Leased, types []string) error {
 	return nil
 }
 
-// Rename gives a running job the name under which a store has leased it.
+// Rename changes the name of a running job to that under which a store has leased it.
 func (m *Model) Rename(from, to string) {
 	j := m.runs[from]
 	delete(m.runs, from)
@@ -111,7 +111,7 @@ func (m *Model) idle(p store.Pulled, want int, types []string) error {
 // runs reports whether a process with these types runs the job; without any it runs every type.
 func runs(types []string, j *job) bool { return len(types) == 0 || slices.Contains(types, j.kind()) }
 
-// startable says that a group has a job that may start when its time and its limits come.
+// startable reports whether a group has a job that may start once its gate opens and its limits allow it.
 func (m *Model) startable(g *group) bool {
 	gate := g.gate
 	g.gate = 0

@@ -10,7 +10,7 @@ import (
 // off reports whether a job that runs is to be cancelled.
 func (j *job) off() bool { return j.calledOff || j.g.Status == store.Cancelled }
 
-// CancelJob ends one job, or tells one that runs to end.
+// CancelJob cancels one job, or marks a running one to be cancelled.
 func (m *Model) CancelJob(_ context.Context, id, name string) (running bool, err error) {
 	j, err := m.job(id, name)
 	if err != nil {
@@ -36,7 +36,7 @@ func (m *Model) CancelJob(_ context.Context, id, name string) (running bool, err
 	return false, nil
 }
 
-// RetryJob lets a job start that waits, or makes a redrive of one that has failed or died.
+// RetryJob starts a waiting job, or redrives one that has failed or died.
 func (m *Model) RetryJob(ctx context.Context, id, name string, maxGroups int64) (*store.Group, error) {
 	j, err := m.job(id, name)
 	if err != nil {

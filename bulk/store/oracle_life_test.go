@@ -121,7 +121,7 @@ func (m *Model) CommitReduce(_ context.Context, id string, fence int64, cursor s
 	return true, nil
 }
 
-// drops says whether the group does not keep outcomes of that status.
+// drops reports whether the group does not keep outcomes of that status.
 func (g *group) drops(status string) bool {
 	return g.Results != store.AllResults && status == "succeeded" || g.Results == store.NoResults && status == "cancelled"
 }
@@ -136,7 +136,7 @@ func (g *group) clear() {
 	}
 }
 
-// Delete lets all that is kept of an ended group go, which Removed then does.
+// Delete marks an ended group as deleted; Removed then removes it.
 func (m *Model) Delete(_ context.Context, id string) error {
 	if m.Deleted(id) {
 		return nil
@@ -165,7 +165,8 @@ func (m *Model) GroupsOf(id string) int {
 	return 0
 }
 
-// Removed tells that a group is gone, which only one that was deleted may be. Its tenant goes with its last group, unless it has settings.
+// Removed notes that the store no longer has a group, which is an error unless the group was deleted. A tenant without settings is removed with
+// its last group.
 func (m *Model) Removed(id string) error {
 	g := m.groups[id]
 	switch {
@@ -187,7 +188,7 @@ func (m *Model) Removed(id string) error {
 	return nil
 }
 
-// Tended tells that the housekeeping of a group was done.
+// Tended notes that the housekeeping of a group was done.
 func (m *Model) Tended(id string) {
 	g := m.groups[id]
 	if g == nil {
@@ -209,7 +210,7 @@ func (g *group) forget(j *job) {
 	g.Gone++
 }
 
-// Kept gives the ids of a group's jobs whose outcomes are kept, in the order in which they ended.
+// Kept returns the ids of a group's jobs whose outcomes are kept, in the order in which they ended.
 func (m *Model) Kept(id string) (ids []string) {
 	g := m.groups[id]
 	for _, o := range g.outcomes {
@@ -245,7 +246,7 @@ func (m *Model) end(g *group) {
 	}
 }
 
-// Outcomes gives what became of a group's jobs, by id.
+// Outcomes returns the outcomes of a group's jobs, by id.
 func (m *Model) Outcomes(id string) map[string]store.Outcome {
 	all := map[string]store.Outcome{}
 	for _, o := range m.groups[id].outcomes {
@@ -254,7 +255,7 @@ func (m *Model) Outcomes(id string) map[string]store.Outcome {
 	return all
 }
 
-// Jobs gives the ids of a group's jobs: those of which the store knows what became of them.
+// Jobs returns the ids of a group's jobs, without the ended ones of a group that does not keep all outcomes.
 func (m *Model) Jobs(id string) (ids []string) {
 	g := m.groups[id]
 	for _, id := range slices.Sorted(maps.Keys(g.jobs)) {
@@ -265,7 +266,7 @@ func (m *Model) Jobs(id string) (ids []string) {
 	return ids
 }
 
-// Groups gives the ids of all groups in the order in which they were made.
+// Groups returns the ids of all groups in the order of their creation.
 func (m *Model) Groups() []string {
 	ids := make([]string, len(m.list))
 	for i, g := range m.list {
@@ -274,10 +275,10 @@ func (m *Model) Groups() []string {
 	return ids
 }
 
-// Tenants gives the names of all tenants.
+// Tenants returns the names of all tenants.
 func (m *Model) Tenants() []string { return slices.Sorted(maps.Keys(m.tenants)) }
 
-// Rates gives the rates in force, 0 where there is no limit, of each "tenant x" and "group y".
+// Rates returns the rates in force, 0 where there is no limit, of each "tenant x" and "group y".
 func (m *Model) Rates() map[string]float64 {
 	all := map[string]float64{}
 	for name, t := range m.tenants {

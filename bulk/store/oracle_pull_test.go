@@ -20,7 +20,7 @@ func (m *Model) Pull(_ context.Context, want int, _ ...string) (store.Pulled, er
 	return m.pullClassic(want), nil
 }
 
-// tenantRate is what a tenant may start in a second: its limit, or its share.
+// tenantRate returns how many jobs a tenant may start in a second: its limit, or its share.
 func (m *Model) tenantRate(t *tenant) float64 {
 	own := t.Rate
 	if own == 0 {
@@ -35,7 +35,7 @@ func (m *Model) tenantRate(t *tenant) float64 {
 	return congestion.TenantRate(m.S.Global, active, own)
 }
 
-// limited gives the limiter of a tenant, at now; nil where nothing limits it. The share is a limit in the classic pipeline only.
+// limited returns the limiter of a tenant, refilled to now; nil where nothing limits it. The share is a limit in the classic pipeline only.
 func (m *Model) limited(t *tenant) interface {
 	Wait(cost int64) time.Duration
 	Take(n int64)
@@ -52,7 +52,7 @@ func (m *Model) limited(t *tenant) interface {
 	return t.meter
 }
 
-// waitsFor says how long the limiters hold a cost of that group: the global one, its tenant's, its own.
+// waitsFor returns how long the limiters hold a job of that cost and group: the global limiter, the tenant's and the group's.
 func (m *Model) waitsFor(g *group, cost int64) (global, tenant, own time.Duration) {
 	m.global.Refill(m.Now())
 	global = positive(m.global.Wait(cost))
@@ -150,7 +150,7 @@ func (m *Model) pullClassic(want int) (p store.Pulled) {
 	return p
 }
 
-// backoff is how long a refused job of the tenant waits.
+// backoff returns how long a refused job of the tenant waits.
 func (m *Model) backoff(t *tenant) time.Duration {
 	t.backoff = m.S.BaseBackoff
 	if m.S.Congestion {

@@ -103,7 +103,7 @@ func Table(rows []string) string {
 	return "| pipeline | done after | over ideal | throttles a job | most starts in any second |\n|---|---|---|---|---|\n" + strings.Join(rows, "\n") + "\n"
 }
 
-// Judge says where a run misses what the scenario asks for.
+// Judge returns an error if a run misses a bound of the scenario.
 func (c Scenario) Judge(r Report) error {
 	over := r.Took.Seconds()/c.Ideal.Seconds() - 1
 	burst := max(1, c.Settings.Global/10)

@@ -114,7 +114,7 @@ func (m *Model) add(g *group, in store.Job) {
 // Seal ends the submission.
 func (m *Model) Seal(_ context.Context, id string) (store.Group, error) { return m.seal(id, false) }
 
-// SealAbandoning is Seal also where chunks are half in.
+// SealAbandoning is Seal for a group that may have incomplete chunks.
 func (m *Model) SealAbandoning(_ context.Context, id string) (store.Group, error) {
 	return m.seal(id, true)
 }
@@ -162,7 +162,7 @@ func (m *Model) settle(g *group) {
 	g.count()
 }
 
-// count gives a group that only counts its result.
+// count sets the result of a group that only counts.
 func (g *group) count() {
 	var t store.Tally
 	for i := range g.outcomes {
@@ -172,7 +172,7 @@ func (g *group) count() {
 	g.Reduced, g.finished = g.Total, true
 }
 
-// Swept tells that every job of a cancelled group has its outcome.
+// Swept notes that every job of a cancelled group has its outcome.
 func (m *Model) Swept(id string) {
 	if g := m.groups[id]; g.Status == store.Cancelled && g.Counts() {
 		g.count()

@@ -20,11 +20,11 @@ type Model struct {
 	Now func() int64 // µs
 	// Chance is what the store draws by chance after the run with that fence was lost, 0 ≤ x < 1.
 	Chance func(fence int64) float64
-	// SharedCount is a fault that the figures of the published pipeline show: who refuses a job asks how many wait before others
-	// have added theirs, so that so many checks in a row of a tenant see the same number. 0 and 1: none, as in the store.
+	// SharedCount is a fault that the figures of the published pipeline show: the number of waiting jobs is read before other refusals
+	// are added to it, so that this many checks in a row of a tenant read the same number. 0 and 1: no fault, as in the store.
 	SharedCount int64
-	// Rerated is for runs in which rates change: when exactly a limiter learns of it is the store's business, so Follow leaves
-	// the limits to the test, which sees the starts.
+	// Rerated is for runs in which rates change. The model does not know when a limiter of the store adopts a change, so Follow leaves
+	// the limits to the test, which has the starts.
 	Rerated bool
 	// Pools is for runs in which some processes run some types only: which of a group's jobs is next depends on who has pulled
 	// before, so Follow accepts any of the process's types.
@@ -248,7 +248,7 @@ func (m *Model) view(g *group) store.Group {
 	return v
 }
 
-// Tenant gives a tenant's state of backpressure.
+// Tenant returns a tenant's state of congestion.
 func (m *Model) Tenant(name string) store.Congestion {
 	t := m.tenant(name)
 	c := store.Congestion{Tenant: name, NonReady: t.refused, Rate: m.tenantRate(t), AvgThrottles: t.throttles, Finished: t.finished}

@@ -7,7 +7,7 @@ import (
 	"github.com/anteroom/anteroom/bulk/store"
 )
 
-// typeLimit is what bounds the jobs of a type.
+// typeLimit limits the jobs of one type.
 type typeLimit struct {
 	store.TypeLimit
 	meter admissiontest.Meter // nil: no rate
@@ -31,7 +31,7 @@ func (m *Model) SetType(kind string, limit store.TypeLimit) {
 	}
 }
 
-// full says whether as many jobs of the type run as may.
+// full reports whether the concurrency of the type is used up.
 func (m *Model) full(kind string) bool {
 	l := m.types[kind]
 	if l == nil || l.Concurrency == 0 {
@@ -46,7 +46,7 @@ func (m *Model) full(kind string) bool {
 	return n >= l.Concurrency
 }
 
-// typeWaits says how long the rate of a job's type holds it.
+// typeWaits returns how long the rate of a job's type holds it back.
 func (m *Model) typeWaits(j *job) time.Duration {
 	l := m.types[j.kind()]
 	if l == nil || l.meter == nil {

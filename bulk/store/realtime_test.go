@@ -97,7 +97,7 @@ func work(t *testing.T, s *store.Store, c Scenario) (pulls []call) {
 	return pulls
 }
 
-// bounded sees that between any two moments no more started than the rate and the burst allow.
+// bounded checks that between any two moments no more started than the rate and the burst allow.
 func bounded(t *testing.T, pulls []call, rate, burst float64) {
 	t.Helper()
 	for i := range pulls {

@@ -8,7 +8,7 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-// dying gives a group, ended, whose n jobs are all dead.
+// dying returns an ended group whose n jobs are all dead.
 func dying(t *testing.T, s *Store, c *clock, id string, n int, payload []byte) {
 	t.Helper()
 	create(t, s, GroupSpec{ID: id, Tenant: "acme", Tolerance: Tolerance{Percent: 100, Share: true}})

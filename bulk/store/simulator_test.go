@@ -33,7 +33,7 @@ type Clock struct{ us int64 }
 // NewClock begins at the full second, where an aligned window does.
 func NewClock() *Clock { return &Clock{us: 1_780_000_000_000_000} }
 
-// Now is the time.
+// Now returns the time.
 func (c *Clock) Now() int64 { return c.us }
 
 // Simulation is one run: equal tenants submit their jobs at once, and a pool of workers does them.
@@ -48,13 +48,13 @@ type Simulation struct {
 	Batch    int
 	Pace     time.Duration
 	Dispatch time.Duration // between two rounds of the dispatcher
-	// Lag is how late the dispatcher's n-th round is; nil: never.
+	// Lag returns how late the dispatcher's n-th round is; nil: no round is late.
 	Lag func(n int) time.Duration
 	// Downstream decides about a start; wait is its Retry-After. nil: it takes every job.
 	Downstream func(tenant string, now int64) (ok bool, wait time.Duration)
 }
 
-// Report is how a run went.
+// Report is the result of a run.
 type Report struct {
 	Took      time.Duration
 	Throttles float64 // a job
@@ -108,7 +108,7 @@ type run struct {
 	report Report
 }
 
-// Run submits everything and goes on until all jobs are done.
+// Run submits all jobs and simulates until they are done.
 func (s Simulation) Run(ctx context.Context, engine Engine, clock *Clock) (Report, error) {
 	r := &run{Simulation: s, engine: engine, clock: clock, free: s.Workers, left: s.Tenants * s.Jobs, starts: map[string][]int64{}}
 	if err := s.Submit(ctx, engine); err != nil {
@@ -263,7 +263,7 @@ func (r *run) end(ctx context.Context, e event) error {
 	return nil
 }
 
-// Count sees that every job is done and none twice, and gives the mean throttles of a job.
+// Count checks that every job has succeeded once, and returns the mean throttles of a job.
 func (s Simulation) Count(ctx context.Context, engine Engine) (float64, error) {
 	throttles := int64(0)
 	for t := range s.Tenants {

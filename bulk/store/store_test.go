@@ -13,7 +13,7 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-// clock is the time that a test's store is told, in microseconds.
+// clock is the clock of a test's store, in microseconds.
 type clock struct{ us int64 }
 
 func (c *clock) now() int64              { return c.us }
@@ -21,7 +21,7 @@ func (c *clock) advance(d time.Duration) { c.us += d.Microseconds() }
 
 const begin = int64(1_700_000_000_000_000)
 
-// open gives a store of its own on the shared server, with a clock that the test moves.
+// open returns a store of its own on the shared server, with a clock that the test moves.
 func open(t testing.TB, change func(*Settings)) (*Store, *clock) {
 	t.Helper()
 	return openOn(t, redistest.Client(t), change)
@@ -127,7 +127,7 @@ func rounds(t testing.TB, s *Store, c *clock, d time.Duration) (sum Dispatch) {
 	return sum
 }
 
-// reduce takes in all outcomes and ends the group.
+// reduce reduces all outcomes and ends the group.
 func reduce(t testing.TB, s *Store, group string) Group {
 	t.Helper()
 	r, err := s.BeginReduce(t.Context(), group)

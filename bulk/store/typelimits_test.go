@@ -130,7 +130,7 @@ func TestTypeLimit_ChangesLive(t *testing.T) {
 	if err == nil {
 		t.Error("a rate below 0 is taken")
 	}
-	// A limit that is gone lets those go who waited for it.
+	// Jobs that waited for a limit start when the limit is removed.
 	if err := s.Configure(func() Settings { c := s.Settings(); c.Types = nil; return c }()); err != nil {
 		t.Fatal(err)
 	}

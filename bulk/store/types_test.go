@@ -65,7 +65,7 @@ func TestPull_TakesOnlyItsTypes(t *testing.T) {
 			if g, _ := s.Group(t.Context(), "mixed"); g.Pending != 600 || g.InFlight != 0 {
 				t.Errorf("%+v", g)
 			}
-			// What was set aside is not looked at again.
+			// Jobs that are held back are not read again.
 			if n, err := s.o.Client.ZCard(t.Context(), s.keys[keyLines]).Result(); err != nil || n != 0 {
 				t.Errorf("%d groups are in the queue, %v", n, err)
 			}
@@ -94,7 +94,7 @@ func TestUnknownType_WaitsThenIsDead(t *testing.T) {
 	if err != nil || derr != nil || g.Unserved != 3 || d.Unserved != 3 || !slices.Equal(d.UnservedTypes, []string{"fax"}) {
 		t.Fatalf("unserved: group %d, shard %d %v; %v, %v", g.Unserved, d.Unserved, d.UnservedTypes, err, derr)
 	}
-	// A process with the type is there, for as long as it is heard of.
+	// The type is served while a process that runs it reports.
 	fresh, err := New(Options{Client: s.o.Client, Prefix: s.o.Prefix, Timeout: s.o.Timeout, Settings: s.Settings(), Now: s.o.Now})
 	if err != nil {
 		t.Fatal(err)

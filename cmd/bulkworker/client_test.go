@@ -21,8 +21,8 @@ import (
 
 const operatorsToken = "operators-token-0123456789"
 
-// startForClients starts a bulk worker that asks for a token, and posts jobs to a receiver that answers with the status that a
-// job's payload asks for, or with the payload.
+// startForClients starts a bulk worker that requires a token, and posts jobs to a receiver that responds with a job's
+// payload, and with the status in it if there is one.
 func startForClients(t *testing.T) *process {
 	t.Helper()
 	to := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -112,7 +112,7 @@ func TestSubmit_ContinuesAfterKill(t *testing.T) {
 	}
 }
 
-// An interrupted submit or watch prints the command that continues; the group goes on by itself.
+// An interrupted submit or watch prints the command that continues; the group's jobs run meanwhile.
 func TestInterrupt_NamesNextCommand(t *testing.T) {
 	short.Skip(t, "waits for the clock")
 	p := startForClients(t)

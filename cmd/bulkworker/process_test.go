@@ -114,7 +114,7 @@ func (p *process) entries(msg string) []map[string]any {
 // said waits for the log's first line with that message.
 func (p *process) said(msg string) map[string]any { return p.saidTimes(msg, 1) }
 
-// saidTimes waits until the log has so many lines with that message and gives the last of them.
+// saidTimes waits until the log has n lines with that message and returns the nth.
 func (p *process) saidTimes(msg string, n int) map[string]any {
 	p.t.Helper()
 	var entry map[string]any
@@ -237,7 +237,7 @@ type delivery struct {
 	body   []byte
 }
 
-// receiver takes jobs and callbacks. What hold gives is done before the answer.
+// receiver accepts jobs and callbacks. It calls hold before it responds.
 type receiver struct {
 	*httptest.Server
 	hold func(d delivery, gone <-chan struct{})
@@ -291,7 +291,7 @@ func (r *receiver) await(t *testing.T, path string, n int) []delivery {
 	return found
 }
 
-// replace puts another text into a file at once: whoever looks meanwhile sees the one or the other.
+// replace replaces the content of a file atomically: a reader sees the old or the new text.
 func replace(t *testing.T, name, text string) {
 	t.Helper()
 	if err := os.WriteFile(name+".next", []byte(text), 0o600); err != nil {

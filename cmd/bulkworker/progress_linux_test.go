@@ -15,7 +15,7 @@ import (
 	"github.com/anteroom/anteroom/internal/short"
 )
 
-// terminal opens a pseudo-terminal of so many columns; shown gives what was drawn on it, once it is closed.
+// terminal opens a pseudo-terminal with so many columns; shown closes it and returns what was drawn on it.
 func terminal(t *testing.T, columns int) (tty *os.File, shown func() string) {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)

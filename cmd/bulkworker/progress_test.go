@@ -39,7 +39,7 @@ func TestETA_ReadsAsRange(t *testing.T) {
 	}
 }
 
-// life is what a watcher sees of a group.
+// life has the states of a group that a watcher sees.
 var life = []*client.Group{
 	{ID: "g", Status: client.Created, Total: 100},
 	{ID: "g", Status: client.Running, Total: 200, Succeeded: 40, Failed: 7, Dead: 3, Rate: 12.345, Congestion: "moderate", ETA: &client.ETA{Seconds: 30, Low: 24, High: 40}},

@@ -234,7 +234,7 @@ func TestReload_AppliesSettings(t *testing.T) {
 		t.Fatal("tokens at first")
 	}
 
-	// SIGHUP: rates, tokens and where jobs go change at once; the rest is named.
+	// After SIGHUP rates, tokens and the targets of jobs change at once; the log names the settings that need a restart.
 	p.write(strings.Replace(first, "operators-token-1", "operators-token-2", 1) + fmt.Sprintf(`
 rate: {global: 123.5}
 worker: {count: 3, lease: 7s}
@@ -267,7 +267,7 @@ processors: {webhook: {url: "%s/new"}, invoice: {kind: webhook, url: "%s/invoice
 		t.Errorf("%d jobs went to the old address", n)
 	}
 
-	// A file that changes is read without being told.
+	// A changed file is read without a signal.
 	replace(t, token, "teams-token-of-new")
 	p.saidTimes("configuration reloaded", 2)
 	if status("teams-token-of-old") != 401 || status("teams-token-of-new") != 200 {

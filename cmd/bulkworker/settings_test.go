@@ -28,7 +28,7 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-// usual is what every row of settingRows begins with.
+// usual is the configuration with which every row of settingRows begins.
 const usual = `
 processors:
   webhook: {url: "https://shop.example/jobs"}
@@ -175,7 +175,7 @@ Handlers[push].fcm.url = "https://fcm.example/v1/projects/shop-1/messages:send"`
 Handlers[push].apns.url = "https://apns.example/3/device/"`, With: apple},
 }
 
-// built is what serve makes of the configuration.
+// built has the parts that serve builds from the configuration.
 type built struct {
 	Store     store.Options
 	Core      admission.Options

@@ -26,7 +26,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// mailbox is a real SMTP server that keeps what it is handed.
+// mailbox is a real SMTP server that keeps the messages it receives.
 type mailbox struct {
 	addr   string
 	server *smtp.Server
@@ -41,7 +41,7 @@ type mailbox struct {
 	refuse   func(string) error // by command: "MAIL", "RCPT <address>", "DATA", "AUTH", "session"; may be nil
 }
 
-// message is an envelope and what was in it.
+// message is an envelope with its message.
 type message struct {
 	from string
 	to   []string
@@ -90,14 +90,14 @@ func (m *mailbox) got(t *testing.T) []message {
 	return append([]message(nil), m.messages...)
 }
 
-// count gives the sessions so far, those open, and the most at a time.
+// count returns the sessions so far, the open ones, and the most at a time.
 func (m *mailbox) count() (sessions, open, most int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.sessions, m.open, m.most
 }
 
-// signedIn gives who signed in, and whether over TLS, and forgets it.
+// signedIn returns the last user who signed in and whether that was over TLS, and resets both.
 func (m *mailbox) signedIn() (user string, overTLS bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -191,7 +191,7 @@ type quiet struct{}
 func (quiet) Printf(string, ...any) {}
 func (quiet) Println(...any)        {}
 
-// certificate for 127.0.0.1, and a client's configuration that trusts it.
+// certificate returns a certificate for 127.0.0.1, and a client's configuration that trusts it.
 func certificate(t *testing.T) (server, client *tls.Config) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -227,7 +227,7 @@ func handler(t *testing.T, o Options) *Handler {
 	return h
 }
 
-// job has a payload of fields; what is nil is left out.
+// job has a payload of fields, without those that are nil.
 func job(fields map[string]any) *bulk.Job {
 	all := map[string]any{"to": "bob@example.org", "subject": "Hello", "text": "Hi Bob"}
 	for k, v := range fields {
@@ -257,7 +257,7 @@ func outcome(err error) string {
 	return fmt.Sprintf("%s %s", map[bulk.Kind]string{bulk.KindRetry: "fail", bulk.KindPermanent: "permanent", bulk.KindBusy: "busy", bulk.KindBusyGroup: "busy group"}[f.Kind], f.Code)
 }
 
-// soon waits for what another goroutine brings about.
+// soon waits for an effect of another goroutine.
 func soon(t *testing.T, what string, f func() bool) {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)

@@ -184,7 +184,7 @@ func written(name string) bool {
 		"Content-Transfer-Encoding"}, name) || allowedHeader(name)
 }
 
-// checkLetter holds what no payload may break: the message has the headers that were meant, each once, and nobody else gets it.
+// checkLetter checks what every payload must leave true: the message has only the intended headers, each once, and only the intended recipients.
 func checkLetter(fatalf func(string, ...any), l *letter) {
 	m, err := netmail.ReadMessage(bytes.NewReader(l.body))
 	if err != nil {

@@ -317,7 +317,7 @@ func TestEmail_CancelsConnection(t *testing.T) {
 	<-closed
 }
 
-// script is a server that answers well until the command at, then never; closed says that the client hung up.
+// script starts a server that accepts every command before at and does not reply to at; closed is signalled when the client has disconnected.
 func script(t *testing.T, at string, silent, closed chan struct{}) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

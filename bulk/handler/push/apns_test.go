@@ -18,7 +18,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// apple is a server that speaks APNs's HTTP/2 interface: it takes notifications only with a provider token that the key signed.
+// apple is a server with the HTTP/2 interface of APNs: it accepts notifications only with a provider token that the key signed.
 type apple struct {
 	*httptest.Server
 	t   *testing.T
@@ -133,7 +133,7 @@ func TestAPNs_RenewsItsToken(t *testing.T) {
 			t.Errorf("at an age of %v: %d tokens, want %d", row.age, len(a.tokens), row.want)
 		}
 	}
-	// Apple calls a token expired: it is made anew and the notification sent, unless it was made just now.
+	// When Apple refuses a provider token as expired, a new one is signed and the notification sent again, unless the token is new.
 	old := h.apns.token
 	a.answer = func(w http.ResponseWriter, token string) bool {
 		if token != old {

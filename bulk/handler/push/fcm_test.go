@@ -16,8 +16,8 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// firebase is a server that speaks FCM's HTTP v1 and the token endpoint beside it: it gives tokens only for assertions that the
-// account signed, and takes messages only with a token that it gave and that has not ended.
+// firebase is a server with FCM's HTTP v1 and the token endpoint: it issues tokens only for assertions that the account
+// signed, and accepts messages only with a token that it issued and that has not expired.
 type firebase struct {
 	*httptest.Server
 	t *testing.T

@@ -32,7 +32,7 @@ var accountKey = sync.OnceValue(func() *rsa.PrivateKey {
 	return key
 })
 
-// credentials writes a service account's file as the console gives it out.
+// credentials writes a service account's file in the form of the console's download.
 func credentials(t *testing.T, tokenURI string) string {
 	t.Helper()
 	der, err := x509.MarshalPKCS8PrivateKey(accountKey())
@@ -70,7 +70,7 @@ func guard(t *testing.T, allow ...string) *outbound.Guard {
 	return g
 }
 
-// trust is a client's configuration that knows the test server's certificate.
+// trust returns a client's configuration that trusts the test server's certificate.
 func trust(s *httptest.Server) *tls.Config {
 	roots := x509.NewCertPool()
 	roots.AddCert(s.Certificate())

@@ -27,7 +27,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// browser is a subscriber and its push service, which checks who sends (VAPID, RFC 8292) and decrypts what came (RFC 8291).
+// browser is a subscriber with its push service, which verifies the sender (VAPID, RFC 8292) and decrypts the message (RFC 8291).
 type browser struct {
 	*httptest.Server
 	t     *testing.T

@@ -47,7 +47,7 @@ func server(t *testing.T, answer http.HandlerFunc) *httptest.Server {
 	return s
 }
 
-// outcome is an error as a row can say it: kind, code, how long to wait.
+// outcome describes an error in a row: kind, code, how long to wait.
 func outcome(err error) string {
 	f, ok := errors.AsType[*bulk.Failure](err)
 	switch {
@@ -278,7 +278,7 @@ func TestNew_ErrorNamesSetting(t *testing.T) {
 	}
 }
 
-// TestHeaders_AreVisibleASCII: ids in other scripts were sent as they are, which some servers answer with 400, and keys of up to
+// TestHeaders_AreVisibleASCII: ids in other scripts were sent as they are, to which some servers respond with 400, and keys of up to
 // 269 bytes, where others store 255.
 func TestHeaders_AreVisibleASCII(t *testing.T) {
 	var got http.Header
