@@ -133,7 +133,7 @@ type Budget struct {
 type Room struct {
 	ID           string    `koanf:"id" doc:"Name of the room in cookies, paths and metrics: lower-case letters, digits and dashes, at most 63."`
 	Hosts        []string  `koanf:"hosts" default:"*" doc:"Hosts that the room protects: exact, *.example.com for every subdomain, or * for all."`
-	Paths        []string  `koanf:"paths" default:"/" doc:"Paths that the room protects: prefixes of whole segments, or a regular expression after a tilde. Among the rooms with the most exact host, the longest path wins; case is ignored."`
+	Paths        []string  `koanf:"paths" default:"/" doc:"Paths that the room protects: prefixes of whole segments, or a regular expression after a tilde. The most exact host with a matching path wins; there a regular expression goes before prefixes, the first one listed before others, and a longer prefix before a shorter one. Case is ignored."`
 	Origin       string    `koanf:"origin" doc:"Id of the origin. Empty: default_origin, or the only one."`
 	Enabled      bool      `koanf:"enabled" default:"true" live:"true" doc:"false proxies the room's requests uncounted, as if the room did not exist."`
 	OnStoreError string    `koanf:"on_store_error" enum:",wait,open,closed,local" doc:"As the gateway's on_store_error, for this room. Empty: the gateway's."`
