@@ -71,10 +71,14 @@ type enterQ struct {
 	from   ID     // of an account: the ticket whose place becomes the account's; zero: none
 	proof  ID     // of an account, or a visitor who returns; zero: none
 	pass   string // of an account, or a visitor who returns
+	now    bool   // no place is given, only a session
 }
 
 // args appends one group of room_enter, whose header lists the arguments of each kind.
 func (q *enterQ) args(dst []any) []any {
+	if q.now {
+		dst = append(dst, "now")
+	}
 	dst = append(dst, q.kind)
 	if q.kind == "charge" {
 		return dst
@@ -107,7 +111,7 @@ func (q *enterQ) args(dst []any) []any {
 
 // enterArgs returns the groups of room_enter.
 func enterArgs(qs []enterQ) []any {
-	args := make([]any, 0, 11*len(qs))
+	args := make([]any, 0, 12*len(qs))
 	for i := range qs {
 		args = qs[i].args(args)
 	}

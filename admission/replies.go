@@ -20,6 +20,7 @@ const (
 	replyTooMany    = "J"
 	replyCharged    = "Y"
 	replyNotCharged = "N"
+	replyMustWait   = "M"
 	replyNewPlace   = "n"
 	replyOldPlace   = "o"
 )

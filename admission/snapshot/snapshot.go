@@ -125,6 +125,11 @@ func (s *Snapshot) Admits() bool {
 	return !p.Paused && p.Method != policy.Reject && p.Rate > 0 && !s.Gathering()
 }
 
+// AdmitsNow reports whether a newcomer may be admitted without waiting, as far as the snapshot shows. The limiter and max_active decide.
+func (s *Snapshot) AdmitsNow() bool {
+	return s.Admits() && s.Policy.MinWait == 0 && s.Waiting == 0 && len(s.Pending) == 0
+}
+
 // Gathering reports whether the pre-queue of a lottery is open, or the store has not recorded the opening yet: tickets have no
 // order.
 func (s *Snapshot) Gathering() bool {
