@@ -28,6 +28,9 @@ let announced = read("opens"), opens = new Date(data.begins), skew, steps = 0;
 const clock = now => skew = Date.parse(now) - Date.now() || 0;
 clock(data.now);
 let refresh = +data.refresh, failures = 0, asked = 0, timer, busy, gone = data.state === "proof", doubted, back, milestone, sound;
+// A page that a check has shown has refresh 0: before it polls, the script takes a ticket, or finds the one that the visitor has.
+let beside = !refresh, take = beside;
+refresh ||= 2;
 let line = recall("localStorage");
 let visit = recall("sessionStorage");
 let note = data.state === "expired" ? read("note") : visit.why ? lost(visit.why) : "";
@@ -125,9 +128,17 @@ function load(to) {
   location.replace(to);
 }
 
-// goOn opens the requested page.
+// again reports whether ms have passed since the page was last reloaded, and notes a reload now.
+function again(ms, why) {
+  const now = Date.now();
+  return now - (visit.at || 0) > ms && remember("sessionStorage", visit = {at: now, why});
+}
+
+// goOn opens the requested page. A page that a check has shown does so at most once a minute: if the browser keeps no cookies, the check
+// shows the page again, and the script would take one session after another.
 function goOn() {
   if (gone) return;
+  if (beside && !again(6e4)) return rejoin("missing");
   const to = location.pathname.startsWith(base) ? "/" : location.href;
   find("go").href = to;
   show({state: "admitted"});
@@ -141,8 +152,7 @@ function goOn() {
 // rejoin reloads the page, which takes a new place: at most once a minute, and if the browser sends no token at all, at
 // most once in the time that a place is kept.
 function rejoin(why) {
-  const now = Date.now();
-  if (now - (visit.at || 0) > (why === "missing" ? absence * 1e3 : 6e4) && remember("sessionStorage", visit = {at: now, why})) return load(location.href);
+  if (again(why === "missing" ? absence * 1e3 : 6e4, why)) return load(location.href);
   failures++;
   note = why === "missing" ? text.cookies : lost(why);
   put("note", note);
@@ -191,27 +201,30 @@ function plan(other) {
 
 async function ask() {
   const shut = data.state === "rejected";
-  const answer = await fetch(shut ? location.href : base + data.room + "/status", {
-    method: shut ? "HEAD" : "GET",
+  const answer = await fetch(shut ? location.href : base + data.room + "/" + (take ? "tickets" : "status"), {
+    method: shut ? "HEAD" : take ? "POST" : "GET",
     headers: {Accept: "application/json"},
     redirect: "manual",
     signal: AbortSignal.timeout?.(1e4),
   });
   clock(answer.headers.get("Date"));
   if (shut) {
-    if (answer.status < 500 && answer.status !== 429) return load(location.href);
+    if (answer.headers.get("X-Waiting-Room") !== data.state && (beside || answer.status < 500 && answer.status !== 429)) return load(location.href);
     if (answer.status > 503) throw answer;
     refresh = +answer.headers.get("Retry-After") || 30;
     if (+opens) refresh = min(refresh, 30);
     failures = 0;
     return link();
   }
+  // The room's own page says why it gives no ticket: an account, a proof of work, a limit.
+  if (take && answer.status > 399 && answer.status < 500) return load(base + data.room + "/");
   if (answer.status === 401 || answer.status === 404) return rejoin("missing");
   let status = await answer.json();
   if (answer.status === 503 && /^room_/.test(status.code)) {
     data.reason = status.code.slice(5);
     status = {state: "rejected", reason: data.reason, refresh_after: +answer.headers.get("Retry-After") || 30};
   } else if (!answer.ok || !status.state) throw answer;
+  take = 0;
   hear(status);
   // A lapsed or ended place is replaced by the reload of one tab, which then informs the others.
   if (!/lapsed|ended/.test(status.state)) tell({status});
@@ -266,4 +279,4 @@ setInterval(tick, 1e3);
 if (data.joined && +data.place) place({position: +data.place, joined_at: data.joined});
 put("note", note);
 link();
-if (!gone) timer = setTimeout(poll, 1e3 * (refresh > 3 ? refresh * (.85 + .3 * random()) : 1 + 2 * random()));
+if (!gone) timer = setTimeout(poll, take ? 0 : 1e3 * (refresh > 3 ? refresh * (.85 + .3 * random()) : 1 + 2 * random()));

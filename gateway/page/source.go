@@ -56,8 +56,8 @@ func squeezeJS(s string) string {
 	return strings.NewReplacer(";\n}", "}", "\n}", "}", ";}", "}", ";\n", "\n", "{\n", "{", ",\n", ",").Replace(out.String())
 }
 
-// long are names of the script's own variables: nowhere a property, a key or a part of a text.
-var long = regexp.MustCompile(`([^\w$."'-])(absence|announced|answer|asked|button|channel|chime|clock|delay|digits|document|doubted|failures|heading|level|line|location|milestone|number|opens|parts|plural|recall|refresh|rejoin|relative|remember|setTimeout|speak|steps|text|told|visit|voice)\b`)
+// long are names of the script's own variables: nowhere a property, a key or a part of a text, except for keys of messages between tabs.
+var long = regexp.MustCompile(`([^\w$."'-])(absence|again|announced|answer|asked|base|beside|button|channel|chime|clock|delay|digits|document|doubted|failures|find|found|gone|heading|level|line|link|location|milestone|note|number|opens|other|parts|plural|put|read|recall|refresh|rejoin|relative|remember|setTimeout|sound|speak|status|steps|take|text|timer|told|unit|values|visit|voice)\b`)
 
 const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 

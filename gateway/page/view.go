@@ -28,6 +28,7 @@ type View struct {
 	Now          string // RFC 3339, the server's clock, by which the page counts down; empty: the visitor's
 
 	AcceptLanguage string // the request header
+	TakesTicket    bool   // the page's script takes a ticket, or finds the visitor's, before it polls
 }
 
 // Data is the input of a template. Every string is plain text, which html/template escapes.
@@ -61,8 +62,8 @@ type Data struct {
 	JoinedAt    string
 	OpensAt     string // RFC 3339, of Opens
 	Now         string // RFC 3339, the server's clock
-	Refresh     string // seconds to the next poll of the script
-	Reload      string // seconds to the next reload of a page without JavaScript
+	Refresh     string // seconds to the next poll of the script; 0: the script takes a ticket first
+	Reload      string // seconds to the next reload of a page without JavaScript, or its address too: content of a refresh
 }
 
 // dynamic lists the fields of d that differ between visitors.
@@ -81,6 +82,9 @@ func (d *Data) fill(w *words, v *View) {
 	d.Message = clean(v.Message)
 	d.Refresh = strconv.Itoa(max(v.RefreshAfter, 1))
 	d.Reload = strconv.Itoa(max(v.RefreshAfter, minReload))
+	if v.TakesTicket {
+		d.Refresh, d.Reload = "0", "0;url=/.waiting-room/"+d.Room+"/"
+	}
 	kind := v.State
 	switch v.State {
 	case "admitted", "prequeue":
