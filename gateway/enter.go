@@ -60,6 +60,9 @@ func enter(v *visit) (decision, *answer.Problem) {
 		return withoutPass(v, policy)
 	}
 	v.tokens.identify()
+	if v.beside {
+		return queueBeside(v, policy)
+	}
 	return queueUp(v, policy)
 }
 

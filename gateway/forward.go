@@ -67,9 +67,14 @@ func (v *visit) prepareForward(session token.ID) {
 		}
 	}
 	if f.SessionID = session; session != (token.ID{}) {
-		text, _ := session.AppendText(v.grant.session[:0])
-		f.Session = unsafe.String(&text[0], len(text)) // memory of this visit, which outlives Forward
+		f.Session = v.sessionText(session)
 	}
+}
+
+// sessionText returns the text of a session's id, in memory of this visit.
+func (v *visit) sessionText(session token.ID) string {
+	text, _ := session.AppendText(v.grant.session[:0])
+	return unsafe.String(&text[0], len(text))
 }
 
 // commands are the header fields by which an origin sends the gateway a command.

@@ -51,6 +51,7 @@ type Options struct {
 	Access        Access
 	Origins       []proxy.Config
 	DefaultOrigin string // an origin's id; empty: the first
+	Check         Check  // of other proxies
 	Rooms         []Room
 }
 

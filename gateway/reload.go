@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -38,6 +39,8 @@ type state struct {
 	untrusted, trusted func(name []byte) bool
 	// clientHeader is a field in which origins read the client's address, beside X-Forwarded-For and X-Real-IP; empty: none.
 	clientHeader string
+	// hops are the proxies whose X-Forwarded-For is believed in checks.
+	hops []netip.Prefix
 	// misnamed is set after a trusted proxy named the visitor in another header than TrustedHeader.
 	misnamed atomic.Bool
 }
@@ -145,6 +148,9 @@ func (g *Gateway) prepare(o Options, old *state) (*state, error) {
 	if o.Bind == "" {
 		o.Bind = client.BindNone
 	}
+	if o.Check.Deny == 0 {
+		o.Check.Deny = 401
+	}
 	addressField := client.AddressField(o.TrustedHeader)
 	if o.TrustedHeader = strings.ToLower(o.TrustedHeader); o.TrustedHeader == "" {
 		o.TrustedHeader = client.ForwardedFor
@@ -193,6 +199,7 @@ func (g *Gateway) prepare(o Options, old *state) (*state, error) {
 	}
 	s.table, err = route.New(rules)
 	bad(err)
+	s.hops = slices.Concat(o.Check.Trusted, o.TrustedProxies)
 	s.tls, err = o.TLS.Load()
 	bad(err)
 	return s, errors.Join(errs...)
@@ -229,7 +236,7 @@ func (g *Gateway) room(o Room, s, old *state) (*room, error) {
 	if o.Origin != "" {
 		to = s.origins[o.Origin]
 	}
-	if to == nil {
+	if to == nil && (o.Origin != "" || !s.options.Check.On()) {
 		return nil, fmt.Errorf("rooms.%s.origin: there is no origin %q", o.ID, o.Origin)
 	}
 	var before *room

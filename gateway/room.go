@@ -104,6 +104,14 @@ func newRoom(o Room, origin *upstream.Origin, m *metrics.Metrics, keys *accountK
 	return r, nil
 }
 
+// originID returns the id of the room's origin, empty without one.
+func (r *room) originID() string {
+	if r.origin == nil {
+		return ""
+	}
+	return r.origin.ID()
+}
+
 // setDefaults sets the options that the configuration omits.
 func (o *Room) setDefaults() error {
 	if len(o.Hosts) == 0 {

@@ -87,7 +87,7 @@ func (g *Gateway) finish(v *visit) {
 	if fault := recover(); fault != nil {
 		g.metrics.Panics.Inc()
 		g.log.Error("fault in a request", "room", v.roomID(), "fault", fault, "stack", string(debug.Stack()))
-		v.out.Abandon()
+		v.out.Abandon(v.deny(answer.Internal.Status))
 		v.outcome = failed
 	}
 	defer g.life.running.Add(-1)

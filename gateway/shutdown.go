@@ -3,9 +3,13 @@ package gateway
 import (
 	"context"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/valyala/fasthttp"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/anteroom/anteroom/gateway/proxy"
 	"github.com/anteroom/anteroom/gateway/wire"
@@ -18,6 +22,7 @@ type lifecycle struct {
 
 	opening   sync.Mutex
 	listeners []net.Listener
+	servers   []*fasthttp.Server // of listeners, each once
 	closed    bool
 
 	ready      atomic.Bool
@@ -26,8 +31,8 @@ type lifecycle struct {
 	background sync.WaitGroup
 }
 
-// open adds a listener, and starts the loops with the first. It reports whether the gateway is still open.
-func (l *lifecycle) open(ln net.Listener, loops ...func(context.Context)) bool {
+// open adds a listener that a server serves, and starts the loops with the first. It reports whether the gateway is still open.
+func (l *lifecycle) open(ln net.Listener, server *fasthttp.Server, loops ...func(context.Context)) bool {
 	l.opening.Lock()
 	defer l.opening.Unlock()
 	if l.closed {
@@ -39,6 +44,9 @@ func (l *lifecycle) open(ln net.Listener, loops ...func(context.Context)) bool {
 		}
 	}
 	l.listeners = append(l.listeners, ln)
+	if !slices.Contains(l.servers, server) {
+		l.servers = append(l.servers, server)
+	}
 	return true
 }
 
@@ -81,7 +89,7 @@ func (g *Gateway) Shutdown(ctx context.Context) error {
 	fresh := time.NewTimer(firstRequest)
 	defer fresh.Stop()
 	drained := make(chan error, 1)
-	go func() { drained <- g.server.ShutdownWithContext(ctx) }()
+	go func() { drained <- g.life.drain(ctx) }()
 	for {
 		select {
 		case err := <-drained:
@@ -92,7 +100,7 @@ func (g *Gateway) Shutdown(ctx context.Context) error {
 				wire.CloseFresh(ln)
 			}
 		case <-tick.C:
-			if g.life.running.Load() <= g.upgraded() { // only tunnels are left, which have no end
+			if g.life.running.Load() <= upgraded(g) { // only tunnels are left, which have no end
 				g.eachOrigin((*proxy.Origin).CloseUpgraded)
 			}
 		}
@@ -102,13 +110,26 @@ func (g *Gateway) Shutdown(ctx context.Context) error {
 // firstRequest is the time for which a connection without any request may still send one during Shutdown.
 const firstRequest = 5 * time.Second
 
+// drain waits until no server has a connection.
+func (l *lifecycle) drain(ctx context.Context) error {
+	var all errgroup.Group
+	for _, server := range l.servers {
+		all.Go(func() error { return server.ShutdownWithContext(ctx) })
+	}
+	return all.Wait()
+}
+
 // idle returns the number of connections without a request, plus the listeners that are still closing: fasthttp counts listeners as
 // connections, and subtracts one.
 func (g *Gateway) idle() int64 {
-	return int64(g.server.GetOpenConnectionsCount()) + 1 - g.life.running.Load()
+	n := -g.life.running.Load()
+	for _, server := range g.life.servers {
+		n += int64(server.GetOpenConnectionsCount()) + 1
+	}
+	return n
 }
 
-func (g *Gateway) upgraded() (n int64) {
+func upgraded(g *Gateway) (n int64) {
 	g.eachOrigin(func(o *proxy.Origin) { n += int64(o.Upgraded()) })
 	return n
 }

@@ -23,7 +23,7 @@ func (g *Gateway) Views() []View {
 	s := g.state.Load()
 	views := make([]View, 0, len(s.rooms))
 	for _, r := range s.rooms {
-		views = append(views, View{Line: r.queue, File: r.options.Policy, Origin: r.origin.ID(), room: r})
+		views = append(views, View{Line: r.queue, File: r.options.Policy, Origin: r.originID(), room: r})
 	}
 	return views
 }

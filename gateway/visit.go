@@ -23,6 +23,9 @@ type visit struct {
 	ctx     *fasthttp.RequestCtx // nil where the request is served without fasthttp
 	outcome outcome
 	left    bool // to another handler
+	beside  bool // another proxy asks about the request
+
+	described *wire.Description // memory of described requests
 
 	proxied  proxy.Forward
 	onHeader func(*fasthttp.ResponseHeader) // originHeader, bound once
@@ -41,7 +44,7 @@ func (g *Gateway) release(v *visit) {
 	r, token, pass := &v.request, v.grant.token[:0], v.grant.pass[:0]
 	v.request = request{readings: r.readings, binding: r.binding, memory: r.memory}
 	v.tokens, v.grant = tokenCheck{}, grant{token: token, pass: pass}
-	v.g, v.ctx, v.outcome, v.left, v.proxied = nil, nil, proxied, false, proxy.Forward{}
+	v.g, v.ctx, v.outcome, v.left, v.beside, v.proxied = nil, nil, proxied, false, false, proxy.Forward{}
 	v.out.Reset()
 	g.visits.Put(v)
 }

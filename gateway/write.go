@@ -20,6 +20,10 @@ func (v *visit) write(d *decision, p *answer.Problem) {
 	v.outcome = d.outcome
 	switch d.action {
 	case doProxy:
+		if d.origin == nil {
+			v.sendBack()
+			return
+		}
 		if p := v.forward(d.origin, d.session); p != nil {
 			v.kind = client.KindOf(v.req)
 			v.out.Problem(p, v.kind)
@@ -27,7 +31,7 @@ func (v *visit) write(d *decision, p *answer.Problem) {
 	case doWait:
 		v.showWait(d)
 	case doStatus:
-		v.out.Status(d.code, &d.status)
+		v.out.Status(v.deny(d.code), &d.status)
 	case doDocument:
 		v.out.Document(d.code, d.contentType, d.fields...)
 	case doStream:
@@ -35,18 +39,37 @@ func (v *visit) write(d *decision, p *answer.Problem) {
 	}
 }
 
+// sendBack responds to a request that may go on where the gateway has no origin, because other proxies ask about the requests that they
+// forward: a new session begins with the same request, sent again.
+func (v *visit) sendBack() {
+	if v.kind = client.KindOf(v.req); !v.grant.newSession {
+		v.refuse(answer.NoOrigin)
+		return
+	}
+	to := v.target
+	if len(to) > 1 && (to[1] == '/' || to[1] == '\\') { // a client would read it as the address of another host
+		to = to[:1]
+	}
+	v.out.Body = v.out.Body[:0]
+	v.out.Document(307, "", [2]string{"Location", string(to)}, [2]string{"X-Waiting-Room", answer.StateAdmitted})
+}
+
 // showWait writes a status as the room's page or as JSON.
 func (v *visit) showWait(d *decision) {
 	s := &d.status
 	if v.kind != client.Navigation {
-		v.out.Status(d.code, s)
+		v.out.Status(v.deny(d.code), s)
+		return
+	}
+	if v.redirectToQueue(v.room.options.PageStatus, s.State) {
 		return
 	}
 	view := s.View()
+	v.prepare(&view)
 	if s.Reason != "" && s.State != answer.StateProof { // the former ticket has ended; this is a new one
 		view.State = answer.StateExpired
 	}
-	v.out.Page(v.room.options.PageStatus, v.room.page, &view, s.State, v.room.queue.RedisNow())
+	v.out.Page(v.deny(v.room.options.PageStatus), v.room.page, &view, s.State, v.room.queue.RedisNow())
 }
 
 // refuse writes a problem, and logs a fault.
@@ -66,11 +89,24 @@ func (v *visit) refuse(p *answer.Problem) {
 			v.fault(p.Level, p.Title, p.Code, v.roomID(), "code", p.Code, "room", v.roomID())
 		}
 	}
+	if v.redirectToQueue(p.Status, p.State) {
+		return
+	}
 	if p.InRoom && v.kind == client.Navigation {
 		v.showRejected(p)
 		return
 	}
+	if status := v.deny(p.Status); status != p.Status {
+		denied := *p
+		denied.Status, p = status, &denied
+	}
 	v.out.Problem(p, v.kind)
+}
+
+// prepare adds to a view what the page needs of the request.
+func (v *visit) prepare(view *page.View) {
+	view.AcceptLanguage = string(v.req.Peek("accept-language"))
+	view.TakesTicket = v.beside && view.State != answer.StateProof
 }
 
 // showRejected writes the page of the room for a visitor whose join was refused.
@@ -83,7 +119,8 @@ func (v *visit) showRejected(p *answer.Problem) {
 	if p.OpensAt > 0 {
 		view.OpensAt, view.RefreshAfter = answer.FormatTime(p.OpensAt), min(p.Retry, answer.RoomClosed.Retry)
 	}
-	v.out.Page(p.Status, v.room.page, &view, view.State, v.room.queue.RedisNow())
+	v.prepare(&view)
+	v.out.Page(v.deny(p.Status), v.room.page, &view, view.State, v.room.queue.RedisNow())
 }
 
 // fault logs a fault of this request; where is its room or origin. A line that stands for several faults counts them.

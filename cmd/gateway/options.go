@@ -19,6 +19,7 @@ import (
 	"github.com/anteroom/anteroom/internal/certs"
 	"github.com/anteroom/anteroom/internal/cli"
 	"github.com/anteroom/anteroom/internal/config"
+	"github.com/anteroom/anteroom/internal/dialect"
 	"github.com/anteroom/anteroom/internal/promscore"
 	"github.com/anteroom/anteroom/token"
 )
@@ -53,6 +54,10 @@ func gatewayOptions(cfg *config.Config, s *store, core *admission.Core, registry
 		Access:      gateway.Access{Combined: cfg.Log.AccessFormat == "combined", Sample: cfg.Log.AccessSample, Prefix: cfg.Log.AccessIP == "prefix"},
 		// Empty stays empty: without a default origin, hosts of no room are refused.
 		DefaultOrigin: cfg.DefaultOrigin,
+		Check:         gateway.Check{Trusted: cfg.Check.Trusted, Deny: cfg.Check.Deny},
+	}
+	if o.Check.Dialect, err = dialect.Parse(cfg.Check.Dialect); err != nil {
+		return gateway.Options{}, fmt.Errorf("check.dialect: %w", err)
 	}
 	if cfg.Log.Access {
 		o.Access.Output = access
@@ -247,6 +252,7 @@ func keepFixed(started, next *config.Config) []string {
 		old, new any
 	}{
 		{"listen", started.Listen, next.Listen},
+		{"check.listen", started.Check.Listen, next.Check.Listen},
 		{"admin.listen", started.Admin.Listen, next.Admin.Listen},
 		{"store", started.Store, next.Store},
 		{"limits", fixedLimits(started.Limits), fixedLimits(next.Limits)},

@@ -108,10 +108,16 @@ func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config,
 		return errors.Join(cli.CannotListen("admin.listen", cfg.Admin.Listen, err), listener.Close())
 	}
 
+	checks, err := listenForChecks(cfg.Check.Listen)
+	if err != nil {
+		return errors.Join(cli.CannotListen("check.listen", cfg.Check.Listen, err), listener.Close(), admin.Close())
+	}
+
 	var parts lifecycle.Group
 	parts.AddUntilDone(ctx)
 	parts.AddReloads(hup, reload, func() []string { return cfg.Files() })
 	addVisitors(&parts, g, listener, probes, cfg.ShutdownTimeout, log)
+	addChecks(&parts, g, checks, log)
 	addOperators(&parts, operators, admin, log)
 	if s.Away != nil {
 		addFit(&parts, func(ctx context.Context) error { return errors.Join(s.Fit(ctx), core.CheckLayout(ctx)) })
@@ -149,6 +155,25 @@ func addVisitors(parts *lifecycle.Group, g *gateway.Gateway, ln net.Listener, pr
 			log.Warn("requests were cut at shutdown_timeout", "error", err)
 		}
 	})
+}
+
+// listenForChecks opens the socket for checks of other proxies; nil without an address.
+func listenForChecks(addr string) (net.Listener, error) {
+	if addr == "" {
+		return nil, nil
+	}
+	return listen(addr)
+}
+
+// addChecks answers the checks of other proxies. The shutdown of the visitors' part ends it too.
+func addChecks(parts *lifecycle.Group, g *gateway.Gateway, ln net.Listener, log *slog.Logger) {
+	if ln == nil {
+		return
+	}
+	parts.Add(func() error {
+		log.Info("check listening", "addr", ln.Addr().String())
+		return g.ServeCheck(ln)
+	}, func() { _ = ln.Close() })
 }
 
 // addFit ends the gateway if a store that was away at the start replies and cannot be used.

@@ -15,6 +15,36 @@ import (
 )
 
 // The settings that serve itself uses: sockets, log, shutdown and where the store is.
+func TestServe_AnswersChecks(t *testing.T) {
+	checks := configtest.FreeAddress(t)
+	stderr, stop := configtest.Serve(t, newRoot(nil), `
+listen: "127.0.0.1:0"
+admin: {listen: "127.0.0.1:0"}
+check: {listen: "`+checks+`", trusted: [127.0.0.1/32]}
+store: {dir: "`+t.TempDir()+`"}
+`+usual)
+	configtest.Eventually(t, "the program answers checks", func() bool { return strings.Contains(stderr.String(), `"check listening"`) })
+	q, err := http.NewRequest("GET", "http://"+checks+"/.waiting-room/check", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.Header.Set("X-Original-Method", "GET")
+	q.Header.Set("X-Original-URI", "/")
+	var answer *http.Response
+	configtest.Eventually(t, "the room is known", func() bool {
+		if answer, err = http.DefaultClient.Do(q); err != nil {
+			t.Fatal(err)
+		}
+		_ = answer.Body.Close()
+		return answer.StatusCode == 200
+	})
+	if answer.Header.Get("X-Waiting-Room") != "pass" {
+		t.Errorf("a check of a free room: %d %v", answer.StatusCode, answer.Header)
+	}
+	http.DefaultClient.CloseIdleConnections()
+	stop()
+}
+
 func TestServe_UsesTheSettingsOfItsProcess(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "own")
 	visitors, operators := configtest.FreeAddress(t), configtest.FreeAddress(t)

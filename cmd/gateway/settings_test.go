@@ -37,6 +37,8 @@ const (
 	captcha    = `rooms: [{guard: {captcha: {provider: turnstile, site_key: site, secret_file: $DIR/secret, hosts: [shop.example]}}}]`
 	queried    = `rooms: [{admission: {prometheus: {url: "http://127.0.0.1:9091", query: up}}}]`
 	bypass     = `rooms: [{bypass: [{methods: [GET]}]}]`
+
+	besideProxy = `check: {listen: "127.0.0.1:9997", trusted: [127.0.0.1/32]}`
 )
 
 // The rows of a setting that is built into several parts name them all. New settings get a row here.
@@ -72,6 +74,10 @@ Gateway.Rooms[0].Policy.Origin = "other"`, With: twoOrigins},
 	{Setting: "log.access_format", Value: "combined", Shows: "Gateway.Access.Combined = true"},
 	{Setting: "log.access_sample", Value: "0.25", Shows: "Gateway.Access.Sample = 0.25"},
 	{Setting: "log.access_ip", Value: "prefix", Shows: "Gateway.Access.Prefix = true"},
+	{Setting: "check.listen", Value: "127.0.0.1:9998", Elsewhere: "TestServe_AnswersChecks", With: besideProxy},
+	{Setting: "check.trusted", Value: "[10.0.0.0/8]", Shows: "Gateway.Check.Trusted = [10.0.0.0/8]", With: besideProxy},
+	{Setting: "check.dialect", Value: "caddy", Shows: "Gateway.Check.Dialect = caddy", With: besideProxy},
+	{Setting: "check.deny", Value: "403", Shows: "Gateway.Check.Deny = 403", With: besideProxy},
 	{Setting: "admin.listen", Value: "127.0.0.1:9999", Shows: `Console.Listen = "127.0.0.1:9999"`},
 	{Setting: "admin.token", Value: "Zk3vQ9xW2mLr8TbN5cYh7JdF", Shows: `Console.Tokens[0].Name = "admin"
 Console.Tokens[0].Role = "write"

@@ -21,6 +21,9 @@ const (
 	StateProof    = "proof" // a proof of work or CAPTCHA is required before a ticket
 )
 
+// ReasonNoTicket is the reason in the response to a check of a visitor who has to take a ticket.
+const ReasonNoTicket = "no_ticket"
+
 // StateName returns the name of a ticket's state.
 func StateName(s admission.State) string {
 	switch s {

@@ -9,6 +9,7 @@ const Quiet = slog.LevelDebug
 var (
 	UnknownHost         = &Problem{Status: 421, Code: "unknown_host", Title: "Unknown host", Detail: "This gateway has no room for this host. Check the URL.", Level: Quiet}
 	AmbiguousPath       = &Problem{Status: 400, Code: "ambiguous_path", Title: "The path can be read in several ways", Detail: "Servers read this path in several ways, and these lead to different rooms. Send the path without dot segments, empty segments, parameters and unneeded escapes.", Level: Quiet}
+	CheckRefused        = &Problem{Status: 403, Code: "check_refused", Title: "The check is refused", Detail: "The check does not describe a request as check.dialect requires.", Level: slog.LevelWarn}
 	UnknownRoom         = &Problem{Status: 404, Code: "unknown_room", Title: "No such room", Detail: "This host has no room of this name. Check the room in the path.", Level: Quiet}
 	UnknownPath         = &Problem{Status: 404, Code: "unknown_path", Title: "Not found", Detail: "The gateway has no resource at this path. Check the path.", Level: Quiet}
 	NoDraw              = &Problem{Status: 404, Code: "no_draw", Title: "No draw", Detail: "This room has no lottery, so there is no draw to publish.", Level: Quiet}
@@ -74,7 +75,7 @@ var OriginShare = &Problem{Status: 503, Code: OriginBusy.Code, Title: OriginBusy
 // Problems returns the table, for the description of the API.
 func Problems() []*Problem {
 	return []*Problem{
-		UnknownHost, AmbiguousPath, UnknownRoom, UnknownPath, NoDraw, MethodNotAllowed,
+		UnknownHost, AmbiguousPath, CheckRefused, UnknownRoom, UnknownPath, NoDraw, MethodNotAllowed,
 		TokenMissing, TokenInvalid, TokenBound, AccountRequired, AccountsUnavailable, TokenAccount,
 		AccountSpent, SessionRequests, CrossSite, BodyTooLarge, BodyBroken, InvalidBody,
 		IdempotencyKey, IdempotencyKeySpent, NotAdmitted, Lapsed, Claimed, Ended,

@@ -194,13 +194,7 @@ func (w *Writer) sendStatus(code int, s *Status) bool {
 		return false
 	}
 	b := append(w.head[:0], "Content-Type: "+TypeJSON+"\r\nCache-Control: no-store\r\nVary: Cookie\r\nX-Content-Type-Options: nosniff\r\n"...)
-	for _, c := range w.cookies[:w.n] {
-		b = append(append(append(b, "Set-Cookie: "...), c...), "\r\n"...)
-	}
-	if len(w.pass) > 0 {
-		b = append(append(append(b, "X-Waiting-Room-Pass: "...), w.pass...), "\r\n"...)
-	}
-	b = append(append(append(b, "X-Waiting-Room: "...), s.State...), "\r\n"...)
+	b = append(append(append(w.appendCookies(b), "X-Waiting-Room: "...), s.State...), "\r\n"...)
 	if s.Refresh > 0 {
 		b = append(strconv.AppendInt(append(b, "Retry-After: "...), int64(s.Refresh), 10), "\r\n"...)
 	}
@@ -212,9 +206,39 @@ func (w *Writer) sendStatus(code int, s *Status) bool {
 	return true
 }
 
+// Passed writes the response to a check whose request may go on. state is the value of X-Waiting-Room, session the visitor's; empty: none.
+func (w *Writer) Passed(state, session string) {
+	b := append(w.head[:0], "Cache-Control: no-store\r\nX-Waiting-Room: "...)
+	b = append(append(b, state...), "\r\n"...)
+	if session != "" {
+		b = append(append(append(b, "X-Waiting-Room-Session: "...), session...), "\r\n"...)
+	}
+	if w.head = w.appendCookies(b); w.req.Answer(w.start, 200, w.head, nil) {
+		w.sent = Sent{Done: true, Code: 200}
+		return
+	}
+	w.Body = w.Body[:0]
+	h := w.begin(200, "")
+	h.Set("X-Waiting-Room", state)
+	if session != "" {
+		h.Set("X-Waiting-Room-Session", session)
+	}
+	w.end()
+}
+
+// appendCookies appends the cookies and the pass as lines of a header.
+func (w *Writer) appendCookies(b []byte) []byte {
+	for _, c := range w.cookies[:w.n] {
+		b = append(append(append(b, "Set-Cookie: "...), c...), "\r\n"...)
+	}
+	if len(w.pass) > 0 {
+		b = append(append(append(b, "X-Waiting-Room-Pass: "...), w.pass...), "\r\n"...)
+	}
+	return b
+}
+
 // Page writes a room's page. state is the value of X-Waiting-Room.
 func (w *Writer) Page(code int, p *page.Page, view *page.View, state string, now int64) {
-	view.AcceptLanguage = string(w.req.Peek("accept-language"))
 	if view.OpensAt != "" || view.ClosesAt != "" {
 		view.Now = FormatTime(now)
 	}
@@ -255,15 +279,17 @@ func (w *Writer) Problem(p *Problem, kind client.Kind) {
 	w.end()
 }
 
-// Abandon replaces the response by the problem Internal, unless the response has been sent.
-func (w *Writer) Abandon() {
+// Abandon replaces the response by the problem Internal with a status, unless the response has been sent.
+func (w *Writer) Abandon(status int) {
 	w.req.CloseAfter()
 	if w.sent.Done {
 		return
 	}
 	w.res.Reset()
 	w.Discard()
-	w.Problem(Internal, client.API)
+	p := *Internal
+	p.Status = status
+	w.Problem(&p, client.API)
 }
 
 // View returns a status as the page shows it.

@@ -11,6 +11,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/gateway/check"
 	"github.com/anteroom/anteroom/gateway/forecast"
 	"github.com/anteroom/anteroom/gateway/proxy"
 	"github.com/anteroom/anteroom/gateway/wire"
@@ -58,6 +59,7 @@ type Metrics struct {
 	RejectedTokens    map[string]prometheus.Counter // by reason
 	RejectedAccounts  map[string]prometheus.Counter // by reason
 	ProxyHeaderErrors map[string]prometheus.Counter // by reason
+	ChecksRefused     map[string]prometheus.Counter // by fault
 
 	requests       *prometheus.CounterVec
 	requestSeconds *prometheus.HistogramVec
@@ -134,6 +136,7 @@ func New(reg prometheus.Registerer, version string) *Metrics {
 		Panics:            prometheus.NewCounter(prometheus.CounterOpts{Namespace: namespace, Name: "panics_total", Help: "Requests that ended in a panic."}),
 		AcceptErrors:      prometheus.NewCounter(prometheus.CounterOpts{Namespace: namespace, Name: "accept_errors_total", Help: "Failed accepts of connections, for example without file descriptors."}),
 		ProxyHeaderErrors: map[string]prometheus.Counter{},
+		ChecksRefused:     map[string]prometheus.Counter{},
 		RejectedTokens:    map[string]prometheus.Counter{},
 		RejectedAccounts:  map[string]prometheus.Counter{},
 		rooms:             map[string]*Room{},
@@ -141,6 +144,10 @@ func New(reg prometheus.Registerer, version string) *Metrics {
 	rejected := counter("tokens_rejected_total", "Tokens that failed verification.", "reason")
 	for _, reason := range append([]string{"bind"}, token.Reasons...) {
 		m.RejectedTokens[reason] = rejected.WithLabelValues(reason)
+	}
+	checks := counter("checks_refused_total", "Checks of other proxies that were refused.", "reason")
+	for _, fault := range check.Faults() {
+		m.ChecksRefused[fault.Name] = checks.WithLabelValues(fault.Name)
 	}
 	m.overQuota = counter("session_requests_refused_total", "Requests of sessions beyond guard.requests_per_session.", "room")
 	accounts := counter("accounts_rejected_total", "JWTs of the site that were not accepted.", "reason")

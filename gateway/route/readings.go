@@ -49,6 +49,16 @@ func (r *Readings) Set(path []byte) {
 	}
 }
 
+// AreOwn reports whether every reading is a path below Own.
+func (r *Readings) AreOwn() bool {
+	for i := range r.n {
+		if _, ok := underOwn(r.at(i)); !ok {
+			return false
+		}
+	}
+	return !r.many
+}
+
 // at returns a reading; the first is the path decoded once.
 func (r *Readings) at(i int) []byte {
 	if r.only != nil {

@@ -13,7 +13,7 @@ import (
 // lines are its field lines, each with its CRLF, except Date and the framing, which are added. now is the value of Date.
 // If Answer returns false, it has not sent a byte, and the handler responds in another way.
 func (r *Request) Answer(now time.Time, status int, lines, body []byte) bool {
-	if r.c.phase < phaseRead || r.c.phase >= phaseAnswered || r.refusal != nil || len(lines)+len(body) > http1.BlockSize-512 {
+	if r.from != nil || r.c.phase < phaseRead || r.c.phase >= phaseAnswered || r.refusal != nil || len(lines)+len(body) > http1.BlockSize-512 {
 		return false
 	}
 	closing := r.Drain() || r.c.listener.stopping.Load()
@@ -25,9 +25,9 @@ func (r *Request) Answer(now time.Time, status int, lines, body []byte) bool {
 	return true
 }
 
-// Send writes res to a request that Direct's handler took, as fasthttp does after other handlers.
+// Send writes res to a request that Direct's handler took, as fasthttp does after other handlers. To a described request nothing is sent.
 func (r *Request) Send(now time.Time, res *fasthttp.Response) {
-	if r.c.phase >= phaseAnswered {
+	if r.from != nil || r.c.phase >= phaseAnswered {
 		return
 	}
 	closing := r.Drain() || r.c.listener.stopping.Load() || res.ConnectionClose()

@@ -40,6 +40,13 @@ func (l Limits) withDefaults() Limits {
 
 const defaultHeader = 16 << 10
 
+// OfDescribed returns the limits of a request that a Description describes: those of a visitor's request, with room for a Host field
+// that the proxy has normalized.
+func (l Limits) OfDescribed() http1.Limits {
+	l = l.withDefaults()
+	return http1.Limits{Header: l.Header + 1<<10, Target: l.Target, Lines: l.Headers + 1}
+}
+
 func setDefault[T int | time.Duration](v *T, d T) {
 	if *v <= 0 {
 		*v = d

@@ -16,7 +16,14 @@ type Request struct {
 	c       *conn
 	header  http1.RequestHeader
 	refusal *http1.Refusal
-	values  [][]byte // of PeekAll
+	values  [][]byte   // of PeekAll
+	from    *described // of a request that a Description made; else nil
+}
+
+// described is what a Description reports instead of a connection.
+type described struct {
+	peer   netip.Addr
+	secure bool
 }
 
 // RequestOf returns the request of a handler whose server listens through Listener, and nil for any other. Call
@@ -109,13 +116,23 @@ func (r *Request) HasAlias(name string) bool {
 }
 
 // Peer returns the address of the connection's other end, or the one in the PROXY header.
-func (r *Request) Peer() netip.Addr { return r.c.peerAddr() }
+func (r *Request) Peer() netip.Addr {
+	if r.from != nil {
+		return r.from.peer
+	}
+	return r.c.peerAddr()
+}
 
 // Forwarded reports whether the request has a Forwarded or X-Forwarded-… field.
 func (r *Request) Forwarded() bool { return r.header.Forwarded }
 
 // Secure reports whether the request arrived over TLS: here, or according to the PROXY header at the peer.
-func (r *Request) Secure() bool { return r.c.peer.tls || r.c.peer.proxied.secure }
+func (r *Request) Secure() bool {
+	if r.from != nil {
+		return r.from.secure
+	}
+	return r.c.peer.tls || r.c.peer.proxied.secure
+}
 
 // ReadBody reads the whole request body, at most limit bytes of it, into dst's capacity or more. It answers an
 // expectation first.
@@ -146,6 +163,9 @@ func (r *Request) ReadBody(dst []byte, limit int) ([]byte, error) {
 // response, which then has to say so: it does if the body is too long to be dropped, or the client holds it back. A
 // shorter body is dropped after the response.
 func (r *Request) Drain() (closing bool) {
+	if r.from != nil {
+		return false
+	}
 	c := r.c
 	if !c.body.ended && c.body.tooLongToDrain() {
 		c.last = true
@@ -154,7 +174,11 @@ func (r *Request) Drain() (closing bool) {
 }
 
 // CloseAfter makes the response the last on its connection.
-func (r *Request) CloseAfter() { r.c.last = true }
+func (r *Request) CloseAfter() {
+	if r.from == nil {
+		r.c.last = true
+	}
+}
 
 // ParseRequest reads a header as a connection from peer would, with the default Limits, for checks of what a handler
 // would see. The result has no connection and can only be read.

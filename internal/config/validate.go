@@ -14,6 +14,7 @@ import (
 func (c *Config) Validate() []Problem {
 	check := gatewayChecker{checker{settings.Check(c)}, c}
 	check.edge()
+	check.checks()
 	check.admin()
 	check.store(c.Store)
 	check.tokens()

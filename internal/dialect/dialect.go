@@ -1,0 +1,94 @@
+// Package dialect lists the proxies that ask the gateway about requests, the header fields by which each describes a request, and the
+// responses that each can carry to the visitor.
+package dialect
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Dialect is the way in which a proxy describes a request, and the responses that it can carry.
+type Dialect uint8
+
+// The dialects.
+const (
+	Nginx Dialect = iota
+	Traefik
+	Caddy
+	Envoy
+	GatewayAPI
+	HAProxy
+)
+
+// Family is a set of header fields that together describe a request.
+type Family uint8
+
+// The families. In all of them X-Forwarded-For and X-Forwarded-Proto name the visitor's address and scheme.
+const (
+	Original  Family = iota // X-Original-URI, X-Original-Method and Host
+	Forwarded               // X-Forwarded-Uri, X-Forwarded-Method and X-Forwarded-Host
+	Itself                  // the check has the method, the host and, behind a prefix, the target of the request
+)
+
+var dialects = [...]struct {
+	name   string
+	family Family
+	// cookies reports whether a cookie of a response with status 200 reaches the visitor.
+	cookies bool
+	// deny reports whether the proxy carries a status to the visitor.
+	deny func(status int) bool
+}{
+	Nginx:      {"nginx", Original, true, func(s int) bool { return s == 401 || s == 403 }},
+	Traefik:    {"traefik", Forwarded, true, redirectOrError},
+	Caddy:      {"caddy", Forwarded, false, redirectOrError},
+	Envoy:      {"envoy", Itself, true, redirectOrRefusal},
+	GatewayAPI: {"gateway-api", Itself, true, redirectOrRefusal},
+	HAProxy:    {"haproxy", Original, true, redirectOrError},
+}
+
+func isRedirect(s int) bool        { return s == 302 || s == 303 || s == 307 }
+func isRefusal(s int) bool         { return s >= 400 && s < 500 }
+func redirectOrRefusal(s int) bool { return isRedirect(s) || isRefusal(s) }
+func redirectOrError(s int) bool   { return isRedirect(s) || isRefusal(s) || s == 503 }
+
+// Names returns the names of the dialects.
+func Names() []string {
+	names := make([]string, len(dialects))
+	for i := range dialects {
+		names[i] = dialects[i].name
+	}
+	return names
+}
+
+// Parse returns the dialect with a name.
+func Parse(name string) (Dialect, error) {
+	i := slices.Index(Names(), name)
+	if i < 0 {
+		return 0, fmt.Errorf("%q is not a dialect; use one of %s", name, strings.Join(Names(), ", "))
+	}
+	return Dialect(i), nil
+}
+
+// String returns the name.
+func (d Dialect) String() string { return dialects[d].name }
+
+// Family returns the fields by which the proxy describes a request.
+func (d Dialect) Family() Family { return dialects[d].family }
+
+// Cookies reports whether the proxy sends a cookie of a passing check to the visitor.
+func (d Dialect) Cookies() bool { return dialects[d].cookies }
+
+// CanDeny reports whether the proxy can send a status of a denying check to the visitor.
+func (d Dialect) CanDeny(status int) bool { return dialects[d].deny(status) }
+
+// Denials describes the statuses for which CanDeny returns true.
+func (d Dialect) Denials() string {
+	switch {
+	case d == Nginx:
+		return "401 or 403"
+	case d.CanDeny(503):
+		return "302, 303, 307, 400 to 499 or 503"
+	}
+	return "302, 303, 307 or 400 to 499"
+}
