@@ -165,7 +165,7 @@ func queueBeside(v *visit, policy *admission.Policy) (decision, *answer.Problem)
 		return decision{}, v.reject(admission.Closed, nil, false)
 	}
 	if w, ok, _ := v.tokens.findTicket(false); ok {
-		return wait(v, v.room.forecaster.Room(), &w, 1, ""), nil
+		return wait(v, v.room.forecaster.Room(), &w, 0, ""), nil
 	}
 	if v.room.asks() && v.account.state != accountKnown {
 		return requireSolution(v, "")
@@ -201,7 +201,7 @@ func mustWait(v *visit) decision {
 	f := v.room.forecaster.Room()
 	t := forecast.Ticket{Wait: v.room.forecaster.Ticket(f, v.room.queue.Now()).Wait}
 	s := v.status(f, &token.Waiting{}, &t, waitingState(f, 0))
-	s.Refresh, s.Reason = 1, answer.ReasonNoTicket
+	s.Refresh, s.Reason = v.room.forecaster.FirstPoll(f, false, &t, v.g.random()), answer.ReasonNoTicket
 	return decision{action: doWait, outcome: waiting, status: s}
 }
 
