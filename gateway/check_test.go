@@ -2,12 +2,16 @@ package gateway
 
 import (
 	"bufio"
+	"context"
 	"net"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/gateway/check"
+	"github.com/anteroom/anteroom/gateway/metrics"
 	"github.com/anteroom/anteroom/internal/dialect"
 	"github.com/anteroom/anteroom/internal/redistest"
 )
@@ -135,5 +139,160 @@ func TestCheck_AdmittedAtVisitorsSocketSendsRequestAgain(t *testing.T) {
 	}
 	if b := c.call("GET /seats", asPage, a.jar()); b.status != 502 {
 		t.Errorf("with a pass, without an origin: %s", b.text())
+	}
+}
+
+// checkRow is a check of a room, and what its proxy reads of the response.
+type checkRow struct {
+	name    string
+	room    Room
+	request string
+	fields  []string
+	status  int
+	state   string // X-Waiting-Room
+}
+
+// Each rule of the proxy path has its counterpart here.
+func TestCheck_RespondsByRule(t *testing.T) {
+	shut, paused, off, gathers := policy(5), policy(5), policy(5), policy(5)
+	shut.Method = admission.Reject
+	paused.Paused = true
+	off.Enabled = false
+	gathers.Method, gathers.OpensAt = admission.Lottery, time.Now().Add(time.Hour).UnixMicro()
+	gathers.Plan = admission.NewPlan(testSecret, "sale", &gathers, nil)
+	crowded := policy(0)
+	bypass := []Bypass{{Paths: []string{"/health"}, Methods: []string{"GET"}}}
+	for _, row := range []checkRow{
+		{"a free room", Room{Policy: policy(5)}, "GET /", []string{asPage}, 200, "pass"},
+		{"a free room, an API client", Room{Policy: policy(5)}, "POST /buy", []string{asJSON}, 200, "pass"},
+		{"a free room, a subresource", Room{Policy: policy(5)}, "GET /a.png", []string{"Sec-Fetch-Dest: image"}, 200, "bypass"},
+		{"a queue, a subresource", Room{Policy: crowded}, "GET /a.png", []string{"Sec-Fetch-Dest: image"}, 401, "waiting"},
+		{"a queue, a prefetch", Room{Policy: crowded}, "GET /", []string{"Sec-Purpose: prefetch"}, 401, "waiting"},
+		{"a queue, a navigation", Room{Policy: crowded}, "GET /", []string{asPage}, 401, "waiting"},
+		{"a queue, an upgrade", Room{Policy: crowded}, "GET /ws", []string{"Upgrade: websocket"}, 401, "waiting"},
+		{"a CORS preflight", Room{Policy: crowded}, "OPTIONS /buy", []string{"Access-Control-Request-Method: POST"}, 200, "bypass"},
+		{"a bypass rule", Room{Policy: crowded, Bypass: bypass}, "GET /health", nil, 200, "bypass"},
+		{"a bypass rule, another method", Room{Policy: crowded, Bypass: bypass}, "POST /health", nil, 401, "waiting"},
+		{"a bypass rule, another path behind it", Room{Policy: crowded, Bypass: bypass}, "GET /health/../buy", nil, 401, "waiting"},
+		{"a bypass rule, a path in the query", Room{Policy: crowded, Bypass: bypass}, "GET /buy?/health", nil, 401, "waiting"},
+		{"a closed room", Room{Policy: shut}, "GET /", []string{asPage}, 401, "rejected"},
+		{"a paused room", Room{Policy: paused}, "GET /", []string{asPage}, 401, "waiting"},
+		{"a room that is off", Room{Policy: off}, "GET /", []string{asPage}, 200, "bypass"},
+		{"a pre-queue", Room{Policy: gathers}, "GET /", []string{asPage}, 401, "prequeue"},
+		{"a guarded room", Room{Policy: policy(5), Guard: Guard{Proof: ProofAlways}}, "GET /", []string{asPage}, 401, "proof"},
+		{"a path outside the room", Room{Policy: crowded, Paths: []string{"/sale"}}, "GET /other", nil, 200, "bypass"},
+		{"a path of the room, spelled otherwise", Room{Policy: crowded, Paths: []string{"/sale"}}, "GET /x/..//%73ale", []string{asJSON}, 401, "waiting"},
+		{"a path of the gateway", Room{Policy: crowded}, "GET /.waiting-room/sale/status", nil, 200, "bypass"},
+		{"a path that may be of the gateway", Room{Policy: crowded}, "GET /.waiting-room/..%2fbuy", nil, 403, ""},
+		{"another host", Room{Policy: crowded, Hosts: []string{"other.test"}}, "GET /", nil, 403, ""},
+		{"the method TRACE", Room{Policy: policy(5)}, "TRACE /", nil, 403, ""},
+		{"a target with a blank", Room{Policy: policy(5)}, "GET /a b", nil, 403, ""},
+		{"a whole URL as the target", Room{Policy: policy(5)}, "GET http://shop.test/", nil, 403, ""},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			row.room.ID = "sale"
+			c := startChecked(t, Options{Rooms: []Room{row.room}})
+			a := c.ask(row.request, row.fields...)
+			if a.status != row.status || a.header.Get("X-Waiting-Room") != row.state {
+				t.Errorf("%s", a.text())
+			}
+			if len(a.header["Set-Cookie"]) > 1 || a.status == 200 && a.body != "" {
+				t.Errorf("more than one cookie, or a body that no proxy passes on: %s", a.text())
+			}
+			if c.state.Load().rooms[0].queue.Snapshot().Waiting > 0 {
+				t.Error("the check gave a place")
+			}
+		})
+	}
+}
+
+func TestCheck_RefusesWhatItCannotRead(t *testing.T) {
+	original := []string{"X-Original-Method: GET", "X-Original-URI: /"}
+	forwarded := []string{"X-Forwarded-Method: GET", "X-Forwarded-Uri: /", "X-Forwarded-Host: shop.test"}
+	c := startChecked(t, Options{Rooms: []Room{{ID: "sale", Policy: policy(100)}}})
+	for _, row := range []struct {
+		name   string
+		lines  []string
+		reason string
+	}{
+		{"no description", []string{"GET /.waiting-room/check"}, "target"},
+		{"the fields of another dialect", append([]string{"GET /.waiting-room/check"}, forwarded...), "target"},
+		{"an alias of a field", []string{"GET /.waiting-room/check", "X-Original-Method: GET", "X_Original_URI: /"}, "target"},
+		{"two targets", append([]string{"GET /.waiting-room/check", "X-Original-URI: /free"}, original...), "target"},
+		{"no method", []string{"GET /.waiting-room/check", original[1]}, "method"},
+		{"two schemes", append([]string{"GET /.waiting-room/check", "X-Forwarded-Proto: http", "X-Forwarded-Proto: https"}, original...), "scheme"},
+		{"another scheme", append([]string{"GET /.waiting-room/check", "X-Forwarded-Proto: gopher"}, original...), "scheme"},
+		{"another path", append([]string{"GET /.waiting-room/checks"}, original...), "path"},
+		{"a malformed check", append([]string{"GET /.waiting-room/check", "Bad Name: x"}, original...), "request"},
+		{"a method that is none", []string{"GET /.waiting-room/check", "X-Original-Method: GE T", original[1]}, "request"},
+		{"a reserved name, spelled otherwise", append([]string{"GET /.waiting-room/check", "X_Waiting_Room_Session: mine"}, original...), "request"},
+	} {
+		before := metrics.Value(c.Gateway.metrics.ChecksRefused[row.reason])
+		a := c.raw(row.lines...)
+		if a.status != 403 || !strings.Contains(a.body, `"code":"check_refused"`) {
+			t.Errorf("%s: %s", row.name, a.text())
+		}
+		if metrics.Value(c.Gateway.metrics.ChecksRefused[row.reason]) != before+1 {
+			t.Errorf("%s is not counted as %s: %s", row.name, row.reason, a.text())
+		}
+	}
+	stranger := startChecked(t, Options{Rooms: []Room{{ID: "sale", Policy: policy(100)}}, Check: Check{Trusted: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}})
+	if a := stranger.ask("GET /"); a.status != 403 || a.header.Get("X-Waiting-Room-Session") != "" {
+		t.Errorf("a peer that is not listed: %s", a.text())
+	}
+}
+
+func TestCheck_SpeaksEachDialect(t *testing.T) {
+	for _, name := range dialect.Names() {
+		d, err := dialect.Parse(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Run(name, func(t *testing.T) {
+			deny := 401
+			if d.CanDeny(503) {
+				deny = 503
+			}
+			c := startChecked(t, Options{Rooms: []Room{{ID: "sale", Policy: policy(1)}}, Check: Check{Dialect: d, Deny: deny}})
+			first := c.ask("GET /seats?id=1", asPage)
+			if want := map[bool]int{true: 200, false: deny}[d.Cookies()]; first.status != want || (first.cookies["wr_sale_pass"] != "") != d.Cookies() {
+				t.Errorf("a free room: %s", first.text())
+			}
+			ticket := c.call("POST /.waiting-room/sale/tickets", asJSON)
+			if a := c.ask("GET /seats", asPage); a.status != deny {
+				t.Errorf("a queue, or a full room: %s", a.text())
+			}
+			if !d.Cookies() {
+				if a := c.ask("GET /seats", asPage, ticket.jar()); a.status != 200 {
+					t.Errorf("with the pass of the visitors' socket: %s", a.text())
+				}
+			}
+		})
+	}
+}
+
+func TestCheck_RedirectsBrowsersWhereDenyIsRedirect(t *testing.T) {
+	c := startChecked(t, Options{Rooms: []Room{{ID: "sale", Policy: policy(0)}}, Check: Check{Dialect: dialect.Envoy, Deny: 302}})
+	if a := c.ask("GET /seats", asPage); a.status != 302 || a.header.Get("Location") != "/.waiting-room/sale/" {
+		t.Errorf("a browser: %s", a.text())
+	}
+	if a := c.ask("GET /seats", asJSON); a.status != 401 || a.field("state") != "waiting" {
+		t.Errorf("an API client: %s", a.text())
+	}
+}
+
+// panicking is a store whose joins panic.
+type panicking struct{ ticketStore }
+
+func (panicking) Join(context.Context, admission.Arrival) (admission.Standing, admission.Refusal, error) {
+	panic("a fault of the test")
+}
+
+func TestCheck_PanicDenies(t *testing.T) {
+	c := startChecked(t, Options{Rooms: []Room{{ID: "sale", Policy: policy(5)}}})
+	room := c.state.Load().byID["sale"]
+	room.store.ticketStore = panicking{room.store.ticketStore}
+	if a := c.ask("GET /", asPage); a.status != 401 || !strings.Contains(a.body, "internal") {
+		t.Errorf("%s", a.text())
 	}
 }
