@@ -16,7 +16,7 @@ func newTestCache(t testing.TB, size int, keys ...Key) *Cache {
 }
 
 func TestCache_AgreesWithRing(t *testing.T) {
-	for _, key := range []Key{hsKey("k1", true), edKey("k1", true)} {
+	for _, key := range oneOfEach() {
 		t.Run(key.Alg, func(t *testing.T) { answersAsItsRing(t, newTestCache(t, 64, key)) })
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,12 +20,12 @@ type reference struct {
 }
 
 func newReference(typ string, now int64, keys ...Key) reference {
-	ref := reference{typ: typ, keys: map[string]any{}, parser: jwt.NewParser(jwt.WithValidMethods([]string{HS256, EdDSA}), jwt.WithStrictDecoding(),
+	ref := reference{typ: typ, keys: map[string]any{}, parser: jwt.NewParser(jwt.WithValidMethods([]string{HS256, ES256, EdDSA}), jwt.WithStrictDecoding(),
 		jwt.WithExpirationRequired(), jwt.WithIssuer(testIssuer), jwt.WithAudience(testRoom), jwt.WithLeeway(Leeway*time.Second),
 		jwt.WithTimeFunc(func() time.Time { return time.Unix(now, 0) }))}
 	for _, k := range keys {
 		ref.keys[k.ID] = k.Secret
-		if k.Alg == EdDSA {
+		if k.Private != nil {
 			ref.keys[k.ID] = k.Private.Public()
 		}
 	}
@@ -103,7 +104,7 @@ func (c referenceClaims) pass(t *testing.T) Pass {
 }
 
 func TestRing_AgreesWithReference(t *testing.T) {
-	for _, key := range []Key{hsKey("k1", true), edKey("k1", true)} {
+	for _, key := range oneOfEach() {
 		r := mustRing(t, key)
 		w, p := testWaiting(), testPass()
 		theirs, err := newReference("wait+jwt", testNow, key).verify(string(r.AppendWaiting(nil, &w)))
@@ -121,7 +122,7 @@ func TestRing_AgreesWithReference(t *testing.T) {
 			"sid": p.Session.String(), "iat": p.IssuedAt, "exp": p.Expires, "ord": p.Order, "fn": p.Fence, "bnd": p.Bind, "off": true})
 		tok.Header["kid"], tok.Header["typ"] = "k1", "pass+jwt"
 		var signWith any = key.Secret
-		if key.Alg == EdDSA {
+		if key.Private != nil {
 			signWith = key.Private
 		}
 		raw, err := tok.SignedString(signWith)
@@ -165,10 +166,16 @@ func FuzzClaims(f *testing.F) {
 	f.Add(`{"alg":"HS256","kid":"k1","typ":"pass\u002bjwt"}`, pattern)
 	f.Add(`{"alg":"HS256","kid":"k1","typ":"pass+jwt","crit":["x"]}`, pattern)
 	f.Add(`{"alg":"HS256","alg":"none","kid":"k1","typ":"pass+jwt"}`, pattern)
-	key := hsKey("k1", true)
-	r := mustRing(f, key, edKey("k2", false))
-	asPass, asWaiting := newReference("pass+jwt", testNow, key), newReference("wait+jwt", testNow, key)
+	keys := []Key{hsKey("k1", true), edKey("k2", false), esKey("k3", false)}
+	for _, head := range []string{`{"alg":"EdDSA","kid":"k2","typ":"pass+jwt"}`, `{"alg":"ES256","kid":"k3","typ":"pass+jwt"}`, `{"alg":"ES256","kid":"k3","typ":"wait+jwt"}`, `{"alg":"ES256","kid":"k2","typ":"pass+jwt"}`, `{"alg":"HS256","kid":"k3","typ":"pass+jwt"}`, `{"alg":"ES384","kid":"k3","typ":"pass+jwt"}`} {
+		f.Add(head, pattern)
+	}
+	r := mustRing(f, keys...)
+	asPass, asWaiting := newReference("pass+jwt", testNow, keys...), newReference("wait+jwt", testNow, keys...)
 	f.Fuzz(func(t *testing.T, head, claims string) {
+		var named struct{ Kid string }
+		_ = json.Unmarshal([]byte(head), &named)
+		key := keys[max(0, slices.IndexFunc(keys, func(k Key) bool { return k.ID == named.Kid }))] // so that the signature is good
 		raw := forge(key, head, claims)
 		pass, passErr := r.VerifyPass([]byte(raw), testRoom, testNow)
 		w, waitErr := r.VerifyWaiting([]byte(raw), testRoom, testNow)
@@ -199,7 +206,7 @@ func FuzzClaims(f *testing.F) {
 
 // FuzzToken verifies any bytes: no panic, no unsigned token is accepted, and the ring and the cache agree.
 func FuzzToken(f *testing.F) {
-	r := mustRing(f, hsKey("k1", true), edKey("k2", false))
+	r := mustRing(f, hsKey("k1", true), edKey("k2", false), esKey("k3", false))
 	c := NewCache(64)
 	c.Swap(r)
 	w, p := testWaiting(), testPass()
@@ -210,7 +217,8 @@ func FuzzToken(f *testing.F) {
 		f.Add([]byte(raw + "="))
 		f.Add([]byte("\n" + raw))
 	}
-	for _, raw := range []string{"", ".", "..", "...", "a.b.c", b64(`{"alg":"none"}`) + "..", b64(`{"alg":"EdDSA","kid":"k2","typ":"pass+jwt"}`) + ".e30." + strings.Repeat("A", 86), strings.Repeat("A.", 2048)} {
+	for _, raw := range []string{"", ".", "..", "...", "a.b.c", b64(`{"alg":"none"}`) + "..", b64(`{"alg":"EdDSA","kid":"k2","typ":"pass+jwt"}`) + ".e30." + strings.Repeat("A", 86),
+		b64(`{"alg":"ES256","kid":"k3","typ":"pass+jwt"}`) + ".e30." + strings.Repeat("A", 86), b64(`{"alg":"ES256","kid":"k3","typ":"pass+jwt"}`) + ".e30." + strings.Repeat("_", 85) + "w", strings.Repeat("A.", 2048)} {
 		f.Add([]byte(raw))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {

@@ -1,6 +1,8 @@
 package token
 
 import (
+	"crypto"
+	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -48,9 +50,9 @@ type header struct {
 
 type ringKey struct {
 	id, alg string
-	secret  []byte
-	private ed25519.PrivateKey
-	public  any                // ed25519.PublicKey, boxed once
+	secret  []byte             // HS256
+	private crypto.Signer      // ES256, EdDSA
+	public  crypto.PublicKey   // of private: *ecdsa.PublicKey or ed25519.PublicKey
 	heads   [len(types)][]byte // base64url header and a dot
 	macs    sync.Pool          // of *mac
 }
@@ -108,8 +110,8 @@ func NewRing(issuer string, keys []Key) (*Ring, error) {
 }
 
 func newRingKey(k *Key) *ringKey {
-	rk := &ringKey{id: k.ID, alg: k.Alg, secret: slices.Clone(k.Secret), private: slices.Clone(k.Private)}
-	if len(rk.private) == ed25519.PrivateKeySize {
+	rk := &ringKey{id: k.ID, alg: k.Alg, secret: slices.Clone(k.Secret)}
+	if rk.private = copyPrivate(k.Private); rk.private != nil {
 		rk.public = rk.private.Public()
 	}
 	for kind, typ := range types {
@@ -118,6 +120,24 @@ func newRingKey(k *Key) *ringKey {
 	}
 	rk.macs.New = func() any { return &mac{hash: hmac.New(sha256.New, rk.secret)} }
 	return rk
+}
+
+// copyPrivate returns a copy of a private key, nil if it cannot be used.
+func copyPrivate(private crypto.Signer) crypto.Signer {
+	switch private := private.(type) {
+	case ed25519.PrivateKey:
+		if len(private) == ed25519.PrivateKeySize {
+			return slices.Clone(private)
+		}
+	case *ecdsa.PrivateKey:
+		if private == nil {
+			return nil
+		}
+		if own, err := copyP256(private); err == nil {
+			return own
+		}
+	}
+	return nil
 }
 
 // sign computes the HMAC of text, as base64url. The caller puts the mac back into k.macs.
@@ -150,8 +170,8 @@ func (r *Ring) Continues(old *Ring) error {
 	return err
 }
 
-// JWKS returns the set of the public EdDSA keys (RFC 7517, RFC 8037), in the order of the keys; `{"keys":[]}` without
-// such keys. HS256 keys are secret and never in it. The caller must not change the bytes.
+// JWKS returns the set of the public keys of ES256 and EdDSA (RFC 7517, RFC 7518 §6.2, RFC 8037), active or not, in the order of the
+// keys; `{"keys":[]}` without such keys. HS256 keys are secret and never in it. The caller must not change the bytes.
 func (r *Ring) JWKS() []byte { return r.jwks }
 
 func encodeJWKS(keys []Key) []byte {
@@ -159,6 +179,7 @@ func encodeJWKS(keys []Key) []byte {
 		Kty string `json:"kty"`
 		Crv string `json:"crv"`
 		X   string `json:"x"`
+		Y   string `json:"y,omitempty"`
 		Kid string `json:"kid"`
 		Use string `json:"use"`
 		Alg string `json:"alg"`
@@ -167,10 +188,21 @@ func encodeJWKS(keys []Key) []byte {
 		Keys []jwk `json:"keys"`
 	}{Keys: []jwk{}}
 	for _, k := range keys {
-		if k.Alg == EdDSA {
-			public := k.Private.Public().(ed25519.PublicKey)
-			set.Keys = append(set.Keys, jwk{Kty: "OKP", Crv: "Ed25519", X: strict64.EncodeToString(public), Kid: k.ID, Use: "sig", Alg: EdDSA})
+		entry := jwk{Kid: k.ID, Use: "sig", Alg: k.Alg}
+		switch private := k.Private.(type) {
+		case *ecdsa.PrivateKey:
+			point, err := private.PublicKey.Bytes() // 4, x, y: 32 bytes each with leading zeros (SEC 1 §2.3.3)
+			if err != nil {
+				panic("token: a key that was checked did not encode: " + err.Error())
+			}
+			entry.Kty, entry.Crv = "EC", "P-256"
+			entry.X, entry.Y = strict64.EncodeToString(point[1:33]), strict64.EncodeToString(point[33:])
+		case ed25519.PrivateKey:
+			entry.Kty, entry.Crv, entry.X = "OKP", "Ed25519", strict64.EncodeToString(private.Public().(ed25519.PublicKey))
+		default:
+			continue
 		}
+		set.Keys = append(set.Keys, entry)
 	}
 	out, err := json.Marshal(set)
 	if err != nil {

@@ -1,7 +1,6 @@
 package token
 
 import (
-	"crypto/ed25519"
 	"strconv"
 	"sync"
 	"unicode/utf8"
@@ -84,9 +83,9 @@ func (r *Ring) appendSigned(dst []byte, kind kind, claims []byte) []byte {
 	k, start := r.active, len(dst)
 	dst = append(dst, k.heads[kind]...)
 	dst = strict64.AppendEncode(dst, claims)
-	if k.alg == EdDSA {
-		signature := ed25519.Sign(k.private, dst[start:])
-		return strict64.AppendEncode(append(dst, '.'), signature)
+	if k.private != nil {
+		signature := k.signature(dst[start:])
+		return strict64.AppendEncode(append(dst, '.'), signature[:])
 	}
 	m := k.sign(dst[start:])
 	dst = append(append(dst, '.'), m.text[:]...)

@@ -1,7 +1,9 @@
 package token
 
 import (
+	"crypto/ecdsa"
 	"crypto/ed25519"
+	"crypto/elliptic"
 	"crypto/sha256"
 	"encoding/base64"
 	"testing"
@@ -22,6 +24,18 @@ func edKey(id string, active bool) Key {
 	seed := sha256.Sum256([]byte("ed " + id))
 	return Key{ID: id, Alg: EdDSA, Private: ed25519.NewKeyFromSeed(seed[:]), Active: active}
 }
+
+func esKey(id string, active bool) Key {
+	scalar := sha256.Sum256([]byte("es " + id))
+	private, err := ecdsa.ParseRawPrivateKey(elliptic.P256(), scalar[:])
+	if err != nil {
+		panic(err)
+	}
+	return Key{ID: id, Alg: ES256, Private: private, Active: active}
+}
+
+// oneOfEach returns an active key k1 of each algorithm.
+func oneOfEach() []Key { return []Key{hsKey("k1", true), esKey("k1", true), edKey("k1", true)} }
 
 func mustRing(t testing.TB, keys ...Key) *Ring {
 	t.Helper()
@@ -52,10 +66,11 @@ func testPass() Pass {
 // forge signs any header and claims with a key, like an attacker who has the key.
 func forge(k Key, header, claims string) string {
 	text := b64(header) + "." + b64(claims)
-	if k.Alg == EdDSA {
-		return text + "." + b64(string(ed25519.Sign(k.Private, []byte(text))))
-	}
 	rk := newRingKey(&k)
+	if k.Alg != HS256 {
+		signature := rk.signature([]byte(text))
+		return text + "." + b64(string(signature[:]))
+	}
 	return text + "." + string(rk.sign([]byte(text)).text[:])
 }
 

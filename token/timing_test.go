@@ -46,7 +46,7 @@ func TestToken_DoesNotAllocate(t *testing.T) {
 }
 
 func BenchmarkSignWaiting(b *testing.B) {
-	for _, key := range []Key{hsKey("k1", true), edKey("k1", true)} {
+	for _, key := range oneOfEach() {
 		r, w, dst := mustRing(b, key), testWaiting(), make([]byte, 0, 1024)
 		b.Run(key.Alg, func(b *testing.B) {
 			b.ReportAllocs()
@@ -66,7 +66,7 @@ func BenchmarkSignPass(b *testing.B) {
 }
 
 func BenchmarkVerifyPass(b *testing.B) {
-	for _, key := range []Key{hsKey("k1", true), edKey("k1", true)} {
+	for _, key := range oneOfEach() {
 		r, p := mustRing(b, key), testPass()
 		p.Bind = ""
 		raw := r.AppendPass(nil, &p)

@@ -14,7 +14,7 @@ import (
 )
 
 func TestRing_VerifiesSignedTokens(t *testing.T) {
-	for _, key := range []Key{hsKey("k1", true), edKey("k1", true)} {
+	for _, key := range oneOfEach() {
 		r := mustRing(t, key)
 		for name, w := range map[string]Waiting{
 			"full":             testWaiting(),
@@ -247,7 +247,7 @@ func TestVerify_RefusesEmptyRoom(t *testing.T) {
 }
 
 func TestVerify_RefusesOtherSpellings(t *testing.T) {
-	for _, key := range []Key{hsKey("k1", true), edKey("k1", true)} {
+	for _, key := range oneOfEach() {
 		r := mustRing(t, key)
 		p := testPass()
 		raw := r.AppendPass(nil, &p)
@@ -267,7 +267,7 @@ func TestVerify_RefusesOtherSpellings(t *testing.T) {
 func TestVerify_RefusesAnotherUse(t *testing.T) {
 	rings := map[string]*Ring{}
 	for _, issuer := range []string{"anteroom", "other"} {
-		for _, k := range []Key{hsKey("k1", true), hsKey("k2", true), edKey("k1", true), edKey("k3", true)} {
+		for _, k := range []Key{hsKey("k1", true), hsKey("k2", true), edKey("k1", true), edKey("k3", true), esKey("k1", true), esKey("k4", true)} {
 			r, err := NewRing(issuer, []Key{k})
 			if err != nil {
 				t.Fatal(err)

@@ -25,12 +25,12 @@ func newKeys() *cobra.Command {
 		Short: "Make a signing key and print it for tokens.keys",
 		Long: `generate prints a new key.
 
-HS256  the part of the configuration that holds it, ready to be pasted.
-EdDSA  a PEM file that begins with the part of the configuration that names it:
-       gateway keys generate --alg EdDSA > key.pem`,
+HS256         the part of the configuration that holds it, ready to be pasted.
+ES256, EdDSA  a PEM file that begins with the part of the configuration that names it:
+              gateway keys generate --alg ES256 > key.pem`,
 		Args: cli.NoArgs,
 	}
-	alg := generate.Flags().String("alg", "HS256", "`ALG`: HS256 (one shared secret) or EdDSA (a public key for origins to check tokens with)")
+	alg := generate.Flags().String("alg", "HS256", "`ALG`: HS256 (one shared secret), ES256 or EdDSA (a public key with which others verify passes)")
 	generate.RunE = func(cmd *cobra.Command, _ []string) error {
 		text, err := generateKey(*alg)
 		if err != nil {
@@ -49,12 +49,12 @@ func generateKey(alg string) (string, error) {
 	switch alg {
 	case token.HS256:
 		return fmt.Sprintf("tokens:\n  keys:\n    - {id: %s, alg: HS256, secret: %q, active: true}\n", id, token.GenerateSecret()), nil
-	case token.EdDSA:
-		block, err := token.GenerateKeyPEM()
+	case token.ES256, token.EdDSA:
+		block, err := token.GenerateKeyPEM(alg)
 		if err != nil {
 			return "", err
 		}
-		return fmt.Sprintf("# tokens:\n#   keys:\n#     - {id: %s, alg: EdDSA, private_key_file: key.pem, active: true}\n%s", id, block), nil
+		return fmt.Sprintf("# tokens:\n#   keys:\n#     - {id: %s, alg: %s, private_key_file: key.pem, active: true}\n%s", id, alg, block), nil
 	}
-	return "", &cli.UsageError{Err: fmt.Errorf("--alg %q is not known; use HS256 or EdDSA", alg)}
+	return "", &cli.UsageError{Err: fmt.Errorf("--alg %q is not known; use HS256, ES256 or EdDSA", alg)}
 }

@@ -53,11 +53,7 @@ func (s *store) keys(cfg *config.Config) (ring *token.Ring, idKey []byte, accoun
 		return nil, nil, nil, err
 	}
 	for i := range keys {
-		material := keys[i].Secret
-		if len(material) == 0 {
-			material = keys[i].Private.Seed()
-		}
-		key, err := hkdf.Key(sha256.New, material, nil, "anteroom ids", 32)
+		key, err := hkdf.Key(sha256.New, keys[i].Material(), nil, "anteroom ids", 32)
 		if err != nil {
 			return nil, nil, nil, err
 		}

@@ -96,10 +96,10 @@ type Tokens struct {
 
 type Key struct {
 	ID             string `koanf:"id" doc:"The kid of tokens that this key signs. Letters, digits, dot, dash and underscore, at most 64."`
-	Alg            string `koanf:"alg" default:"HS256" enum:"HS256,EdDSA" doc:"HS256 with a secret, or EdDSA with private_key_file, whose public half is served at /.waiting-room/jwks.json."`
+	Alg            string `koanf:"alg" default:"HS256" enum:"HS256,ES256,EdDSA" doc:"HS256 with a secret; ES256 or EdDSA with private_key_file, whose public half is served at /.waiting-room/jwks.json, so that others can verify passes (docs/passes.md)."`
 	Secret         string `koanf:"secret" secret:"true" doc:"Secret of an HS256 key, used as it is written; at least 32 bytes."`
 	SecretFile     string `koanf:"secret_file" doc:"File with the secret, instead of secret; blanks and line ends around it are ignored."`
-	PrivateKeyFile string `koanf:"private_key_file" doc:"PEM file (PKCS #8) with the Ed25519 private key of an EdDSA key."`
+	PrivateKeyFile string `koanf:"private_key_file" doc:"PEM file with the private key: ES256: of the curve P-256, PKCS #8 or SEC 1. EdDSA: Ed25519, PKCS #8."`
 	Active         bool   `koanf:"active" default:"false" doc:"Signs new tokens. Exactly one key is active; a single key is active without this setting."`
 }
 
@@ -118,6 +118,7 @@ type Origin struct {
 	QueueTimeout     time.Duration `koanf:"queue_timeout" default:"1s" min:"0s" max:"1h" doc:"How long a request waits for one of max_conns before it gets 503. 0: not at all."`
 	MaxBody          Size          `koanf:"max_body" default:"0" min:"0" max:"1PiB" doc:"Largest request body; above it 413. 0: no limit."`
 	PreserveHost     bool          `koanf:"preserve_host" default:"true" doc:"Send the visitor's Host to the origin; false sends the server's own."`
+	ForwardPass      bool          `koanf:"forward_pass" default:"false" doc:"Send the visitor's valid pass to the origin in X-Waiting-Room-Pass, so that it can verify the pass itself (docs/passes.md)."`
 	TLS              OriginTLS     `koanf:"tls" doc:"How https servers are verified."`
 	Health           Health        `koanf:"health" doc:"Health of the servers."`
 	Budget           Budget        `koanf:"budget" doc:"Admissions that all rooms of this origin may make together."`

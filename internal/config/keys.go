@@ -2,7 +2,10 @@ package config
 
 import (
 	"bytes"
+	"crypto"
+	"crypto/ecdsa"
 	"crypto/ed25519"
+	"crypto/elliptic"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
@@ -16,9 +19,9 @@ import (
 // SigningKey is one of tokens.keys with its material read.
 type SigningKey struct {
 	ID     string
-	Alg    string             // HS256 or EdDSA
-	Secret []byte             // HS256
-	Key    ed25519.PrivateKey // EdDSA
+	Alg    string        // HS256, ES256 or EdDSA
+	Secret []byte        // HS256
+	Key    crypto.Signer // ES256, EdDSA
 	Active bool
 }
 
@@ -107,7 +110,7 @@ func (k *Key) material() (SigningKey, string, error) {
 	switch k.Alg {
 	case "HS256":
 		if k.PrivateKeyFile != "" {
-			return key, "private_key_file", errors.New("belongs to EdDSA, and alg is HS256; give secret_file instead, or alg: EdDSA")
+			return key, "private_key_file", errors.New("belongs to ES256 and EdDSA, and alg is HS256; give secret_file instead, or alg: ES256 or EdDSA")
 		}
 		setting := "secret"
 		key.Secret = []byte(k.Secret)
@@ -123,18 +126,18 @@ func (k *Key) material() (SigningKey, string, error) {
 			key.Secret = bytes.TrimSpace(data)
 		}
 		return key, setting, checkSecret(key.Secret)
-	case "EdDSA":
+	case "ES256", "EdDSA":
 		if k.Secret != "" || k.SecretFile != "" {
-			return key, "secret", errors.New("belongs to HS256, and alg is EdDSA; give private_key_file instead, or alg: HS256")
+			return key, "secret", fmt.Errorf("belongs to HS256, and alg is %s; give private_key_file instead, or alg: HS256", k.Alg)
 		}
 		if k.PrivateKeyFile == "" {
-			return key, "private_key_file", errors.New("is missing; " + generate + " --alg EdDSA")
+			return key, "private_key_file", fmt.Errorf("is missing; %s --alg %s", generate, k.Alg)
 		}
-		private, err := readEd25519(k.PrivateKeyFile)
+		private, err := readPrivateKey(k.PrivateKeyFile, k.Alg)
 		key.Key = private
 		return key, "private_key_file", err
 	}
-	return key, "alg", fmt.Errorf("%q is not known; use HS256 or EdDSA", k.Alg)
+	return key, "alg", fmt.Errorf("%q is not known; use HS256, ES256 or EdDSA", k.Alg)
 }
 
 func checkSecret(secret []byte) error {
@@ -150,26 +153,54 @@ func checkSecret(secret []byte) error {
 	return nil
 }
 
-func readEd25519(name string) (ed25519.PrivateKey, error) {
+// wanted describes the private key of each algorithm.
+var wanted = map[string]string{
+	"ES256": "use a PEM block PRIVATE KEY (PKCS #8) or EC PRIVATE KEY (SEC 1) with a key of the curve P-256; " + generate + " --alg ES256",
+	"EdDSA": "use a PEM block PRIVATE KEY (PKCS #8) with an Ed25519 key; " + generate + " --alg EdDSA",
+}
+
+// readPrivateKey reads the private key of an algorithm from a PEM file.
+func readPrivateKey(name, alg string) (crypto.Signer, error) {
 	data, err := readSmall(name)
 	if err != nil {
 		return nil, err
 	}
-	const want = "use a PEM block PRIVATE KEY (PKCS #8) with an Ed25519 key; " + generate + " --alg EdDSA"
 	block, rest := pem.Decode(data)
-	if block == nil || block.Type != "PRIVATE KEY" {
-		return nil, fmt.Errorf("%q: %s", name, want)
+	if block != nil && block.Type == "EC PARAMETERS" && alg == "ES256" { // openssl ecparam -genkey writes it before the key
+		block, rest = pem.Decode(rest)
+	}
+	var parsed any
+	switch {
+	case block == nil:
+		return nil, fmt.Errorf("%q: %s", name, wanted[alg])
+	case block.Type == "PRIVATE KEY":
+		parsed, err = x509.ParsePKCS8PrivateKey(block.Bytes)
+	case block.Type == "EC PRIVATE KEY" && alg == "ES256":
+		parsed, err = x509.ParseECPrivateKey(block.Bytes)
+	case block.Type == "ENCRYPTED PRIVATE KEY":
+		return nil, fmt.Errorf("%q is encrypted; decrypt it with: openssl pkey -in %s -out key.pem", name, name)
+	default:
+		return nil, fmt.Errorf("%q: %s", name, wanted[alg])
 	}
 	if next, _ := pem.Decode(rest); next != nil {
 		return nil, fmt.Errorf("%q holds more than one PEM block; use the private key alone", name)
 	}
-	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 	if err != nil {
-		return nil, fmt.Errorf("%q: %s", name, want)
+		return nil, fmt.Errorf("%q: %s", name, wanted[alg])
 	}
-	private, ok := parsed.(ed25519.PrivateKey)
-	if !ok {
-		return nil, fmt.Errorf("%q holds another kind of key; %s", name, want)
+	switch private := parsed.(type) {
+	case ed25519.PrivateKey:
+		if alg == "EdDSA" {
+			return private, nil
+		}
+	case *ecdsa.PrivateKey:
+		switch {
+		case alg != "ES256":
+		case private.Curve != elliptic.P256():
+			return nil, fmt.Errorf("%q holds a key of the curve %s; %s", name, private.Curve.Params().Name, wanted[alg])
+		default:
+			return private, nil
+		}
 	}
-	return private, nil
+	return nil, fmt.Errorf("%q holds another kind of key; %s", name, wanted[alg])
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"crypto/ed25519"
 	"fmt"
 	"reflect"
 	"slices"
@@ -108,7 +109,7 @@ rooms: [{id: sale, page: {template_file: DIR/page.html}}]
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(keys) != 2 || string(keys[0].Secret) != "Zk3vQ9xW2mLr8TbN5cYh7JdF4sGp1AeU" || keys[0].Active || len(keys[1].Key) != 64 || !keys[1].Active {
+	if len(keys) != 2 || string(keys[0].Secret) != "Zk3vQ9xW2mLr8TbN5cYh7JdF4sGp1AeU" || keys[0].Active || len(keys[1].Key.(ed25519.PrivateKey)) != 64 || !keys[1].Active {
 		t.Errorf("keys: %+v", keys)
 	}
 	bearers, err := cfg.Bearers()

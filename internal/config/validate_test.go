@@ -48,6 +48,20 @@ func files(t *testing.T) string {
 	}
 	der, err := x509.MarshalPKCS8PrivateKey(private)
 	putPEM("ed25519.pem", "PRIVATE KEY", der, err)
+	for name, curve := range map[string]elliptic.Curve{"p256": elliptic.P256(), "p384": elliptic.P384()} {
+		key, err := ecdsa.GenerateKey(curve, rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		der, err := x509.MarshalPKCS8PrivateKey(key)
+		putPEM(name+".pem", "PRIVATE KEY", der, err)
+		der, err = x509.MarshalECPrivateKey(key)
+		putPEM(name+"-sec1.pem", "EC PRIVATE KEY", der, err)
+		parameters := pem.EncodeToMemory(&pem.Block{Type: "EC PARAMETERS", Bytes: []byte{6, 8, 42, 134, 72, 206, 61, 3, 1, 7}})
+		put(name+"-openssl.pem", append(parameters, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})...))
+	}
+	putPEM("encrypted.pem", "ENCRYPTED PRIVATE KEY", []byte("secret"), nil)
+	put("twice.pem", []byte(strings.Repeat(string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})), 2)))
 	put("secret", []byte("Zk3vQ9xW2mLr8TbN5cYh7JdF4sGp1AeU\n"))
 	put("short", []byte("Zk3vQ9xW2mLr8TbN5cYh7JdF4sGp1Ae\n"))
 	put("empty", nil)
@@ -143,14 +157,25 @@ func TestValidate_ReportsEachProblem(t *testing.T) {
 		{"two secrets", key("{id: k, secret: x, secret_file: DIR/secret}"), []string{"tokens.keys[0].secret_file: is given beside secret"}},
 		{"secret for EdDSA", key("{id: k, alg: EdDSA, secret: x}"), []string{"tokens.keys[0].secret: belongs to HS256"}},
 		{"EdDSA without a file", key("{id: k, alg: EdDSA}"), []string{"tokens.keys[0].private_key_file: is missing; make one with: gateway keys generate --alg EdDSA"}},
-		{"private key for HS256", key("{id: k, private_key_file: DIR/ed25519.pem}"), []string{"tokens.keys[0].private_key_file: belongs to EdDSA"}},
+		{"private key for HS256", key("{id: k, private_key_file: DIR/ed25519.pem}"), []string{"tokens.keys[0].private_key_file: belongs to ES256 and EdDSA"}},
+		{"ES256", key("{id: k, alg: ES256, private_key_file: DIR/p256.pem}"), nil},
+		{"ES256, SEC 1", key("{id: k, alg: ES256, private_key_file: DIR/p256-sec1.pem}"), nil},
+		{"ES256 as openssl ecparam writes it", key("{id: k, alg: ES256, private_key_file: DIR/p256-openssl.pem}"), nil},
+		{"another curve", key("{id: k, alg: ES256, private_key_file: DIR/p384.pem}"), []string{`tokens.keys[0].private_key_file: "DIR/p384.pem" holds a key of the curve P-384; use a PEM block`}},
+		{"another curve, SEC 1", key("{id: k, alg: ES256, private_key_file: DIR/p384-sec1.pem}"), []string{`tokens.keys[0].private_key_file: "DIR/p384-sec1.pem" holds a key of the curve P-384`}},
+		{"Ed25519 for ES256", key("{id: k, alg: ES256, private_key_file: DIR/ed25519.pem}"), []string{`tokens.keys[0].private_key_file: "DIR/ed25519.pem" holds another kind of key; use a PEM block PRIVATE KEY (PKCS #8) or EC PRIVATE KEY`}},
+		{"SEC 1 for EdDSA", key("{id: k, alg: EdDSA, private_key_file: DIR/p256-sec1.pem}"), []string{`tokens.keys[0].private_key_file: "DIR/p256-sec1.pem": use a PEM block PRIVATE KEY (PKCS #8) with an Ed25519 key`}},
+		{"an encrypted key", key("{id: k, alg: ES256, private_key_file: DIR/encrypted.pem}"), []string{`tokens.keys[0].private_key_file: "DIR/encrypted.pem" is encrypted; decrypt it with: openssl pkey`}},
+		{"two private keys", key("{id: k, alg: EdDSA, private_key_file: DIR/twice.pem}"), []string{`tokens.keys[0].private_key_file: "DIR/twice.pem" holds more than one PEM block`}},
+		{"secret for ES256", key("{id: k, alg: ES256, secret: x}"), []string{"tokens.keys[0].secret: belongs to HS256, and alg is ES256"}},
+		{"ES256 without a file", key("{id: k, alg: ES256}"), []string{"tokens.keys[0].private_key_file: is missing; make one with: gateway keys generate --alg ES256"}},
 		{"another kind of key", key("{id: k, alg: EdDSA, private_key_file: DIR/tls.key}"), []string{`tokens.keys[0].private_key_file: "DIR/tls.key" holds another kind of key`}},
 		{"a certificate for a key", key("{id: k, alg: EdDSA, private_key_file: DIR/tls.crt}"), []string{`tokens.keys[0].private_key_file: "DIR/tls.crt": use a PEM block PRIVATE KEY`}},
 		{"no active key", key("{id: a, secret_file: DIR/secret}, {id: b, secret_file: DIR/secret}"), []string{"tokens.keys: 0 of 2 keys are active; use exactly one"}},
 		{"two active keys", key("{id: a, secret_file: DIR/secret, active: true}, {id: b, secret_file: DIR/secret, active: true}"), []string{"tokens.keys: 2 of 2 keys are active"}},
 		{"same key id", key("{id: a, secret_file: DIR/secret, active: true}, {id: a, secret_file: DIR/secret}"), []string{`tokens.keys[1].id: "a" is there already`}},
 		{"key id", key("{id: 'a b', secret_file: DIR/secret}"), []string{`tokens.keys[0].id: "a b" is not a key id`}},
-		{"algorithm", key("{id: a, alg: none}"), []string{`tokens.keys[0].alg: "none" is not known; use HS256 or EdDSA`}},
+		{"algorithm", key("{id: a, alg: none}"), []string{`tokens.keys[0].alg: "none" is not known; use HS256, ES256 or EdDSA`}},
 
 		// Origins.
 		{"two servers", origin(`servers: ["http://a:1", "https://[::1]:2", "http://c"]`), nil},

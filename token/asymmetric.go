@@ -1,0 +1,51 @@
+package token
+
+import (
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/sha256"
+	"math/big"
+)
+
+// signatureSize is the length of a signature in bytes. An ES256 signature is r and s of 32 bytes each, most significant byte first
+// (RFC 7518 §3.4); an EdDSA signature is that of RFC 8032.
+const signatureSize = 64
+
+// signature returns the signature of text by a private key.
+func (k *ringKey) signature(text []byte) (sig [signatureSize]byte) {
+	switch private := k.private.(type) {
+	case ed25519.PrivateKey:
+		copy(sig[:], ed25519.Sign(private, text))
+	case *ecdsa.PrivateKey:
+		digest := sha256.Sum256(text)
+		r, s, err := ecdsa.Sign(rand.Reader, private, digest[:])
+		if err != nil { // neither the random source nor a key that NewRing accepts can fail
+			panic("token: sign with ES256: " + err.Error())
+		}
+		r.FillBytes(sig[:signatureSize/2])
+		s.FillBytes(sig[signatureSize/2:])
+	}
+	return sig
+}
+
+// matches reports whether signature, in base64url, is one of text by a private key. An ES256 signature (r, s) has a twin (r, -s), which
+// matches too, so one pass has two texts; both are the same session.
+func (k *ringKey) matches(text, signature []byte) bool {
+	var sig [signatureSize]byte
+	if len(signature) != strict64.EncodedLen(len(sig)) {
+		return false
+	}
+	if _, ok := decode(sig[:], signature); !ok {
+		return false
+	}
+	switch public := k.public.(type) {
+	case ed25519.PublicKey:
+		return ed25519.Verify(public, text, sig[:])
+	case *ecdsa.PublicKey:
+		digest := sha256.Sum256(text)
+		r, s := new(big.Int).SetBytes(sig[:signatureSize/2]), new(big.Int).SetBytes(sig[signatureSize/2:])
+		return ecdsa.Verify(public, digest[:], r, s)
+	}
+	return false
+}
