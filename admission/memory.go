@@ -29,9 +29,10 @@ type memory struct {
 		m       map[ID]outcome // all other tickets
 		revoked map[ID]uint32  // sessions, until their passes have ended: mono, s
 	}
-	sweep int
-	terms atomic.Pointer[[]term]
-	marks atomic.Pointer[marks]
+	revocations atomic.Uint64 // counts the changes of revoked
+	sweep       int
+	terms       atomic.Pointer[[]term]
+	marks       atomic.Pointer[marks]
 }
 
 // place is what is remembered of a waiting ticket. There may be a million: it is small and has no pointers for the garbage
@@ -198,9 +199,24 @@ func (m *memory) revoke(id ID, until int64) {
 	s.mu.Lock()
 	delete(s.waiting, id)
 	delete(s.m, id)
-	s.revoked[id] = max(s.revoked[id], seconds(until))
+	if later := seconds(until); later > s.revoked[id] {
+		s.revoked[id] = later
+		m.revocations.Add(1)
+	}
 	s.mu.Unlock()
 	m.mark(id)
+}
+
+// eachRevoked calls f for every revoked session with the time until its passes have ended: mono, s.
+func (m *memory) eachRevoked(f func(ID, uint32)) {
+	for i := range m.shards {
+		s := &m.shards[i]
+		s.mu.Lock()
+		for id, until := range s.revoked {
+			f(id, until)
+		}
+		s.mu.Unlock()
+	}
 }
 
 // isRevoked reports whether a session is revoked. For nearly all sessions that are not, it takes no lock.

@@ -90,14 +90,32 @@ func (r *sessions) goesOn(b *Return) bool {
 // Revoked reports whether an operator or an origin ended a session, from memory that is at most about a second old.
 func (r *sessions) Revoked(sid ID) bool { return r.memory.isRevoked(sid) }
 
-// markRevoked remembers that a session is revoked until its passes have ended, at order time end (µs); 0: unknown, then as long
-// as a pass signed now. It holds for at least as long as a ticket of the session may be answered from the snapshot.
+// Revocations returns a number that changes with every change of what EachRevoked returns, but for sessions whose passes have ended.
+func (r *sessions) Revocations() uint64 { return r.memory.revocations.Load() }
+
+// EachRevoked calls f for every revoked session of which a pass may still verify, in no order. From until on, in seconds of Redis's
+// clock, none does.
+func (r *sessions) EachRevoked(f func(sid ID, until int64)) {
+	mono, wall := r.c.mono(), r.view.RedisNow()*1000
+	now := wall / 1_000_000_000
+	r.memory.eachRevoked(func(sid ID, s uint32) {
+		if until := (wall + int64(s)*1_000_000_000 - mono + 999_999_999) / 1_000_000_000; until > now {
+			f(sid, until)
+		}
+	})
+}
+
+// passLeeway is for how long a pass still verifies after its end (token.Leeway).
+const passLeeway = 5 * time.Second
+
+// markRevoked remembers that a session is revoked until no pass of it verifies. The passes end at order time end (µs); 0: unknown,
+// then as late as a pass signed now. The memory holds for at least as long as a ticket of the session may be answered from the snapshot.
 func (r *sessions) markRevoked(sid ID, end int64) {
 	left := time.Duration(end-r.view.Now()) * time.Microsecond
 	if end == 0 {
 		left = r.view.Snapshot().Policy.SessionTTL
 	}
-	r.memory.revoke(sid, r.c.mono()+int64(max(left, r.view.quarter()+farAge)))
+	r.memory.revoke(sid, r.c.mono()+int64(max(left+passLeeway, r.view.quarter()+farAge)))
 	sh := &r.shards[sid[0]&63]
 	sh.mu.Lock()
 	delete(sh.m, sid)

@@ -258,7 +258,7 @@ func (r *ticker) advance(ctx context.Context, lease string) (more bool, err erro
 		}
 	}
 	n := r.timed(rest[1], 3, &r.store.known.cursor, func(id ID, end int64) {
-		if end == 0 || end > r.view.Now() {
+		if end == 0 || end+passLeeway.Microseconds() > r.view.Now() {
 			r.sessions.markRevoked(id, end)
 		}
 	})

@@ -7,6 +7,7 @@ import (
 	"github.com/anteroom/anteroom/gateway/answer"
 	"github.com/anteroom/anteroom/gateway/client"
 	"github.com/anteroom/anteroom/gateway/guard"
+	"github.com/anteroom/anteroom/gateway/published"
 )
 
 // handler decides about a request.
@@ -17,16 +18,18 @@ type endpoint struct {
 	name  string
 	allow string // methods, for Allow and for preflights
 	serve handler
+	same  bool // the response is the same for every client, so the request's tokens are not read
 }
 
 var endpoints = []endpoint{
-	{"status", "GET, HEAD, OPTIONS", serveStatus},
-	{"tickets", "POST, DELETE, OPTIONS", serveTickets},
-	{"events", "GET, OPTIONS", serveEvents},
-	{"claim", "POST, OPTIONS", serveClaim},
-	{"challenge", "GET, HEAD, OPTIONS", serveChallenge},
-	{"draw", "GET, HEAD, OPTIONS", serveDraw},
-	{"", "GET, HEAD, OPTIONS", servePage},
+	{name: "status", allow: "GET, HEAD, OPTIONS", serve: serveStatus},
+	{name: "tickets", allow: "POST, DELETE, OPTIONS", serve: serveTickets},
+	{name: "events", allow: "GET, OPTIONS", serve: serveEvents},
+	{name: "claim", allow: "POST, OPTIONS", serve: serveClaim},
+	{name: "challenge", allow: "GET, HEAD, OPTIONS", serve: serveChallenge},
+	{name: "draw", allow: "GET, HEAD, OPTIONS", serve: serveDraw},
+	{name: "revoked", allow: "GET, HEAD, OPTIONS", serve: serveRevoked, same: true},
+	{name: "", allow: "GET, HEAD, OPTIONS", serve: servePage},
 }
 
 const jwks = "jwks.json"
@@ -77,8 +80,10 @@ func (e *endpoint) handle(v *visit) (decision, *answer.Problem) {
 	case (v.req.Is("POST") || v.req.Is("DELETE")) && crossSite(v):
 		return decision{}, answer.CrossSite
 	}
-	v.enterRoom()
-	v.tokens.identify()
+	if !e.same {
+		v.enterRoom()
+		v.tokens.identify()
+	}
 	return e.serve(v)
 }
 
@@ -122,12 +127,34 @@ func (v *visit) empty(code int, fields ...[2]string) decision {
 
 var readOnly = answer.MethodNotAllowed.Set("Allow", "GET, HEAD")
 
+// serveKeys sends the public keys of tokens. A verifier may keep them for five minutes (docs/passes.md), so a new key has to be in the
+// set for that long before it signs.
 func serveKeys(v *visit) (decision, *answer.Problem) {
 	if !v.isRead() {
 		return decision{}, readOnly
 	}
-	v.out.Body = append(v.out.Body[:0], v.g.cache.Ring().JWKS()...)
-	return document(proxied, 200, answer.TypeJSON), nil
+	return v.publish(v.state.keySet, proxied, "public, max-age=300"), nil
+}
+
+// serveRevoked sends the revoked sessions of the room, for those who verify passes themselves.
+func serveRevoked(v *visit) (decision, *answer.Problem) {
+	r := v.room
+	return v.publish(r.revoked.Document(r.id, r.queue, v.start), waiting, "public, max-age=1"), nil
+}
+
+// publish sends a document that is the same for every client, or 304 to a client that has it.
+func (v *visit) publish(d *published.Document, o outcome, caching string) decision {
+	vary := ""
+	if len(v.site) > 0 {
+		vary = "Origin"
+	}
+	fields := [][2]string{{"Cache-Control", caching}, {"ETag", d.ETag}, {"Vary", vary}}
+	if d.IsIn(v.req.Peek("if-none-match")) {
+		v.out.Body = v.out.Body[:0]
+		return document(o, 304, answer.TypeJSON, fields...)
+	}
+	v.out.Shared = d.Body
+	return document(o, 200, answer.TypeJSON, fields...)
 }
 
 // findScript returns a script of guarded pages. forever reports whether the name of the script changes with its content.

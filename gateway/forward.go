@@ -68,6 +68,9 @@ func (v *visit) prepareForward(session token.ID) {
 	}
 	if f.SessionID = session; session != (token.ID{}) {
 		f.Session = v.sessionText(session)
+		if f.Pass = v.grant.pass; len(f.Pass) == 0 { // neither the first of the session nor renewed
+			f.Pass = v.tokens.pass
+		}
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/anteroom/anteroom/gateway/client"
 	"github.com/anteroom/anteroom/gateway/proxy"
+	"github.com/anteroom/anteroom/gateway/published"
 	"github.com/anteroom/anteroom/gateway/route"
 	"github.com/anteroom/anteroom/gateway/upstream"
 	"github.com/anteroom/anteroom/internal/certs"
@@ -31,6 +32,7 @@ type state struct {
 	table     *route.Table
 	origins   map[string]*upstream.Origin
 	keys      map[string]*accountKeys // by jwks_url
+	keySet    *published.Document     // the public keys of tokens
 	order     []*upstream.Origin
 	byDefault *upstream.Origin
 	tls       *tls.Config
@@ -131,8 +133,11 @@ func (g *Gateway) prepare(o Options, old *state) (*state, error) {
 			errs = append(errs, err)
 		}
 	}
+	var keySet *published.Document
 	if o.Ring == nil {
 		bad(errors.New("tokens: there are no keys"))
+	} else {
+		keySet = published.New(o.Ring.JWKS())
 	}
 	if len(o.IDKey) < 32 {
 		bad(errors.New("tokens: the key of derived ids needs at least 32 bytes"))
@@ -155,7 +160,7 @@ func (g *Gateway) prepare(o Options, old *state) (*state, error) {
 	if o.TrustedHeader = strings.ToLower(o.TrustedHeader); o.TrustedHeader == "" {
 		o.TrustedHeader = client.ForwardedFor
 	}
-	s := &state{options: o, byID: map[string]*room{}, origins: map[string]*upstream.Origin{}, keys: map[string]*accountKeys{}, clientHeader: addressField}
+	s := &state{options: o, byID: map[string]*room{}, origins: map[string]*upstream.Origin{}, keys: map[string]*accountKeys{}, keySet: keySet, clientHeader: addressField}
 	for _, c := range o.Origins {
 		u, err := g.origin(c, old)
 		if err != nil {

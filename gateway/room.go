@@ -17,6 +17,7 @@ import (
 	"github.com/anteroom/anteroom/gateway/guard"
 	"github.com/anteroom/anteroom/gateway/metrics"
 	"github.com/anteroom/anteroom/gateway/page"
+	"github.com/anteroom/anteroom/gateway/published"
 	"github.com/anteroom/anteroom/gateway/route"
 	"github.com/anteroom/anteroom/gateway/upstream"
 	"github.com/anteroom/anteroom/token"
@@ -50,7 +51,8 @@ type store struct {
 	sessionStore
 }
 
-// room is a configured room. It is immutable but for its forecaster, which is shared by all configurations of the room.
+// room is a configured room. It is immutable but for its forecaster and its list of revoked sessions, which all configurations of the
+// room share.
 type room struct {
 	id         string
 	index      int             // in state.rooms
@@ -67,6 +69,7 @@ type room struct {
 	preflights token.ID      // under which preflights of the room are counted
 	estimator  eta.Estimator
 	forecaster *forecast.Forecaster
+	revoked    *published.Revoked
 }
 
 // newRoom returns a room, which use has to complete. keys are the keys of its jwks_url, nil without one. old is the room with the
@@ -97,9 +100,9 @@ func newRoom(o Room, origin *upstream.Origin, m *metrics.Metrics, keys *accountK
 		return nil, fmt.Errorf("rooms.%s.eta.estimator: %w", o.ID, err)
 	}
 	if old != nil {
-		r.forecaster = old.forecaster
+		r.forecaster, r.revoked = old.forecaster, old.revoked
 	} else {
-		r.forecaster = forecast.New(r.estimator, o.LearnWeights)
+		r.forecaster, r.revoked = forecast.New(r.estimator, o.LearnWeights), &published.Revoked{}
 	}
 	return r, nil
 }

@@ -21,6 +21,7 @@ type tokenCheck struct {
 	r *request
 
 	forged   bool            // one has a wrong signature: no others are verified, because each may cost as much as ten requests
+	pass     []byte          // the valid pass; a slice of the request
 	ended    []byte          // a pass that has ended or was revoked; a slice of the request
 	rejected *answer.Problem // why a waiting token that verifies does not count
 }
@@ -83,6 +84,7 @@ func verifyPass(c *tokenCheck, raw []byte) (token.Pass, error) {
 		c.ended = raw
 		return p, errRevoked
 	}
+	c.pass = raw
 	return p, nil
 }
 

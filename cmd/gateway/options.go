@@ -66,7 +66,7 @@ func gatewayOptions(cfg *config.Config, s *store, core *admission.Core, registry
 		o.Origins = append(o.Origins, proxy.Config{
 			ID: c.ID, Servers: c.Servers, Timeout: c.Timeout, ConnectTimeout: c.ConnectTimeout, FirstByteTimeout: c.FirstByteTimeout,
 			IdleTimeout: c.IdleTimeout, QueueTimeout: c.QueueTimeout, MaxConns: c.MaxConns, MaxBody: int64(c.MaxBody),
-			PreserveHost: c.PreserveHost, TLS: proxy.TLSConfig{CAFile: c.TLS.CAFile, ServerName: c.TLS.ServerName},
+			PreserveHost: c.PreserveHost, ForwardPass: c.ForwardPass, TLS: proxy.TLSConfig{CAFile: c.TLS.CAFile, ServerName: c.TLS.ServerName},
 			Health: proxy.HealthConfig{Path: c.Health.Path, Interval: c.Health.Interval},
 		})
 	}

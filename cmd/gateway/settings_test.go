@@ -1,7 +1,9 @@
 package main
 
 import (
+	"crypto/ecdsa"
 	"crypto/ed25519"
+	"crypto/elliptic"
 	"crypto/rand"
 	"io"
 	"log/slog"
@@ -26,6 +28,7 @@ rooms: [{id: sale}]
 const (
 	twoOrigins = `{default_origin: shop, origins: [{}, {id: other, servers: ["http://127.0.0.1:10"]}]}`
 	twoKeys    = `tokens: {keys: [{active: true}, {id: k2, secret: Kx8vTq2Lw9-ZpR4mYb7NcUe1HsJdAfG0}]}`
+	es256      = `tokens: {keys: [{secret: "", alg: ES256, private_key_file: $DIR/p256.pem}]}`
 	edDSA      = `tokens: {keys: [{secret: "", alg: EdDSA, private_key_file: $DIR/signing.pem}]}`
 	tls        = `tls: {cert_file: $DIR/cert.pem, key_file: $DIR/key.pem}`
 	operator   = `admin: {tokens: [{token_file: $DIR/token}]}`
@@ -101,6 +104,10 @@ Gateway.Ring.keys[k9].secret = "0pX2vRk7Q9-mZt4LwYb8NcUe1HsJdAfG"`},
 Gateway.IDKey...
 Gateway.Ring...
 Gateway.Ring.keys[k1].alg = "EdDSA"`, Also: edDSA},
+	{Setting: "tokens.keys[0].alg", Value: "ES256", Shows: `Gateway.AccountKeys...
+Gateway.IDKey...
+Gateway.Ring...
+Gateway.Ring.keys[k1].alg = "ES256"`, Also: es256},
 	{Setting: "tokens.keys[0].secret", Value: "Kx8vTq2Lw9-ZpR4mYb7NcUe1HsJdAfG0", Shows: `Gateway.AccountKeys...
 Gateway.IDKey...
 Gateway.Ring.keys[k1].secret = "Kx8vTq2Lw9-ZpR4mYb7NcUe1HsJdAfG0"`},
@@ -125,6 +132,7 @@ Gateway.Rooms[0].Policy.Origin = "store"`},
 	{Setting: "origins[0].queue_timeout", Value: "16s", Shows: "Gateway.Origins[0].QueueTimeout = 16s"},
 	{Setting: "origins[0].max_body", Value: "17KiB", Shows: "Gateway.Origins[0].MaxBody = 17408"},
 	{Setting: "origins[0].preserve_host", Value: "false", Shows: "Gateway.Origins[0].PreserveHost = none"},
+	{Setting: "origins[0].forward_pass", Value: "true", Shows: "Gateway.Origins[0].ForwardPass = true"},
 	{Setting: "origins[0].tls.ca_file", Value: "$DIR/cert.pem", Shows: `Gateway.Origins[0].TLS.CAFile = "$DIR/cert.pem"`},
 	{Setting: "origins[0].tls.server_name", Value: "shop.example", Shows: `Gateway.Origins[0].TLS.ServerName = "shop.example"`},
 	{Setting: "origins[0].health.path", Value: "/health", Shows: `Gateway.Origins[0].Health.Path = "/health"`},
@@ -250,12 +258,19 @@ func TestSettings_EachReachesWhatIsBuilt(t *testing.T) {
 		}
 		return configtest.PrivatePEM(t, key)
 	}
+	p256 := func() string {
+		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return configtest.PrivatePEM(t, key)
+	}
 	configtest.Program{
 		Settings: config.Settings(),
 		Base:     usual,
 		Files: map[string]string{
 			"secret": "q8Zt4LwYb8NcUe1HsJdAfG0pX2vRk7Q9-m\n", "token": "Zk3vQ9xW2mLr8TbN5cYh7JdF4sGp1AeU\n", "model.json": string(model),
-			"page.html": "<meta http-equiv=refresh content={{.Reload}}><h1>{{.Heading}}</h1>", "signing.pem": signing(), "signing2.pem": signing(), "token2": "b8JdF4sGp1AeUZk3vQ9xW2mLr8TbN5cY7\n",
+			"page.html": "<meta http-equiv=refresh content={{.Reload}}><h1>{{.Heading}}</h1>", "signing.pem": signing(), "signing2.pem": signing(), "p256.pem": p256(), "token2": "b8JdF4sGp1AeUZk3vQ9xW2mLr8TbN5cY7\n",
 			"cert.pem": certificate, "key.pem": key, "cert2.pem": certificate, "key2.pem": key,
 		},
 		Build: func(t testing.TB, file string) any {

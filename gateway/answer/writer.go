@@ -21,7 +21,8 @@ const (
 
 // Writer writes the response to one request: the gateway's own, or cookies and a pass for that of an origin. It is reused.
 type Writer struct {
-	Body []byte // memory for bodies
+	Body   []byte // memory for bodies
+	Shared []byte // a body that others read too, instead of Body; nil: none
 
 	req   *wire.Request
 	res   *fasthttp.Response
@@ -145,13 +146,17 @@ func (w *Writer) begin(code int, contentType string) *fasthttp.ResponseHeader {
 	return h
 }
 
-// end makes Body the response's body.
+// end makes Shared or Body the response's body.
 func (w *Writer) end() {
+	body := w.Body
+	if w.Shared != nil {
+		body = w.Shared
+	}
 	if w.ctx == nil {
-		w.res.SetBodyRaw(w.Body)
+		w.res.SetBodyRaw(body)
 		return
 	}
-	w.res.SetBody(w.Body) // a copy: fasthttp sends it when the writer may serve another request
+	w.res.SetBody(body) // a copy: fasthttp sends it when the writer may serve another request
 	if w.req.Drain() {
 		w.res.SetConnectionClose()
 	}
@@ -282,6 +287,7 @@ func (w *Writer) Problem(p *Problem, kind client.Kind) {
 // Abandon replaces the response by the problem Internal with a status, unless the response has been sent.
 func (w *Writer) Abandon(status int) {
 	w.req.CloseAfter()
+	w.Shared = nil
 	if w.sent.Done {
 		return
 	}

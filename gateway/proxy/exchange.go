@@ -25,6 +25,7 @@ type Forward struct {
 	ForwardedHost, ForwardedPort []byte
 	Host                         []byte                           // the visitor's Host; empty: the request's
 	Session                      string                           // for X-Waiting-Room-Session; "": none is sent
+	Pass                         []byte                           // for X-Waiting-Room-Pass, with Config.ForwardPass; empty: none is sent
 	SessionID                    [16]byte                         // the session that Shares count under; zero: none
 	DropCookie                   func(name []byte) bool           // cookies that never reach the origin
 	DropField                    func(name []byte) bool           // fields that never reach the origin; nil: none
@@ -119,7 +120,7 @@ func (o *Origin) Forward(r *wire.Request, f *Forward) Outcome {
 // begin prepares x for a request.
 func (x *exchange) begin(o *Origin, r *wire.Request, f *Forward) {
 	x.o, x.body = o, r.Body()
-	x.outgoing = outgoing{r: r, h: r.Header(), f: f, preserveHost: o.cfg.PreserveHost}
+	x.outgoing = outgoing{r: r, h: r.Header(), f: f, preserveHost: o.cfg.PreserveHost, forwardPass: o.cfg.ForwardPass}
 	x.http10 = x.h.HTTP10
 }
 

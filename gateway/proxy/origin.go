@@ -33,6 +33,7 @@ type Config struct {
 	MaxConns     int   // connections in use at once, upgraded ones included
 	MaxBody      int64 // bytes of a request body; 0: no limit
 	PreserveHost bool  // send the visitor's Host, else the server's own
+	ForwardPass  bool  // send Forward.Pass
 	TLS          TLSConfig
 	Health       HealthConfig
 }

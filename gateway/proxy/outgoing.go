@@ -13,6 +13,7 @@ type outgoing struct {
 	h            *http1.RequestHeader
 	f            *Forward
 	preserveHost bool
+	forwardPass  bool
 	upgrade      string // the protocol that the client asks to change to
 }
 
@@ -190,6 +191,10 @@ func (x *outgoing) appendOwn(dst, host []byte) []byte {
 	if f.Session != "" {
 		dst = append(dst, "\r\nX-Waiting-Room-Session: "...)
 		dst = append(dst, f.Session...)
+	}
+	if x.forwardPass && len(f.Pass) > 0 {
+		dst = append(dst, "\r\nX-Waiting-Room-Pass: "...)
+		dst = append(dst, f.Pass...)
 	}
 	switch {
 	case h.TETrailers && x.upgrade != "":

@@ -1,0 +1,113 @@
+package published
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/base64"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/anteroom/anteroom/admission"
+)
+
+// Most bounds the sessions in a list, about 55 bytes each.
+const Most = 50_000
+
+// Times between two versions of a list.
+const (
+	changePause = 250 * time.Millisecond // after a change of the source
+	expiryPause = 10 * time.Second       // to remove sessions whose passes have ended
+)
+
+// Source has the revoked sessions of a room.
+type Source interface {
+	// Revocations returns a number that changes with every revocation.
+	Revocations() uint64
+	// EachRevoked calls f for every revoked session of which a pass may still verify, before until in seconds of Redis's clock.
+	EachRevoked(f func(sid admission.ID, until int64))
+	// RedisNow returns the time by Redis's clock in µs.
+	RedisNow() int64
+}
+
+// Revoked is the published list of the revoked sessions of one room. The zero value is ready for use; its methods are safe for
+// concurrent use.
+type Revoked struct {
+	mu      sync.Mutex // held while a version is made
+	version atomic.Pointer[version]
+}
+
+// version is a version of the list, and what decides whether it is outdated.
+type version struct {
+	*Document
+	list    []byte // the JSON array in Body
+	changes uint64 // Source.Revocations before the list was made
+	made    time.Time
+	ends    int64 // the earliest until in the list, s; 0: it is empty
+}
+
+// Document returns the list as of now, at most a quarter of a second old.
+func (r *Revoked) Document(room string, from Source, now time.Time) *Document {
+	v := r.version.Load()
+	if v != nil && !v.outdated(from, now) {
+		return v.Document
+	}
+	if v == nil {
+		r.mu.Lock()
+	} else if !r.mu.TryLock() {
+		return v.Document // another request makes the next version
+	}
+	defer r.mu.Unlock()
+	if v = r.version.Load(); v == nil || v.outdated(from, now) {
+		v = v.next(room, from, now)
+		r.version.Store(v)
+	}
+	return v.Document
+}
+
+func (v *version) outdated(from Source, now time.Time) bool {
+	age := now.Sub(v.made)
+	return age >= changePause && v.changes != from.Revocations() ||
+		age >= expiryPause && v.ends > 0 && v.ends <= from.RedisNow()/1e6
+}
+
+// entry is a session in the list.
+type entry struct {
+	sid   admission.ID
+	until int64
+}
+
+// next returns the version after v, which may be nil. The document is that of v where the sessions are the same.
+func (v *version) next(room string, from Source, now time.Time) *version {
+	next := &version{changes: from.Revocations(), made: now}
+	var all []entry
+	from.EachRevoked(func(sid admission.ID, until int64) { all = append(all, entry{sid, until}) })
+	slices.SortFunc(all, func(a, b entry) int {
+		return cmp.Or(cmp.Compare(b.until, a.until), bytes.Compare(a.sid[:], b.sid[:])) // the last ones are dropped
+	})
+	complete := len(all) <= Most
+	all = all[:min(len(all), Most)]
+	list := append(make([]byte, 0, 56*len(all)+2), '[')
+	for i, e := range all {
+		if i > 0 {
+			list = append(list, ',')
+		}
+		list = base64.RawURLEncoding.AppendEncode(append(list, `{"sid":"`...), e.sid[:])
+		list = append(strconv.AppendInt(append(list, `","until":`...), e.until, 10), '}')
+		next.ends = e.until
+	}
+	next.list = append(list, ']')
+	if v != nil && bytes.Equal(v.list, next.list) {
+		next.Document = v.Document
+		return next
+	}
+	b := append(make([]byte, 0, len(next.list)+160), `{"room":"`...)
+	b = append(append(b, room...), `","generated_at":"`...) // ids of rooms need no escaping
+	b = time.UnixMicro(from.RedisNow()).UTC().AppendFormat(b, "2006-01-02T15:04:05.000000Z")
+	b = strconv.AppendBool(append(b, `","complete":`...), complete)
+	b = append(append(b, `,"revoked":`...), next.list...)
+	next.Document = New(append(b, '}'))
+	return next
+}
