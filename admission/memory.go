@@ -27,7 +27,7 @@ type memory struct {
 		mu      sync.Mutex
 		waiting map[ID]place   // waiting tickets: most of the memory
 		m       map[ID]outcome // all other tickets
-		revoked map[ID]uint32  // sessions, until their passes have ended: mono, s
+		revoked map[ID]uint32  // sessions, by the end of their last pass: mono, s, rounded up
 	}
 	revocations atomic.Uint64 // counts the changes of revoked
 	sweep       int
@@ -193,27 +193,28 @@ func (m *memory) put(id ID, v remembered) {
 	m.mark(id)
 }
 
-// revoke remembers until a time that a session is revoked.
-func (m *memory) revoke(id ID, until int64) {
+// revoke remembers that a session is revoked whose passes end at ends (mono, ns). exact reports whether the store knows the end; an
+// estimate does not change the end of a session that is remembered as revoked.
+func (m *memory) revoke(id ID, ends, now int64, exact bool) {
 	s := &m.shards[id[0]&63]
 	s.mu.Lock()
 	delete(s.waiting, id)
 	delete(s.m, id)
-	if later := seconds(until); later > s.revoked[id] {
-		s.revoked[id] = later
+	if last := s.revoked[id]; seconds(ends) > last && (exact || last <= seconds(now)) {
+		s.revoked[id] = seconds(ends)
 		m.revocations.Add(1)
 	}
 	s.mu.Unlock()
 	m.mark(id)
 }
 
-// eachRevoked calls f for every revoked session with the time until its passes have ended: mono, s.
-func (m *memory) eachRevoked(f func(ID, uint32)) {
+// eachRevoked calls f for every revoked session with the end of its last pass: mono, s.
+func (m *memory) eachRevoked(f func(id ID, ends uint32)) {
 	for i := range m.shards {
 		s := &m.shards[i]
 		s.mu.Lock()
-		for id, until := range s.revoked {
-			f(id, until)
+		for id, ends := range s.revoked {
+			f(id, ends)
 		}
 		s.mu.Unlock()
 	}
@@ -269,8 +270,9 @@ func (m *memory) forget(now int64, absence, claimWindow time.Duration) {
 			b.next.set(id)
 		}
 	}
-	for id, until := range s.revoked {
-		if uint32(now/1_000_000_000) > until {
+	for id, ends := range s.revoked {
+		// A pass verifies a little longer, and a ticket of the session may be answered from the snapshot for a quarter of absence.
+		if now > int64(ends)*1_000_000_000+int64(max(passLeeway, keep+farAge)) {
 			delete(s.revoked, id)
 		} else if b := m.marks.Load(); b != nil {
 			b.next.set(id)
@@ -294,8 +296,8 @@ func (m *memory) all(now int64, f func(ID, remembered), revoked func(ID, time.Du
 		for id, v := range s.m {
 			f(id, v.remembered(id, now))
 		}
-		for id, until := range s.revoked {
-			revoked(id, time.Duration(max(0, int64(until)*1_000_000_000-now)))
+		for id, ends := range s.revoked {
+			revoked(id, time.Duration(max(0, int64(ends)*1_000_000_000-now)))
 		}
 		s.mu.Unlock()
 	}

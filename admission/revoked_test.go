@@ -112,3 +112,51 @@ func TestMemory_IsSmall(t *testing.T) {
 	})
 	runtime.KeepAlive(r)
 }
+
+// A pass verifies until token.Leeway after its end, so its revocation lasts longer, and is published until then.
+func TestRevocation_LastsThroughLeeway(t *testing.T) {
+	t.Parallel()
+	c := newTestClock()
+	p := basePolicy
+	p.SessionTTL = time.Minute
+	r := testRoom(t, redistest.Client(t), redistest.Prefix(t), c, p)
+	id, before := testID(), r.Revocations()
+	r.Revoke(id)
+	if r.Revocations() == before {
+		t.Error("the number of revocations is unchanged")
+	}
+	changed := r.Revocations()
+	ends := (r.RedisNow()+999_999)/1e6 + 60 // of a pass that was signed a moment ago
+	for _, row := range []struct {
+		name      string
+		passes    time.Duration
+		published bool
+	}{
+		{"at once", 0, true},
+		{"in the last second of the pass", 59 * time.Second, true},
+		{"within the leeway", 5 * time.Second, true},
+		{"after it", 3 * time.Second, false},
+	} {
+		for left := row.passes; left > 0; left -= time.Second {
+			c.pass(time.Second)
+			for range 64 { // shards
+				mustTick(t, r)
+			}
+		}
+		var until []int64
+		r.EachRevoked(func(sid ID, at int64) {
+			if sid == id {
+				until = append(until, at)
+			}
+		})
+		if !r.Revoked(id) || len(until) != map[bool]int{true: 1}[row.published] {
+			t.Errorf("%s: revoked %v, published %v; want %v", row.name, r.Revoked(id), until, row.published)
+		}
+		if len(until) == 1 && (until[0] < ends+5 || until[0] > ends+7) {
+			t.Errorf("%s: until %d, want %d to %d", row.name, until[0], ends+5, ends+7)
+		}
+	}
+	if n := r.Revocations() - changed; n > 1 {
+		t.Errorf("one revocation has changed %d times more", n)
+	}
+}

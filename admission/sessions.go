@@ -98,8 +98,8 @@ func (r *sessions) Revocations() uint64 { return r.memory.revocations.Load() }
 func (r *sessions) EachRevoked(f func(sid ID, until int64)) {
 	mono, wall := r.c.mono(), r.view.RedisNow()*1000
 	now := wall / 1_000_000_000
-	r.memory.eachRevoked(func(sid ID, s uint32) {
-		if until := (wall + int64(s)*1_000_000_000 - mono + 999_999_999) / 1_000_000_000; until > now {
+	r.memory.eachRevoked(func(sid ID, ends uint32) {
+		if until := (wall + int64(ends)*1_000_000_000 + int64(passLeeway) - mono + 999_999_999) / 1_000_000_000; until > now {
 			f(sid, until)
 		}
 	})
@@ -109,13 +109,14 @@ func (r *sessions) EachRevoked(f func(sid ID, until int64)) {
 const passLeeway = 5 * time.Second
 
 // markRevoked remembers that a session is revoked until no pass of it verifies. The passes end at order time end (µs); 0: unknown,
-// then as late as a pass signed now. The memory holds for at least as long as a ticket of the session may be answered from the snapshot.
+// then as late as a pass signed now.
 func (r *sessions) markRevoked(sid ID, end int64) {
 	left := time.Duration(end-r.view.Now()) * time.Microsecond
 	if end == 0 {
 		left = r.view.Snapshot().Policy.SessionTTL
 	}
-	r.memory.revoke(sid, r.c.mono()+int64(max(left+passLeeway, r.view.quarter()+farAge)))
+	now := r.c.mono()
+	r.memory.revoke(sid, now+int64(max(left, time.Second)), now, end != 0)
 	sh := &r.shards[sid[0]&63]
 	sh.mu.Lock()
 	delete(sh.m, sid)

@@ -98,6 +98,11 @@ func TestResponses_MatchOpenAPI(t *testing.T) {
 	tell(200, "GET /.waiting-room/sale/", asPage)
 	tell(503, "GET /.waiting-room/shut/", asPage)
 	tell(200, "GET /.waiting-room/jwks.json")
+	tell(304, "GET /.waiting-room/jwks.json", "If-None-Match: *")
+	b.line("sale").Revoke(admission.ID(randomID()))
+	eventually(t, "the revoked session is in the list", func() bool { return tell(200, "GET /.waiting-room/sale/revoked").field("sid") != "" })
+	tell(304, "GET /.waiting-room/sale/revoked", "If-None-Match: *")
+	tell(404, "GET /.waiting-room/none/revoked")
 	b.rate("sale", 100)
 	eventually(t, "the ticket is admitted", func() bool {
 		return tell(200, "GET /.waiting-room/sale/status", with).field("pass") != ""

@@ -73,6 +73,8 @@ X-Content-Type-Options: nosniff
 	if got := ids(a); !slices.Equal(got, []string{"first"}) || strings.Contains(a.body, "k1") || len(a.cookies) > 0 || a.header.Get("Vary") != "" {
 		t.Errorf("with a retired HS256 key: %s", a.text())
 	}
+	_, router := visitorAPI(t)
+	conforms(t, router, a, "GET "+path)
 	tag := a.header.Get("Etag")
 	for _, condition := range []string{tag, "W/" + tag, `"other", ` + tag, "*"} {
 		for _, method := range []string{"GET ", "HEAD "} {

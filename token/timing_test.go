@@ -19,6 +19,8 @@ func TestToken_DoesNotAllocate(t *testing.T) {
 	forged[len(forged)-20] ^= 1
 	long := make([]byte, 1<<20)
 	dst := make([]byte, 0, 1024)
+	es := newTestCache(t, 64, esKey("k1", true))
+	esWaiting, esPass := es.Ring().AppendWaiting(nil, &w), es.Ring().AppendPass(nil, &p)
 	for _, row := range []struct {
 		name   string
 		pooled bool // needs sync.Pool to keep what it is given
@@ -27,6 +29,8 @@ func TestToken_DoesNotAllocate(t *testing.T) {
 	}{
 		{"pass from the cache", false, 0, func() { c.VerifyPass(rawPass, testRoom, testNow) }},
 		{"waiting token", true, 0, func() { c.VerifyWaiting(rawUsual, testRoom, testNow) }},
+		{"ES256 waiting token from the cache", false, 0, func() { es.VerifyWaiting(esWaiting, testRoom, testNow) }},
+		{"ES256 pass from the cache", false, 0, func() { es.VerifyPass(esPass, testRoom, testNow) }},
 		{"a megabyte", false, 0, func() { r.VerifyPass(long, testRoom, testNow) }},
 		{"a forged pass", true, 0, func() { c.VerifyPass(forged, testRoom, testNow) }},
 		{"pass", true, 0, func() { r.VerifyPass(rawPlain, testRoom, testNow) }},
@@ -58,10 +62,14 @@ func BenchmarkSignWaiting(b *testing.B) {
 }
 
 func BenchmarkSignPass(b *testing.B) {
-	r, p, dst := mustRing(b, hsKey("k1", true)), testPass(), make([]byte, 0, 1024)
-	b.ReportAllocs()
-	for b.Loop() {
-		dst = r.AppendPass(dst[:0], &p)
+	for _, key := range oneOfEach() {
+		r, p, dst := mustRing(b, key), testPass(), make([]byte, 0, 1024)
+		b.Run(key.Alg, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				dst = r.AppendPass(dst[:0], &p)
+			}
+		})
 	}
 }
 
@@ -82,13 +90,33 @@ func BenchmarkVerifyPass(b *testing.B) {
 }
 
 func BenchmarkVerifyWaiting(b *testing.B) {
-	r, w := mustRing(b, hsKey("k1", true)), testWaiting()
-	raw := r.AppendWaiting(nil, &w)
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := r.VerifyWaiting(raw, testRoom, testNow); err != nil {
-			b.Fatal(err)
-		}
+	for _, key := range oneOfEach() {
+		r, w := mustRing(b, key), testWaiting()
+		raw := r.AppendWaiting(nil, &w)
+		b.Run(key.Alg, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := r.VerifyWaiting(raw, testRoom, testNow); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// A waiting token of a key pair is verified once and then found in the cache.
+func BenchmarkCachedWaiting(b *testing.B) {
+	for _, key := range oneOfEach() {
+		c, w := newTestCache(b, 1<<10, key), testWaiting()
+		raw := c.Ring().AppendWaiting(nil, &w)
+		b.Run(key.Alg, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := c.VerifyWaiting(raw, testRoom, testNow); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }
 

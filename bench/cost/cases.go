@@ -46,7 +46,7 @@ type trial struct {
 	chunked     bool // the body is written with its framing
 	plainTarget string
 	plainIsJSON bool // the plain body is an object, padded with blanks
-	second      bool // for the gateway that reads Forwarded and signs with EdDSA
+	second      bool // for the gateway that reads Forwarded, signs with EdDSA and also verifies ES256
 }
 
 // fresh is replaced with characters that no other request has.
@@ -161,17 +161,19 @@ func (k *siteKey) forged() string {
 	return encode(fmt.Sprintf(`{"alg":%q,"kid":%q,"typ":"JWT"}`, k.alg, k.kid)) + "." + encode(`{"sub":"4711","exp":4102444800}`) + "." + text[:20] + fresh + text[20+len(fresh):]
 }
 
-// forgeries returns requests with as many invalid EdDSA tokens as the gateway verifies.
+// forgeries returns requests with as many invalid tokens of EdDSA and ES256 as the gateway verifies.
 func forgeries() (all []trial) {
-	forged := func(kind string) string {
-		signature := encode(strings.Repeat("\x01", 64))
-		return encode(`{"alg":"EdDSA","kid":"k1","typ":"`+kind+`+jwt"}`) + "." + encode(strings.Repeat("a", 60)) + "." + signature[:20] + fresh + signature[20+len(fresh):]
-	}
-	pass, ticket := forged("pass"), forged("wait")
-	pairs := strings.Repeat("; wr_sale_pass="+pass+"; wr_sale_ticket="+ticket, 4)
-	fields := "X-Waiting-Room-Pass: " + pass + "\r\nX-Waiting-Room-Token: " + ticket + "\r\nCookie: a=b" + pairs + "\r\n"
-	for _, p := range []endpoint{waiting, {name: "status", path: "/.waiting-room/sale/status", method: "GET"}} {
-		all = append(all, trial{name: "EdDSA tokens that fail in all headers", endpoint: p, fields: fields, second: true})
+	for _, key := range []struct{ alg, kid string }{{"EdDSA", "k1"}, {"ES256", "k2"}} {
+		forged := func(kind string) string {
+			signature := encode(strings.Repeat("\x01", 64))
+			return encode(fmt.Sprintf(`{"alg":%q,"kid":%q,"typ":"%s+jwt"}`, key.alg, key.kid, kind)) + "." + encode(strings.Repeat("a", 60)) + "." + signature[:20] + fresh + signature[20+len(fresh):]
+		}
+		pass, ticket := forged("pass"), forged("wait")
+		pairs := strings.Repeat("; wr_sale_pass="+pass+"; wr_sale_ticket="+ticket, 4)
+		fields := "X-Waiting-Room-Pass: " + pass + "\r\nX-Waiting-Room-Token: " + ticket + "\r\nCookie: a=b" + pairs + "\r\n"
+		for _, p := range []endpoint{waiting, {name: "status", path: "/.waiting-room/sale/status", method: "GET"}} {
+			all = append(all, trial{name: key.alg + " tokens that fail in all headers", endpoint: p, fields: fields, second: true})
+		}
 	}
 	return all
 }

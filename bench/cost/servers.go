@@ -21,8 +21,8 @@ import (
 	"github.com/anteroom/anteroom/bench/rig"
 )
 
-// servers are the gateways that are measured, and the keys of their accounts. The second gateway reads Forwarded and signs
-// with EdDSA.
+// servers are the gateways that are measured, and the keys of their accounts. The second gateway reads Forwarded, signs
+// with EdDSA and also verifies ES256.
 type servers struct {
 	probers [2]*prober
 	keys    []siteKey
@@ -36,12 +36,12 @@ func startServers(r *rig.Run, bin string) *servers {
 	secret := r.File("captcha.secret", "the secret of a CAPTCHA")
 	_, signing, err := ed25519.GenerateKey(rand.Reader)
 	rig.Check(err)
-	der := rig.Must(x509.MarshalPKCS8PrivateKey(signing))
-	pemFile := r.File("signing.pem", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})))
+	pemFile := r.File("signing.pem", privatePEM(signing))
+	retired := r.File("retired.pem", privatePEM(rig.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))))
 	for i, header := range []string{"X-Forwarded-For", "Forwarded"} {
 		key := "alg: HS256, secret: " + rand.Text() + rand.Text()
 		if i == 1 {
-			key = fmt.Sprintf("alg: EdDSA, private_key_file: %q", pemFile)
+			key = fmt.Sprintf("alg: EdDSA, private_key_file: %q}, {id: k2, alg: ES256, private_key_file: %q", pemFile, retired)
 		}
 		g := r.Gateway(bin, fmt.Sprintf(`trusted_header: %s
 tokens: {keys: [{id: k1, active: true, %s}]}
@@ -65,6 +65,11 @@ rooms:
 		r.Cleanup(s.probers[i].close)
 	}
 	return s
+}
+
+func privatePEM(key any) string {
+	der := rig.Must(x509.MarshalPKCS8PrivateKey(key))
+	return string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
 }
 
 // originLines is how many header lines the origin sends below …/lines: close to the most that the gateway accepts.
