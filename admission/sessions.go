@@ -116,7 +116,7 @@ func (r *sessions) markRevoked(sid ID, end int64) {
 		left = r.view.Snapshot().Policy.SessionTTL
 	}
 	now := r.c.mono()
-	r.memory.revoke(sid, now+int64(max(left, time.Second)), now, end != 0)
+	r.memory.revoke(sid, max(1, now+int64(left)), now, end != 0)
 	sh := &r.shards[sid[0]&63]
 	sh.mu.Lock()
 	delete(sh.m, sid)
