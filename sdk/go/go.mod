@@ -1,0 +1,3 @@
+module github.com/anteroom/anteroom/sdk/go
+
+go 1.25
