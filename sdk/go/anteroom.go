@@ -13,10 +13,12 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math/big"
 	"net/http"
+	"net/url"
 	"regexp"
 	"slices"
 	"strconv"
@@ -66,10 +68,13 @@ type key struct {
 // New returns a Verifier. It fetches nothing before the first pass.
 func New(c Config) (v *Verifier, err error) {
 	if c.Issuer == "" || c.JWKSURL == "" && c.JWKS == nil && c.Secrets == nil || c.RevokedURL != "" && !strings.Contains(c.RevokedURL, "{room}") {
-		return nil, fmt.Errorf("anteroom: set Issuer; JWKSURL, JWKS or Secrets; and in RevokedURL the text {room}")
+		return nil, errors.New("anteroom: set Issuer; JWKSURL, JWKS or Secrets; and in RevokedURL the text {room}")
 	}
 	if c.Now == nil {
 		c.Now = time.Now
+	}
+	if c.Algorithms == nil {
+		c.Algorithms = []string{"ES256", "EdDSA", "HS256"}
 	}
 	v = &Verifier{Config: c, secrets: map[string]key{}, keys: &document{c: &c, url: c.JWKSURL, entries: map[string]key{}}}
 	for kid, secret := range c.Secrets {
@@ -89,8 +94,6 @@ func New(c Config) (v *Verifier, err error) {
 	}
 	return v, err
 }
-
-var cookie = regexp.MustCompile(`^[ \t]*([^=]*?)[ \t]*=[ \t]*(?:"(.*)"|(.*?))[ \t]*$`)
 
 // Verify returns the state of a request's visitor in a room. It tries the header field X-Waiting-Room-Pass, then at most four
 // cookies, until a pass is valid. Without a valid one, a revoked pass decides, then an expired one, then the first invalid one.
@@ -130,6 +133,9 @@ var (
 	typed = regexp.MustCompile(`^((iss|aud|jti|sid|ep|ah|bnd)=string|(off|acc)=bool|(iat|exp|ord|seen|hold|hd|fn|used|eta|elo|ehi)=json.Number(0|[1-9][0-9]{0,14}|[1-8][0-9]{15})$)`)
 	other = regexp.MustCompile(`^[a-z0-9_]{1,32}=(string|bool|json.Number|<nil>)`) // a claim of a newer gateway
 	id    = regexp.MustCompile(`^[A-Za-z0-9_-]{21}[AQgw]$`)
+
+	cookie = regexp.MustCompile(`^[ \t]*([^=]*?)[ \t]*=[ \t]*(?:"(.*)"|(.*?))[ \t]*$`)
+	member = regexp.MustCompile(`"(?:[^"\\]|\\.)*"[ \t\r\n]*:[ \t\r\n]*(?:"(?:[^"\\]|\\.)*")?`)
 )
 
 func (v *Verifier) token(raw, room string) (result Result) {
@@ -152,7 +158,7 @@ func (v *Verifier) token(raw, room string) (result Result) {
 		wrong = wrong || name != "alg" && name != "kid" && name != "typ"
 	}
 	refuse(wrong, "header")
-	refuse(len(v.Algorithms) > 0 && !slices.Contains(v.Algorithms, alg), "alg")
+	refuse(!slices.Contains(v.Algorithms, alg), "alg")
 	k, found := v.secrets[kid]
 	if !found {
 		keys := v.keys.load(5*time.Minute, false)
@@ -168,8 +174,8 @@ func (v *Verifier) token(raw, room string) (result Result) {
 	refuse(!k.verify([]byte(parts[0]+"."+parts[1]), decode(parts[2], "signature")), "signature")
 	claims := object(parts[1], "claims")
 	for name, value := range claims {
-		member := fmt.Sprintf("%s=%T%v", name, value, value)
-		wrong = wrong || !typed.MatchString(member) && (known.MatchString(member) || !other.MatchString(member))
+		claim := fmt.Sprintf("%s=%T%v", name, value, value)
+		wrong = wrong || !typed.MatchString(claim) && (known.MatchString(claim) || !other.MatchString(claim))
 	}
 	refuse(claims["iss"] != v.Issuer, "issuer")
 	refuse(room == "" || claims["aud"] != room, "audience")
@@ -192,23 +198,12 @@ func (v *Verifier) token(raw, room string) (result Result) {
 }
 
 // object returns the members of a JSON object. It refuses a token that names one twice.
-func object(part string, twice refusal) map[string]any {
+func object(part string, twice refusal) (members map[string]any) {
 	text := decode(part, "malformed")
-	d, members := json.NewDecoder(bytes.NewReader(text)), map[string]any{}
+	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
-	open, err := d.Token()
-	refuse(err != nil || open != json.Delim('{') || !utf8.Valid(text), "malformed")
-	for d.More() {
-		var value any
-		name, err := d.Token()
-		refuse(err != nil || d.Decode(&value) != nil, "malformed")
-		_, found := members[name.(string)]
-		refuse(found, twice)
-		members[name.(string)] = value
-	}
-	_, err = d.Token()
-	_, end := d.Token()
-	refuse(err != nil || end != io.EOF, "malformed")
+	refuse(!json.Valid(text) || !utf8.Valid(text) || d.Decode(&members) != nil || members == nil, "malformed")
+	refuse(len(member.FindAll(text, -1)) != len(members), twice)
 	return members
 }
 
@@ -255,18 +250,14 @@ func (d *document) load(every time.Duration, wait bool) map[string]key {
 func (d *document) fetch(etag []string) {
 	var entries map[string]key
 	client := http.Client{Transport: d.c.Transport, Timeout: 2 * time.Second, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	request, err := http.NewRequest(http.MethodGet, d.url, nil)
-	if err == nil {
-		request.Header["If-None-Match"] = etag
-		var response *http.Response
-		if response, err = client.Do(request); err == nil {
-			defer response.Body.Close()
-			if response.StatusCode == 200 {
-				etag = response.Header["Etag"]
-				entries, err = parse(response.Body)
-			} else if response.StatusCode != 304 {
-				err = fmt.Errorf("status %d", response.StatusCode)
-			}
+	address, err := url.Parse(d.url)
+	response, failed := client.Do(&http.Request{URL: address, Header: http.Header{"If-None-Match": etag}})
+	if err = errors.Join(err, failed); err == nil {
+		defer response.Body.Close()
+		if etag = response.Header["Etag"]; response.StatusCode == http.StatusOK {
+			entries, err = parse(response.Body)
+		} else if response.StatusCode != http.StatusNotModified {
+			err = errors.New(response.Status)
 		}
 	}
 	if err != nil && d.c.OnError != nil {
@@ -301,11 +292,11 @@ func parse(body io.Reader) (map[string]key, error) {
 		}
 		x, _ := base64.RawURLEncoding.DecodeString(k.X)
 		y, _ := base64.RawURLEncoding.DecodeString(k.Y)
-		if k.Kty == "OKP" && k.Crv == "Ed25519" && len(x) == ed25519.PublicKeySize {
+		if k.Kty == "OKP" && k.Crv == "Ed25519" && (k.Alg == "" || k.Alg == "EdDSA") && len(x) == ed25519.PublicKeySize {
 			entries[k.Kid] = key{"EdDSA", func(text, signature []byte) bool { return ed25519.Verify(x, text, signature) }}
 		}
 		public, err := ecdsa.ParseUncompressedPublicKey(elliptic.P256(), slices.Concat([]byte{4}, x, y))
-		if k.Kty == "EC" && k.Crv == "P-256" && len(x) == 32 && err == nil {
+		if k.Kty == "EC" && k.Crv == "P-256" && (k.Alg == "" || k.Alg == "ES256") && len(x) == 32 && err == nil {
 			entries[k.Kid] = key{"ES256", func(text, signature []byte) bool {
 				sum := sha256.Sum256(text)
 				return len(signature) == 64 && ecdsa.Verify(public, sum[:], new(big.Int).SetBytes(signature[:32]), new(big.Int).SetBytes(signature[32:]))

@@ -10,7 +10,6 @@ import java.security.*;
 import java.security.interfaces.ECPublicKey;
 import java.security.spec.ECFieldFp;
 import java.security.spec.X509EncodedKeySpec;
-import java.time.Duration;
 import java.util.*;
 import java.util.concurrent.*;
 import java.util.function.Function;
@@ -45,6 +44,7 @@ public final class Anteroom {
     private record Key(String alg, java.security.Key material) {}
 
     private static final class Refusal extends RuntimeException {
+        private static final long serialVersionUID = 1;
         final Result result;
 
         Refusal(String reason, String session, long expires) {
@@ -247,7 +247,7 @@ public final class Anteroom {
     private final class Document {
         final String url, list;
         volatile Map<String, Key> entries;
-        String etag = "";
+        volatile String etag = "";
         long tried, done;
         CompletableFuture<Void> running;
 
@@ -279,18 +279,17 @@ public final class Anteroom {
         CompletableFuture<Void> fetch() {
             HttpRequest.Builder request = HttpRequest.newBuilder(URI.create(url));
             if (!etag.isEmpty()) request.header("If-None-Match", etag);
-            return http.sendAsync(request.build(), BodyHandlers.ofString()).orTimeout(2, TimeUnit.SECONDS).handle((response, error) -> {
+            return http.sendAsync(request.build(), BodyHandlers.ofString()).orTimeout(2, TimeUnit.SECONDS).thenAccept(response -> {
+                if (response.statusCode() != 200 && response.statusCode() != 304) throw new IllegalStateException("status " + response.statusCode());
+                if (response.statusCode() == 200) entries = parse(response.body(), list);
+                if (response.statusCode() == 200) etag = response.headers().firstValue("etag").orElse("");
+            }).handle((nothing, error) -> {
+                if (error != null) System.getLogger("anteroom").log(System.Logger.Level.WARNING, "cannot fetch " + url + "; using the last value: " + error);
                 synchronized (this) {
-                    if (error == null && response.statusCode() == 200) {
-                        entries = parse(response.body(), list);
-                        etag = response.headers().firstValue("etag").orElse("");
-                    } else if (error != null || response.statusCode() != 304) {
-                        System.getLogger("anteroom").log(System.Logger.Level.WARNING, "cannot fetch " + url + "; using the last value: " + (error == null ? response.statusCode() : error));
-                    }
                     done = config.millis.getAsLong();
                     running = null;
-                    return null;
                 }
+                return null;
             });
         }
     }

@@ -47,7 +47,7 @@ final class Verifier
     public function __construct(array $config)
     {
         $this->config = $c = $config + ['issuer' => '', 'algorithms' => ['ES256', 'EdDSA', 'HS256'], 'jwks_url' => '', 'jwks' => null, 'secrets' => [], 'revoked_url' => '',
-            'cache_dir' => '', 'plain_http' => false, 'accept_bound' => false, 'fetch' => self::fetch(...), 'now' => time(...)];
+            'cache_dir' => '', 'plain_http' => false, 'accept_bound' => false, 'fetch' => self::fetch(...), 'now' => fn (): float => microtime(true)];
         if ($c['issuer'] === '' || !$c['jwks_url'] && !$c['jwks'] && !$c['secrets'] || $c['revoked_url'] && !str_contains($c['revoked_url'], '{room}')) {
             throw new \InvalidArgumentException('anteroom: set issuer; jwks_url, jwks or secrets; and in revoked_url the text {room}');
         }
@@ -139,7 +139,8 @@ final class Verifier
         $keys = $fetched ? $this->load($this->config['jwks_url'], 'keys', 300) : $this->config['jwks']['keys'] ?? [];
         $found = self::find($keys ?? [], $kid);
         if (!$found && $fetched && $alg !== 'HS256') {
-            $found = self::find($keys = $this->load($this->config['jwks_url'], 'keys', 30, true) ?? [], $kid);
+            $keys = $this->load($this->config['jwks_url'], 'keys', 30, true);
+            $found = self::find($keys ?? [], $kid);
         }
         self::refuse($keys === null, 'keys');
         self::refuse(!$found, 'kid');
