@@ -25,7 +25,10 @@ PROGRAMS := ./test/e2e ./gateway/page ./gateway/console
 # Simulations on one goroutine: the race detector would find nothing and multiply their time.
 SEQUENTIAL := ./eta ./eta/backtest ./bulk/congestion ./admission/drawcheck ./lua
 # The modules of this tree.
-MODULES := . bench deploy/helm/test
+MODULES := . bench deploy/helm/test sdk/go test/sdk
+
+# The toolchains of the SDKs in sdk/.
+SDK_NEEDS := node php javac python3-cryptography
 
 # The commands that exist in this tree; cmd/<name> becomes bin/<name>.
 COMMANDS := $(notdir $(patsubst %/,%,$(dir $(wildcard cmd/*/main.go))))
@@ -49,7 +52,7 @@ run: ## Start the demo shop and the gateway in front of it; Ctrl-C stops both
 
 .PHONY: test
 test: ## Run every test that CI runs: race, browser, cluster, chart
-	@tools/need.sh gcc redis-server chromium npm prometheus python3-sklearn
+	@tools/need.sh gcc redis-server chromium npm prometheus python3-sklearn $(SDK_NEEDS)
 	@tools/npm.sh test/axe
 	@$(MAKE) --no-print-directory -j 4 --output-sync=target test-programs test-race test-long test-modules
 
@@ -67,15 +70,22 @@ test-long: ## Run the long tests, which -short leaves out, and tests that the ra
 	$(GO) test -count=1 -vet=off -timeout $(TEST_TIMEOUT) -run "$$(tools/long.sh)" $$(tools/long.sh --packages)
 
 .PHONY: test-modules
-test-modules: ## Run the tests of the other modules: the load generators and the chart
+test-modules: ## Run the tests of the other modules: the load generators, the SDKs and the chart
 	cd bench && $(GO) test -count=1 -vet=off -timeout 10m ./...
+	cd test/sdk && SDK_REQUIRED=1 $(GO) test -count=1 -vet=off -timeout 5m ./...
 	@$(MAKE) --no-print-directory chart
+
+.PHONY: sdk
+sdk: ## Run the tests of the SDKs alone: Go, Node, Python, PHP and Java
+	@tools/need.sh $(SDK_NEEDS)
+	cd test/sdk && SDK_REQUIRED=1 $(GO) test -count=1 -timeout 5m -v -run 'SDKs|Go_' ./...
 
 .PHONY: race
 race: ## Run every test with the race detector, the programs' too; 25 minutes
-	@tools/need.sh gcc redis-server chromium npm prometheus python3-sklearn
+	@tools/need.sh gcc redis-server chromium npm prometheus python3-sklearn $(SDK_NEEDS)
 	$(GO) test -race -count=1 -vet=off -timeout 1h ./...
 	cd bench && $(GO) test -race -count=1 -vet=off -timeout 10m ./...
+	cd test/sdk && SDK_REQUIRED=1 $(GO) test -race -count=1 -vet=off -timeout 10m ./...
 
 .PHONY: mutations
 mutations: ## Break the product on purpose in each way that test/mutations lists, and fail unless a test notices each; 10 minutes
@@ -87,10 +97,13 @@ check: ## Vet, lint and run the tests that need no browser, cluster or waiting: 
 	@tools/need.sh redis-server
 	$(GO) vet ./...
 	cd bench && $(GO) vet ./...
+	cd sdk/go && $(GO) vet ./...
+	cd test/sdk && $(GO) vet ./...
 	@$(MAKE) --no-print-directory lint
 	# -short leaves the rest out and runs a fifth of a property test's cases. Results are cached.
 	RAPID_CHECKS=50 $(GO) test -short -vet=off -p 4 -timeout 5m ./...
 	cd bench && $(GO) test -short -vet=off -timeout 2m ./...
+	cd sdk/go && $(GO) test -vet=off -timeout 2m ./...
 
 .PHONY: explore
 explore: ## Run the property tests with new cases, EXPLORE_CHECKS (default 1000) of each, and as many paths against real servers; a failure prints the seed that repeats it
@@ -188,6 +201,8 @@ lint: ## gofmt, go mod tidy, golangci-lint, luacheck and the shell scripts' synt
 	$(GO) run $(GOLANGCI) run ./...
 	cd bench && $(GO) run $(GOLANGCI) run ./...
 	cd deploy/helm/test && $(GO) run $(GOLANGCI) run ./...
+	cd sdk/go && $(GO) run $(GOLANGCI) run ./...
+	cd test/sdk && $(GO) run $(GOLANGCI) run ./...
 	$(GO) test -count=1 -vet=off -run Luacheck ./lua
 
 .PHONY: fuzz

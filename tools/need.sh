@@ -20,6 +20,7 @@ found() {
 	python3-sklearn) [ -n "$(python sklearn)" ] ;;
 	python3-flask) [ -n "$(python flask)" ] ;;
 	python3-django) [ -n "$(python django)" ] ;;
+	python3-cryptography) [ -n "$(python cryptography)" ] ;;
 	tomcat10) [ -f /usr/share/tomcat10/bin/bootstrap.jar ] && command -v java >/dev/null ;;
 	*) command -v "$1" >/dev/null ;;
 	esac
@@ -51,9 +52,14 @@ package() {
 	apt-gcc) echo gcc libc6-dev ;;
 	apt-luacheck) echo lua-check ;;
 	apt-tomcat10) echo tomcat10-common default-jre-headless ;; # tomcat10 itself would start a service
+	apt-node) echo nodejs ;;
+	apt-php) echo php-cli ;;
+	apt-javac) echo default-jdk-headless ;;
 	apt-chromium) if apt-cache show chromium >/dev/null 2>&1; then echo chromium; else echo chromium-browser; fi ;;
 	brew-gcc) echo gcc ;;
 	brew-python3-sklearn) echo scikit-learn ;;
+	brew-python3-cryptography) echo cryptography ;;
+	brew-javac) echo openjdk ;;
 	brew-redis-server) echo redis ;;
 	brew-npm) echo node ;;
 	*-promtool) echo prometheus ;;

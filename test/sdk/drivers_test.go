@@ -87,7 +87,7 @@ var classDir string
 
 // classes compiles the Java SDK and returns the directory of its classes.
 var classes = sync.OnceValue(func() string {
-	if out, err := exec.Command("javac", "-Xlint:all", "-Werror", "-d", classDir, "../../sdk/java/Anteroom.java", "../../sdk/java/AnteroomTest.java").CombinedOutput(); err != nil {
+	if out, err := exec.Command("javac", "--release", "17", "-Xlint:all", "-d", classDir, "../../sdk/java/Anteroom.java", "../../sdk/java/AnteroomTest.java").CombinedOutput(); err != nil {
 		panic(fmt.Sprintf("javac: %v\n%s", err, out))
 	}
 	return classDir
