@@ -102,7 +102,7 @@ func TestGo_AgreesWithGateway(t *testing.T) {
 	}
 	d := &inProcess{verifiers: map[string]*anteroom.Verifier{}}
 	accepted := 0
-	list := mutants(20_000, kidsOfRing...)
+	list := mutants(20_000, "h1", "d1", "e1")
 	for i, r := range d.verify(t, call{ID: "mutants", Config: mutantConfig(), Now: start, Requests: requestsOf(list)}) {
 		_, err := ring.VerifyPass([]byte(list[i].raw), room, start)
 		if err == nil {
@@ -138,9 +138,6 @@ func requestsOf(list []mutant) (requests []request) {
 	return requests
 }
 
-// kidsOfRing are the keys that the gateway and the SDKs compare.
-var kidsOfRing = []string{"h1", "d1"}
-
 func ringKeys() []token.Key {
-	return []token.Key{{ID: "h1", Alg: token.HS256, Secret: []byte(secretOf("h1")), Active: true}, {ID: "d1", Alg: token.EdDSA, Private: ed25519Of("d1")}}
+	return []token.Key{{ID: "h1", Alg: token.HS256, Secret: []byte(secretOf("h1")), Active: true}, {ID: "d1", Alg: token.EdDSA, Private: ed25519Of("d1")}, {ID: "e1", Alg: token.ES256, Private: ecdsaOf("e1")}}
 }
