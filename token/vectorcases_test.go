@@ -159,6 +159,12 @@ func (l *vectorList) signatures() {
 	} {
 		l.add("alg switched to HS256 with the public key as secret: "+row.name, signed(switched, goodClaim, signHS256(row.secret)), "alg")
 	}
+	for _, row := range []struct{ name, secret string }{
+		{"PEM", string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: spki}))}, {"DER", string(spki)}, {"point", string(vectorPublic("e1"))},
+	} {
+		l.add("an HMAC with the public key as the signature of ES256: "+row.name, signed(headES, goodClaim, signHS256(row.secret)), "signature")
+	}
+	l.add("an HMAC with the public key as the signature of EdDSA", signed(headED, goodClaim, signHS256(string(vectorPublic("d1")))), "signature")
 	l.add("alg switched to HS256 with the Ed25519 key as secret", signed(replaced(headED, "EdDSA", "HS256"), goodClaim, signHS256(string(vectorPublic("d1")))), "alg")
 	l.add("alg switched to HS256 with an empty secret", signed(switched, goodClaim, signHS256("")), "alg")
 	l.add("ES256 with the kid of an EdDSA key", signed(replaced(headES, "e1", "d1"), goodClaim, es), "alg")

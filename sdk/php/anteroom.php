@@ -13,10 +13,7 @@ namespace Anteroom;
 
 final class Refusal extends \Exception
 {
-    public function __construct(public readonly string $reason, public readonly string $session = '', public readonly int $expires = 0)
-    {
-        parent::__construct($reason);
-    }
+    public function __construct(public readonly string $reason, public readonly string $session = '', public readonly int $expires = 0) {}
 }
 
 /** Verifier verifies passes. Processes share what they fetched through files in cache_dir. */
@@ -34,15 +31,13 @@ final class Verifier
     private array $config;
 
     /**
-     * issuer: the gateway's tokens.issuer. algorithms: those allowed of ES256, EdDSA and HS256; all by default.
-     * jwks_url: the gateway's https://HOST/.waiting-room/jwks.json. jwks: instead of it, a decoded key set.
-     * secrets: secrets of HS256 by kid, at least 32 bytes each.
+     * issuer: the gateway's tokens.issuer. algorithms: those allowed of ES256, EdDSA and HS256; all by default. jwks_url: the
+     * gateway's https://HOST/.waiting-room/jwks.json. jwks: instead of it, a decoded key set. secrets: of HS256 by kid, 32 bytes each.
      * revoked_url: the gateway's https://HOST/.waiting-room/{room}/revoked with the text {room}.
      * cache_dir: a directory that only this application may write. jwks_url and revoked_url need it.
-     * plain_http: the site has no TLS, so the cookie's name has no prefix __Host-.
-     * accept_bound: accept passes that are bound to a network or browser, without checking the binding.
+     * plain_http: the site has no TLS, so the cookie's name has no prefix __Host-. accept_bound: accept passes that are bound to a
+     * network or browser, without checking the binding. now: function returning the time in Unix seconds.
      * fetch: function (string $url, string $etag): [int $status, string $etag, string $body], instead of PHP's streams.
-     * now: function returning the time in Unix seconds.
      */
     public function __construct(array $config)
     {
@@ -54,17 +49,14 @@ final class Verifier
         if (($c['jwks_url'] || $c['revoked_url']) && (!is_dir($c['cache_dir']) || !is_writable($c['cache_dir']) || (fileperms($c['cache_dir']) & 0022))) {
             throw new \InvalidArgumentException('anteroom: cache_dir is not a directory that this user alone may write; create one with mode 0700');
         }
-        foreach ($c['secrets'] as $kid => $secret) {
-            if (strlen($secret) < 32) {
-                throw new \InvalidArgumentException("anteroom: secrets: \"$kid\" is shorter than 32 bytes");
-            }
+        if (array_filter($c['secrets'], fn (string $secret): bool => strlen($secret) < 32)) {
+            throw new \InvalidArgumentException('anteroom: secrets: one is shorter than 32 bytes');
         }
     }
 
     /**
-     * Returns the state of a request's visitor in a room: state, reason, session and expires. $server is $_SERVER. Tries the header
-     * field X-Waiting-Room-Pass, then at most four cookies, until a pass is valid. Without a valid one, a revoked pass decides, then
-     * an expired one, then the first invalid one.
+     * Returns the state, reason, session and expires of a request's visitor in a room. $server is $_SERVER. Tries the header field
+     * X-Waiting-Room-Pass, then four cookies. Without a valid one, a revoked pass decides, then an expired one, then the first invalid one.
      */
     public function verify(array $server, string $room): array
     {
@@ -77,19 +69,12 @@ final class Verifier
         }
         $result = ['state' => 'none', 'reason' => '', 'session' => '', 'expires' => 0];
         foreach ($tokens as $raw) {
-            if ($raw === '' || $result['state'] === 'pass') {
-                continue;
-            }
             try {
-                [$session, $expires] = $this->token($raw, $room);
-                $one = ['state' => 'pass', 'reason' => '', 'session' => $session, 'expires' => $expires];
+                $one = $raw === '' || $result['state'] === 'pass' ? $result : $this->token($raw, $room);
             } catch (Refusal $r) {
-                $state = in_array($r->reason, self::RANK, true) ? $r->reason : 'invalid';
-                $one = ['state' => $state, 'reason' => $r->reason, 'session' => $r->session, 'expires' => $r->expires];
+                $one = ['state' => in_array($r->reason, self::RANK, true) ? $r->reason : 'invalid', 'reason' => $r->reason, 'session' => $r->session, 'expires' => $r->expires];
             }
-            if (array_search($one['state'], self::RANK, true) > array_search($result['state'], self::RANK, true)) {
-                $result = $one;
-            }
+            $result = array_search($one['state'], self::RANK, true) > array_search($result['state'], self::RANK, true) ? $one : $result;
         }
         return $result;
     }
@@ -126,7 +111,7 @@ final class Verifier
             self::refuse($list === null, 'revocations');
             self::refuse(in_array($session, array_column($list, 'sid'), true), 'revoked', $session, $exp);
         }
-        return [$session, $exp];
+        return ['state' => 'pass', 'reason' => '', 'session' => $session, 'expires' => $exp];
     }
 
     /** Returns the algorithm and the key of a kid: the secret of HS256, the point of ES256, or the bytes of EdDSA. */
@@ -150,14 +135,14 @@ final class Verifier
     private static function find(array $keys, string $kid): ?array
     {
         foreach ($keys as $k) {
-            $x = is_array($k) && is_string($k['x'] ?? null) ? self::bytes($k['x']) : '';
+            $x = is_array($k) && is_string($k['x'] ?? null) ? (string) base64_decode(strtr($k['x'], '-_', '+/'), true) : '';
             if (strlen($x) !== 32 || $kid === '' || ($k['kid'] ?? null) !== $kid || ($k['use'] ?? 'sig') !== 'sig') {
                 continue;
             }
             if ([$k['kty'] ?? '', $k['crv'] ?? '', $k['alg'] ?? 'EdDSA'] === ['OKP', 'Ed25519', 'EdDSA']) {
                 return ['EdDSA', $x];
             }
-            $pem = "-----BEGIN PUBLIC KEY-----\n" . base64_encode(self::P256 . $x . self::bytes((string) ($k['y'] ?? ''))) . "\n-----END PUBLIC KEY-----\n";
+            $pem = "-----BEGIN PUBLIC KEY-----\n" . base64_encode(self::P256 . $x . base64_decode(strtr((string) ($k['y'] ?? ''), '-_', '+/'))) . "\n-----END PUBLIC KEY-----\n";
             if ([$k['kty'] ?? '', $k['crv'] ?? '', $k['alg'] ?? 'ES256'] === ['EC', 'P-256', 'ES256'] && openssl_pkey_get_public($pem)) {
                 return ['ES256', $pem];
             }
@@ -169,8 +154,7 @@ final class Verifier
     {
         if ($alg === 'HS256') {
             return hash_equals(hash_hmac('sha256', $text, $key, true), $signature);
-        }
-        if (strlen($signature) !== 64 || $alg === 'EdDSA') {
+        } elseif ($alg === 'EdDSA' || strlen($signature) !== 64) {
             return strlen($signature) === 64 && sodium_crypto_sign_verify_detached($signature, $text, $key);
         }
         $der = '';
@@ -202,16 +186,12 @@ final class Verifier
         return str_starts_with($value, '"') ? json_decode($value) : '';
     }
 
-    private static function bytes(string $part): string
-    {
-        return (string) base64_decode(strtr($part, '-_', '+/'), true);
-    }
-
     /** Decodes base64url in its only spelling (RFC 4648 §3.5). */
     private static function decode(string $part, string $reason): string
     {
-        self::refuse(rtrim(strtr(base64_encode(self::bytes($part)), '+/', '-_'), '=') !== $part, $reason);
-        return self::bytes($part);
+        $bytes = (string) base64_decode(strtr($part, '-_', '+/'), true);
+        self::refuse(rtrim(strtr(base64_encode($bytes), '+/', '-_'), '=') !== $part, $reason);
+        return $bytes;
     }
 
     private static function refuse(bool $when, string $reason, string $session = '', int $expires = 0): void

@@ -15,7 +15,7 @@ import re
 import threading
 import time
 import urllib.request
-from typing import NamedTuple
+from collections import namedtuple
 
 try:
     from cryptography.exceptions import InvalidSignature
@@ -26,24 +26,13 @@ except ImportError:
     ec = None
 
 COOKIE = re.compile(r'[ \t]*([^=]*?)[ \t]*=[ \t]*(?:"(.*)"|(.*?))[ \t]*', re.S)
-TYPES = {
-    **dict.fromkeys(["iss", "aud", "jti", "sid", "ep", "ah", "bnd"], str),
-    **dict.fromkeys(["iat", "exp", "ord", "seen", "hold", "hd", "fn", "used", "eta", "elo", "ehi"], int),
-    **dict.fromkeys(["off", "acc"], bool),
-    "nbf": None,
-}
+TYPES = {"nbf": None, "off": bool, "acc": bool, **dict.fromkeys(["iss", "aud", "jti", "sid", "ep", "ah", "bnd"], str)}
+TYPES.update(dict.fromkeys(["iat", "exp", "ord", "seen", "hold", "hd", "fn", "used", "eta", "elo", "ehi"], int))
 ID = re.compile(r"[A-Za-z0-9_-]{21}[AQgw]")
 RANK = ["none", "invalid", "expired", "revoked", "pass"]
 log = logging.getLogger("anteroom")
-
-
-class Result(NamedTuple):
-    """session and expires (Unix seconds) are set in the states pass, expired and revoked."""
-
-    state: str
-    reason: str = ""
-    session: str = ""
-    expires: int = 0
+# session and expires (Unix seconds) are set in the states pass, expired and revoked.
+Result = namedtuple("Result", ["state", "reason", "session", "expires"], defaults=["", "", 0])
 
 
 class Refusal(Exception):
@@ -88,9 +77,8 @@ def members(part, twice):
 
 def has_type(name, value):
     """Reports whether a claim of the gateway has its type, or may be a claim of a newer gateway."""
-    if name in TYPES:
-        return type(value) is TYPES[name] and (type(value) is not int or value < 2**53)
-    return re.fullmatch("[a-z0-9_]{1,32}", name) and not isinstance(value, (dict, list))
+    newer = re.fullmatch("[a-z0-9_]{1,32}", name) and not isinstance(value, (dict, list))
+    return type(value) is TYPES[name] and (type(value) is not int or value < 2**53) if name in TYPES else newer
 
 
 def hs256(secret):
@@ -142,10 +130,8 @@ class Document:
         self.tried = self.done = float("-inf")
 
     def load(self, every, wait=False):
-        """Returns the value. Fetches it if the last fetch began at least `every` seconds ago; concurrent calls share the fetch.
-
-        Waits for the fetch, 2 s at most, if `wait` is set, if the last one ended long ago, or if there is no value.
-        """
+        # Fetches the value if the last fetch began at least `every` seconds ago; concurrent calls share the fetch. Waits for it, 2 s
+        # at most, if `wait` is set, if the last one ended long ago, or if there is no value.
         with self.lock:
             now = self.now()
             wait = wait or self.value is None or abs(now - self.done) >= every * 1.5
@@ -175,12 +161,11 @@ class Verifier:
     """Verifies passes. Safe for concurrent use by threads.
 
     issuer: the gateway's tokens.issuer. algorithms: those allowed of ES256, EdDSA and HS256; all by default.
-    jwks_url: the gateway's https://HOST/.waiting-room/jwks.json. jwks: instead of it, the text of a key set.
-    secrets: secrets of HS256 by kid, at least 32 bytes each.
+    jwks_url: the gateway's https://HOST/.waiting-room/jwks.json. jwks: instead of it, the text of a key set. secrets: of HS256, by
+    kid, at least 32 bytes each. now: returns the time in Unix seconds.
     revoked_url: the gateway's https://HOST/.waiting-room/{room}/revoked with the text {room}.
     plain_http: the site has no TLS, so the cookie's name has no prefix __Host-.
     accept_bound: accept passes that are bound to a network or browser, without checking the binding.
-    now: returns the time in Unix seconds.
     """
 
     def __init__(self, issuer, *, algorithms=None, jwks_url=None, jwks=None, secrets=None, revoked_url=None, plain_http=False, accept_bound=False, now=time.time):
@@ -197,12 +182,10 @@ class Verifier:
         self.revoked, self.lock = {}, threading.Lock()
 
     def verify(self, request, room):
-        """Returns the state of a request's visitor in a room.
+        """Returns the state of a request's visitor in a room, by the first valid one of the header field X-Waiting-Room-Pass and four
+        cookies. Without a valid one, a revoked pass decides, then an expired one, then the first invalid one.
 
-        request is a WSGI environ, an object with headers (Django, Flask, Starlette), or pairs of names and values. Tries the
-        header field X-Waiting-Room-Pass, then at most four cookies, until a pass is valid. Without a valid one, a revoked pass
-        decides, then an expired one, then the first invalid one.
-        """
+        request is a WSGI environ, an object with headers (Django, Flask, Starlette), or pairs of names and values."""
         headers = getattr(request, "headers", request)
         if isinstance(headers, dict) and "wsgi.version" in headers:
             headers = [("cookie", headers.get("HTTP_COOKIE", "")), ("x-waiting-room-pass", headers.get("HTTP_X_WAITING_ROOM_PASS", ""))]
