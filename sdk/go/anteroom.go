@@ -279,7 +279,7 @@ func parse(body io.Reader) (map[string]key, error) {
 		Revoked []struct{ SID string }
 	}
 	if err := json.NewDecoder(io.LimitReader(body, 16<<20)).Decode(&list); err != nil || list.Keys == nil && list.Revoked == nil {
-		return nil, fmt.Errorf("anteroom: the JSON has neither keys nor revoked: %v", err)
+		return nil, errors.Join(errors.New("anteroom: the JSON has neither keys nor revoked"), err)
 	}
 	entries := map[string]key{}
 	for _, session := range list.Revoked {

@@ -99,7 +99,7 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	code := m.Run()
-	os.RemoveAll(classDir) //nolint:errcheck // a directory of the system's temporary ones
+	os.RemoveAll(classDir)
 	os.Exit(code)
 }
 
