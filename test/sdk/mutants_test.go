@@ -102,7 +102,7 @@ func TestGo_AgreesWithGateway(t *testing.T) {
 	}
 	d := &inProcess{verifiers: map[string]*anteroom.Verifier{}}
 	accepted := 0
-	list := mutants(20_000, "h1", "d1", "e1")
+	list := mutants(6000, "h1", "d1", "e1")
 	for i, r := range d.verify(t, call{ID: "mutants", Config: mutantConfig(), Now: start, Requests: requestsOf(list)}) {
 		_, err := ring.VerifyPass([]byte(list[i].raw), room, start)
 		if err == nil {
@@ -112,8 +112,8 @@ func TestGo_AgreesWithGateway(t *testing.T) {
 			t.Errorf("the gateway: %v, the SDK: %s %s\n%s\n%s", err, r.State, r.Reason, list[i].raw, list[i].about)
 		}
 	}
-	if accepted < 1000 || accepted > 19_000 {
-		t.Errorf("the gateway accepts %d of 20,000 tokens; the test compares too little", accepted)
+	if accepted < 600 || accepted > 5400 {
+		t.Errorf("the gateway accepts %d of 6,000 tokens; the test compares too little", accepted)
 	}
 }
 
