@@ -72,7 +72,7 @@ func TestLottery_FromPrequeueToSeed(t *testing.T) {
 	const nonce = "a nonce of mine"
 	joined := tell(201, "POST /.waiting-room/sale/tickets", "", `{"nonce":"`+nonce+`"}`)
 	if joined.field("state") != "prequeue" || joined.field("position") != "" || joined.field("opens_at") != opens ||
-		!strings.Contains(joined.body, `"isRandomQueue":true`) || !strings.Contains(joined.body, `"queueAll":true,"isFIFOQueue":false`) ||
+		!strings.Contains(joined.body, `"isRandomQueue":true`) || !strings.Contains(joined.body, `"queueAll":true,`) ||
 		!strings.Contains(joined.body, `"isEventPrequeueing":true`) {
 		t.Errorf("joined: %s", joined.body)
 	}

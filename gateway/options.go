@@ -70,22 +70,23 @@ type Access = accesslog.Options
 
 // Room is one protected flow.
 type Room struct {
-	ID          string
-	Hosts       []string // exact, *.example.com, *; empty: *
-	Paths       []string // prefixes, ~regular expressions; empty: /
-	Origin      string   // an origin's id; empty: the default
-	Policy      admission.Policy
-	PollBudget  int  // polls per second of all waiting visitors; 0: no limit
-	Renew       bool // passes are renewed past half their life
-	MaxSession  time.Duration
-	Bypass      []route.BypassRule
-	CORSOrigins []string
-	Page        page.Options // Room and Absence are filled in
-	PageStatus  int          // of the page; 0: 200
-	Compat      string       // CompatNone, CompatCloudflare
-	Estimator   string       // of package eta; empty: window
-	Guard       Guard
-	ETA         eta.Options // of the estimator
+	ID           string
+	Hosts        []string // exact, *.example.com, *; empty: *
+	Paths        []string // prefixes, ~regular expressions; empty: /
+	Origin       string   // an origin's id; empty: the default
+	Policy       admission.Policy
+	PollBudget   int  // polls per second of all waiting visitors; 0: no limit
+	Renew        bool // passes are renewed past half their life
+	MaxSession   time.Duration
+	Bypass       []route.BypassRule
+	CORSOrigins  []string
+	Page         page.Options // Room and Absence are filled in
+	PageStatus   int          // of the page; 0: 200
+	Compat       string       // CompatNone, CompatCloudflare
+	CompatStatus int          // of JSON responses to API clients that wait; 0: 202, 503 for methods other than GET and HEAD
+	Estimator    string       // of package eta; empty: window
+	Guard        Guard
+	ETA          eta.Options // of the estimator
 	// LearnWeights makes an hourly estimator use observed weights as soon as there are any.
 	LearnWeights bool
 	Identity     Identity

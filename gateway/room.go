@@ -222,7 +222,7 @@ func (r *room) status(f *forecast.Room, w *token.Waiting, t *forecast.Ticket, st
 	s := answer.Status{
 		Room: r.id, State: state, Position: t.Position, Waiting: f.Snapshot.Waiting + f.Unheard, ETA: t.Wait,
 		JoinedAt: joinedAt(w), Message: policy.Message, Paused: policy.Paused,
-		Compat: r.options.Compat == CompatCloudflare, Policy: policy, Event: f.Event, Now: now,
+		Compat: r.compat(f), Now: now,
 	}
 	switch state {
 	case answer.StatePrequeue:
@@ -233,4 +233,12 @@ func (r *room) status(f *forecast.Room, w *token.Waiting, t *forecast.Ticket, st
 		s.ClosesAt = f.ClosesAt
 	}
 	return s
+}
+
+// compat returns the forecast for the object cfWaitingRoom, nil if the room adds none.
+func (r *room) compat(f *forecast.Room) *forecast.Room {
+	if r.options.Compat != CompatCloudflare {
+		return nil
+	}
+	return f
 }

@@ -158,9 +158,11 @@ func (r *room) observeWait(s *admission.Standing, w *token.Waiting) {
 // expiredStatus sends the status of an expired ticket, with a new ticket.
 func expiredStatus(v *visit, code int, reason string) decision {
 	lost := func(refresh int) decision {
-		policy := &v.room.forecaster.Room().Snapshot.Policy
+		f := v.room.forecaster.Room()
+		policy := &f.Snapshot.Policy
 		return withStatus(code, answer.Status{
 			Room: v.room.id, State: answer.StateExpired, Reason: reason, Refresh: refresh, Message: policy.Message, Paused: policy.Paused,
+			Waiting: f.Snapshot.Waiting + f.Unheard, Compat: v.room.compat(f), Now: v.now,
 		})
 	}
 	if v.room.asks() { // a new ticket needs a new proof

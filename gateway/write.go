@@ -58,7 +58,11 @@ func (v *visit) sendBack() {
 func (v *visit) showWait(d *decision) {
 	s := &d.status
 	if v.kind != client.Navigation {
-		v.out.Status(v.deny(d.code), s)
+		code := d.code
+		if c := v.room.options.CompatStatus; c != 0 && !v.beside { // a proxy would take the status of a check for a pass
+			code = c
+		}
+		v.out.Status(v.deny(code), s)
 		return
 	}
 	if v.redirectToQueue(v.room.options.PageStatus, s.State) {
@@ -99,6 +103,9 @@ func (v *visit) refuse(p *answer.Problem) {
 	if status := v.deny(p.Status); status != p.Status {
 		denied := *p
 		denied.Status, p = status, &denied
+	}
+	if p.Out && v.room != nil && v.room.options.Compat == CompatCloudflare {
+		p = p.WithCompat(v.room.forecaster.Room(), v.room.queue.RedisNow())
 	}
 	v.out.Problem(p, v.kind)
 }

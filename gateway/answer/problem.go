@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"strconv"
 
+	"github.com/anteroom/anteroom/gateway/forecast"
 	"github.com/anteroom/anteroom/gateway/proxy"
 )
 
@@ -17,6 +18,7 @@ type Problem struct {
 	Retry  int        // seconds for Retry-After; 0: no field
 	Level  slog.Level // of the log line; Quiet: none
 	Close  bool       // the connection is not used again
+	Out    bool       // the client remains outside the room: the object cfWaitingRoom may be added
 
 	Field     string // the invalid member or header field
 	Challenge string // path of the challenge to solve
@@ -28,6 +30,9 @@ type Problem struct {
 	InRoom    bool  // a navigation gets the room's page
 	Cause     error // for the log
 	Logged    bool  // the cause has been logged
+
+	Compat *forecast.Room // the object cfWaitingRoom is added; nil: not
+	Now    int64          // µs of Redis's clock, for that object
 }
 
 // With returns the problem with another detail. An empty detail changes nothing.
@@ -91,6 +96,13 @@ func (p *Problem) WithoutLog() *Problem {
 // closedMax is the longest Retry-After of a closed room, in seconds: plans change.
 const closedMax = 3600
 
+// WithCompat returns the problem with the object cfWaitingRoom. now is in µs of Redis's clock.
+func (p *Problem) WithCompat(room *forecast.Room, now int64) *Problem {
+	q := *p
+	q.Compat, q.Now = room, now
+	return &q
+}
+
 // Until returns the problem of a room that is closed until opens, and refuses joins until joins. Times are in µs of
 // Redis's clock; 0: unknown.
 func (p *Problem) Until(opens, joins, now int64) *Problem {
@@ -128,6 +140,10 @@ func (p *Problem) Append(dst []byte) []byte {
 	}
 	if p.Challenge != "" {
 		dst = AppendString(append(dst, `,"challenge":`...), p.Challenge)
+	}
+	if p.Compat != nil {
+		c := p.compat()
+		dst = c.append(append(dst, ','))
 	}
 	return append(dst, '}')
 }

@@ -2,7 +2,6 @@ package answer
 
 import (
 	"strconv"
-	"time"
 
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/gateway/forecast"
@@ -60,10 +59,8 @@ type Status struct {
 	OpensAt     int64 // µs of Redis's clock
 	ClosesAt    int64 // µs of Redis's clock
 
-	Compat bool // the object cfWaitingRoom is added, for which:
-	Policy *admission.Policy
-	Event  bool  // an event is in force
-	Now    int64 // µs of Redis's clock
+	Compat *forecast.Room // the object cfWaitingRoom is added; nil: not
+	Now    int64          // µs of Redis's clock, for that object
 }
 
 // Append appends the object as JSON, without reflection: it is the most frequent response.
@@ -111,57 +108,9 @@ func (s *Status) Append(dst []byte) []byte {
 	if len(s.Token) > 0 {
 		dst = append(append(append(dst, `,"token":"`...), s.Token...), '"')
 	}
-	if s.Compat {
-		dst = s.appendCompat(append(dst, `,"cfWaitingRoom":`...))
+	if s.Compat != nil {
+		c := s.compat()
+		dst = c.append(append(dst, ','))
 	}
-	return append(dst, '}')
-}
-
-// appendCompat appends the object that clients of Cloudflare's waiting room read, with that product's field names and its
-// minutes.
-func (s *Status) appendCompat(dst []byte) []byte {
-	minutes := func(seconds int64) int64 { return (seconds + 59) / 60 }
-	in := s.State == StateWaiting || s.State == StatePrequeue || s.State == StateRejected || s.State == StateExpired
-	dst = strconv.AppendBool(append(dst, `{"inWaitingRoom":`...), in)
-	dst = strconv.AppendBool(append(dst, `,"waitTimeKnown":`...), s.ETA.Known)
-	dst = strconv.AppendInt(append(dst, `,"waitTime":`...), minutes(s.ETA.Seconds), 10)
-	dst = strconv.AppendInt(append(dst, `,"waitTime25Percentile":`...), minutes(s.ETA.Low), 10)
-	dst = strconv.AppendInt(append(dst, `,"waitTime50Percentile":`...), minutes(s.ETA.Seconds), 10)
-	dst = strconv.AppendInt(append(dst, `,"waitTime75Percentile":`...), minutes(s.ETA.High), 10)
-	formatted := "unavailable"
-	switch m := minutes(s.ETA.Seconds); {
-	case s.State == StatePrequeue:
-		formatted = "event is prequeueing"
-	case !s.ETA.Known:
-	case m == 1:
-		formatted = "1 minute"
-	default:
-		formatted = strconv.FormatInt(m, 10) + " minutes"
-	}
-	dst = AppendString(append(dst, `,"waitTimeFormatted":`...), formatted)
-	yes := func(name string, is bool) {
-		dst = strconv.AppendBool(append(append(append(dst, `,"`...), name...), `":`...), is)
-	}
-	p := s.Policy
-	if p == nil {
-		p = &admission.Policy{Method: admission.FIFO, Rate: 1}
-	}
-	yes("queueIsFull", p.Capacity > 0 && s.Waiting >= p.Capacity)
-	yes("queueAll", p.Paused || p.Rate == 0 || s.State == StatePrequeue)
-	yes("isFIFOQueue", p.Method == admission.FIFO)
-	yes("isPassthroughQueue", p.Method == admission.Passthrough)
-	yes("isRandomQueue", p.Method == admission.Lottery)
-	yes("isRejectQueue", p.Method == admission.Reject)
-	if s.Event || s.State == StatePrequeue {
-		yes("isEventActive", s.State != StatePrequeue)
-		yes("isEventPrequeueing", s.State == StatePrequeue)
-		yes("shuffleAtEventStart", p.Method == admission.Lottery)
-	}
-	if s.State == StatePrequeue {
-		dst = strconv.AppendInt(append(dst, `,"timeUntilEventStart":`...), minutes(max(0, s.OpensAt-s.Now)/1e6), 10)
-	}
-	dst = append(dst, `,"lastUpdated":"`...)
-	dst = time.UnixMicro(s.Now).UTC().AppendFormat(dst, "2006-01-02T15:04:05.000Z")
-	dst = strconv.AppendInt(append(dst, `","refreshIntervalSeconds":`...), int64(s.Refresh), 10)
 	return append(dst, '}')
 }

@@ -9,12 +9,13 @@ import (
 
 // Events are the next openings and closings of a room by its plan. Times are in µs of Redis's clock; 0: unknown.
 type Events struct {
-	Prequeue bool  // a lottery before its opening
-	Unheard  int64 // drawn tickets whose visitors may still poll
-	OpensAt  int64 // while the room is closed, or a lottery's pre-queue fills
-	JoinsAt  int64 // the time at which a lottery begins to take joins
-	ClosesAt int64 // while the room is open
-	Event    bool  // an event is in force
+	Prequeue  bool  // a lottery before its opening
+	Unheard   int64 // drawn tickets whose visitors may still poll
+	OpensAt   int64 // while the room is closed, or a lottery's pre-queue fills
+	JoinsAt   int64 // the time at which a lottery begins to take joins
+	ClosesAt  int64 // while the room is open
+	Event     bool  // an event is in force
+	EventEnds int64 // the end of that event
 }
 
 func (f *Forecaster) events(s *admission.Snapshot) Events {
@@ -25,7 +26,9 @@ func (f *Forecaster) events(s *admission.Snapshot) Events {
 	e := Events{Prequeue: s.Gathering(), Unheard: s.Unheard()}
 	configured := &f.settings.Policy
 	current, _ := configured.Plan.Events(now)
-	e.Event = current != nil
+	if current != nil {
+		e.Event, e.EventEnds = true, current.Ends
+	}
 	switch live := slices.Contains(s.Live, "method"); {
 	case e.Prequeue:
 		e.OpensAt = p.OpensAt

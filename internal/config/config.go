@@ -157,7 +157,8 @@ type Room struct {
 	Guard        Guard     `koanf:"guard" doc:"Measures against clients that take many places."`
 	CORSOrigins  []string  `koanf:"cors_origins" doc:"Other sites, as https://shop.example, whose scripts may use the JSON under /.waiting-room/."`
 	Page         Page      `koanf:"page" doc:"The waiting page."`
-	Compat       string    `koanf:"compat" default:"none" enum:"none,cloudflare" doc:"cloudflare adds the cfWaitingRoom object to JSON responses."`
+	Compat       string    `koanf:"compat" default:"none" enum:"none,cloudflare" doc:"cloudflare adds the cfWaitingRoom object to JSON responses, in every state and to refusals (docs/migrate/cloudflare.md)."`
+	CompatStatus int       `koanf:"compat_status" default:"0" min:"0" max:"599" unit:"HTTP status" doc:"compat: cloudflare: status of JSON responses to API clients that wait, for clients that expect 200. Refusals keep their status. 0: 202, and 503 for methods other than GET and HEAD."`
 	Events       []Event   `koanf:"events" doc:"Planned times with a policy of their own."`
 }
 

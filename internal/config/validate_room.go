@@ -42,6 +42,7 @@ func (c gatewayChecker) rooms() {
 		check.eta(at + ".eta")
 		check.guard(at + ".guard")
 		check.page(at+".page", &room.Page)
+		check.compat(at)
 		check.identity(at+".identity", &room.Identity)
 	}
 }
@@ -221,16 +222,37 @@ func (c roomChecker) corsOrigin(at, origin string) {
 	}
 }
 
+const compatNone = "none"
+
 // The longest texts on a page, in characters.
 const (
 	maxMessage = 1000
 	maxTitle   = 200
 )
 
+func (c roomChecker) compat(at string) {
+	switch status := c.room.CompatStatus; {
+	case status <= 0 || status > 599: // by the bounds
+	case c.room.Compat == compatNone:
+		c.Add(at+".compat_status", "%d is for compat: cloudflare; set compat, or leave compat_status out", status)
+	case !carriesBody(status):
+		c.Add(at+".compat_status", "a response with status %d cannot carry JSON; use 200, or for instance 202, 429 or 503", status)
+	}
+}
+
+// carriesBody reports whether clients read the body of a response with this status as the whole answer.
+func carriesBody(status int) bool {
+	switch status {
+	case http.StatusNoContent, http.StatusResetContent, http.StatusPartialContent:
+		return false
+	}
+	return status >= 200 && status < 300 || status >= 400 && status <= 599
+}
+
 func (c roomChecker) page(at string, p *Page) {
 	switch {
 	case p.Status < 200 || p.Status > 599: // by the bounds
-	case p.Status >= 300 && p.Status < 400, p.Status == http.StatusNoContent, p.Status == http.StatusResetContent, p.Status == http.StatusPartialContent:
+	case !carriesBody(p.Status):
 		c.Add(at+".status", "a response with status %d cannot carry a page; use 200, or for instance 202, 429 or 503", p.Status)
 	}
 	c.text(at+".message", p.Message, maxMessage)

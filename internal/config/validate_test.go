@@ -283,6 +283,13 @@ func TestValidate_ReportsEachProblem(t *testing.T) {
 		{"long message", room("page: {message: '" + strings.Repeat("é", 1001) + "'}"), []string{"rooms[0].page.message: has 1001 characters; use at most 1000"}},
 		{"frames that end the directive", room("page: {frame_ancestors: \"'self'; script-src *\"}"), []string{"rooms[0].page.frame_ancestors: "}},
 
+		{"a status for clients of Cloudflare", room("compat: cloudflare, compat_status: 200"), nil},
+		{"a status without those clients", room("compat_status: 200"), []string{"rooms[0].compat_status: 200 is for compat: cloudflare; set compat, or leave compat_status out"}},
+		{"a status without a body", room("compat: cloudflare, compat_status: 204"), []string{"rooms[0].compat_status: a response with status 204 cannot carry JSON"}},
+		{"a status that redirects", room("compat: cloudflare, compat_status: 302"), []string{"rooms[0].compat_status: a response with status 302 cannot carry JSON"}},
+		{"a status of no class", room("compat: cloudflare, compat_status: 100"), []string{"rooms[0].compat_status: a response with status 100 cannot carry JSON"}},
+		{"a negative status", room("compat: cloudflare, compat_status: -1"), []string{"rooms[0].compat_status: -1 is too small"}},
+
 		// Accounts, and requests of a session.
 		{"one place for whom", room("identity: {one_place: true}"), []string{"rooms[0].identity.one_place: needs an account; give header, or jwt_claim and jwks_url"}},
 		{"a claim without keys", room("identity: {jwt_claim: sub}"), []string{`rooms[0].identity.jwks_url: is missing: without keys the claim "sub" cannot be checked`}},
