@@ -145,19 +145,22 @@ func (i *importer) envelope(o *object) []element {
 		info := element{o.field("result_info"), raw}.object(i)
 		if info != nil {
 			if total, count := info.number("total_count", 0, 1<<31), info.number("count", 0, 1<<31); total > count {
-				i.note(info.field("total_count"), fmt.Sprint(total), fmt.Sprintf("the file has %d of them; request the other pages too, or all with ?per_page=1000", count))
+				i.note(info.field("total_count"), fmt.Sprint(total), fmt.Sprintf("the file has %d of them; request the other pages too (?page=2)", count))
 			}
 			info.skip("page", "per_page", "total_pages")
 			info.rest()
 		}
 	}
+	_, there := o.members["result"]
 	raw := o.take("result")
 	o.rest()
-	if raw == nil {
+	switch {
+	case !there:
 		i.fail(o.at, "has no result")
 		return nil
-	}
-	if kindOf(raw) == "object" {
+	case raw == nil:
+		return nil
+	case kindOf(raw) == "object":
 		return []element{{o.field("result"), raw}}
 	}
 	return i.elements(o.field("result"), raw, "result")

@@ -147,6 +147,7 @@ func TestRead_Notes(t *testing.T) {
 		{"pre-queue without a shuffle", event(`"prequeue_start_time":"2031-01-01T09:00:00Z","new_users_per_minute":60`), "sale.events[0].prequeue_start_time = 2031-01-01T09:00:00Z: only a lottery has a pre-queue"},
 		{"event of nothing", event(`"suspended":false`), "sale.events[0].name = e: the event changes neither rate nor method"},
 		{"unknown field of an event", event(`"new_users_per_minute":60,"z":1`), "sale.events[0].z = 1: this field is not known"},
+		{"one page of several", `"rules":{"success":true,"result":[],"result_info":{"page":1,"count":0,"total_count":7}}`, "sale.rules.result_info.total_count = 7: the file has 0 of them; request the other pages too"},
 		{"unknown field of a rule", `"rules":[{"action":"bypass_waiting_room","expression":"ip.src eq 10.0.0.1","z":1}]`, "sale.rules[0].z = 1: this field is not known"},
 		{"action of a rule", `"rules":[{"action":"skip","expression":"ip.src eq 10.0.0.1"}]`, "sale.rules[0].action = skip: the only action"},
 	} {
@@ -179,6 +180,7 @@ func TestRead_Errors(t *testing.T) {
 		{"empty list", "[]", "the file has no waiting room"},
 		{"refused", `{"success":false,"errors":[{"code":10000,"message":"Authentication error"}],"result":null}`, "success: is false; Cloudflare refused the request: [{\"code\":10000"},
 		{"no result", `{"success":true}`, "the file: has no result"},
+		{"a null result", `{"success":true,"result":null}`, "the file has no waiting room"},
 		{"events only", `[{"name":"e","event_start_time":"2031-01-01T10:00:00Z"}]`, "[0]: is an event or a rule"},
 		{"no room", `{"result":[{"id":"x"}]}`, "result[0].name: is missing"},
 		{"no host", `{"result":[{"name":"x"}]}`, "result[0].host: is missing"},
