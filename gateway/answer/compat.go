@@ -62,7 +62,7 @@ func (c *compat) append(dst []byte) []byte {
 	}
 	dst = appendMinutes(dst, wait, c.wait.Known)
 	dst = strconv.AppendBool(append(dst, `","queueIsFull":`...), c.full)
-	dst = strconv.AppendBool(append(dst, `,"queueAll":`...), p.Paused || p.Rate == 0 || prequeueing)
+	dst = strconv.AppendBool(append(dst, `,"queueAll":`...), !p.Open() && (p.Paused || p.Rate == 0 || prequeueing))
 	dst = append(dst, `,"lastUpdated":"`...)
 	dst = time.UnixMicro(c.now).UTC().AppendFormat(dst, "2006-01-02T15:04:05.000Z")
 	refresh := c.refresh

@@ -36,6 +36,7 @@ func inRoom(p admission.Policy, e forecast.Events) *forecast.Room {
 	if p.Rate == 0 {
 		p.Rate = 10_000
 	}
+	p.Enabled = true
 	return &forecast.Room{Snapshot: &admission.Snapshot{Policy: p, Known: true}, Events: e}
 }
 

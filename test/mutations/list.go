@@ -226,4 +226,16 @@ var mutations = []mutation{
 		old:   "e.used = e.used || use", new: "e.used = e.used",
 		pkg: "./internal/table", tests: "^TestTable_",
 	},
+	{
+		fault: "a refusal of a compat room lacks the object of Cloudflare",
+		file:  "gateway/write.go",
+		old:   "if p.Out && v.room != nil && v.room.options.Compat == CompatCloudflare {", new: "if false {",
+		pkg: "./gateway", tests: "^TestCompat_EveryStateHasTheObject$",
+	},
+	{
+		fault: "a pre-queue is no event for clients of Cloudflare",
+		file:  "gateway/answer/compat.go",
+		old:   "event := c.room.Event || prequeueing", new: "event := c.room.Event",
+		pkg: "./gateway/answer", tests: "^TestCompat_",
+	},
 }
