@@ -130,3 +130,12 @@ func TestCompatStatus_ReplacesTheStatusOfThoseWhoWait(t *testing.T) {
 		}
 	}
 }
+
+// A check of another proxy is never answered with compat_status: the proxy would take 200 for a pass.
+func TestCompatStatus_IsNotThatOfACheck(t *testing.T) {
+	t.Parallel()
+	c := startChecked(t, Options{Rooms: []Room{{ID: "sale", Policy: policy(0), Compat: CompatCloudflare, CompatStatus: 200}}})
+	if got := c.ask("GET /seats", asJSON).code(t, 401).cloudflare(t); got["inWaitingRoom"] != true {
+		t.Errorf("%v", got)
+	}
+}
