@@ -85,7 +85,7 @@ func TestCompat_GoldenFiles(t *testing.T) {
 			got.WriteByte('\n')
 			file := filepath.Join("testdata", "compat", row.name+".json")
 			if *update {
-				if err := os.WriteFile(file, got.Bytes(), 0o644); err != nil { //nolint:gosec // a file of the repository
+				if err := os.WriteFile(file, got.Bytes(), 0o644); err != nil {
 					t.Fatal(err)
 				}
 			}
