@@ -70,6 +70,8 @@ const (
 	hasHOLD
 	hasHD
 	hasUSED
+	hasPATH
+	hasMETHOD
 )
 
 // claimSet is the result of parseClaims. The byte slices point into the parsed buffer.
@@ -77,6 +79,7 @@ type claimSet struct {
 	has                        uint32
 	off, acc                   bool
 	iss, aud, jti, sid         []byte
+	path, method               []byte
 	ep, ah, bnd                []byte
 	iat, exp, ord, seen, fence int64
 	hold, eta, elo, ehi, heard int64
@@ -124,6 +127,10 @@ func (s *scanner) claim(c *claimSet, name []byte, others *names) error {
 		return s.textClaim(c, hasAH, &c.ah, ErrClaims)
 	case "bnd":
 		return s.textClaim(c, hasBND, &c.bnd, ErrClaims)
+	case "path":
+		return s.textClaim(c, hasPATH, &c.path, ErrClaims)
+	case "method":
+		return s.textClaim(c, hasMETHOD, &c.method, ErrClaims)
 	case "iat":
 		return s.integerClaim(c, hasIAT, &c.iat)
 	case "exp":

@@ -1,10 +1,10 @@
-// Package token signs and verifies Anteroom's two JSON Web Tokens: the waiting token, which is a visitor's place in a
-// queue, and the pass, with which an admitted visitor reaches the origin.
+// Package token signs and verifies Anteroom's three JSON Web Tokens: the waiting token, which is a visitor's place in a
+// queue, the pass, with which an admitted visitor reaches the origin, and the permit, with which a session takes one step.
 //
-// NewRing makes a Ring of keys. Its AppendWaiting and AppendPass sign, its VerifyWaiting and VerifyPass verify. A Cache
-// remembers verified tokens. AccountKeys verify the JWTs of a site, which name accounts.
+// NewRing makes a Ring of keys. Its AppendWaiting, AppendPass and AppendPermit sign, its VerifyWaiting, VerifyPass and
+// VerifyPermit verify. A Cache remembers verified waiting tokens and passes. AccountKeys verify the JWTs of a site, which name accounts.
 //
-// A token's header is {"alg","kid","typ"} without further members. A token of one type ("wait+jwt" or "pass+jwt") is never
+// A token's header is {"alg","kid","typ"} without further members. A token of one type ("wait+jwt", "pass+jwt" or "permit+jwt") is never
 // accepted as the other, nor for a room that is not its audience. The key named by kid decides the only accepted algorithm (RFC
 // 8725 §3.1, §3.9, §3.11). Times are seconds of the store's clock; orders are microseconds of order time: that clock plus a
 // lead, which never goes back.

@@ -23,10 +23,11 @@ type kind uint8
 const (
 	waiting kind = iota
 	pass
+	permit
 )
 
 // types are the header's typ of each kind.
-var types = [...]string{waiting: "wait+jwt", pass: "pass+jwt"}
+var types = [...]string{waiting: "wait+jwt", pass: "pass+jwt", permit: "permit+jwt"}
 
 // Ring is a set of keys of which one signs. It is immutable and safe for concurrent use; keys are rotated by making a
 // new Ring that holds the old keys, inactive, until their tokens have ended.
