@@ -9,6 +9,7 @@ var keyNames = []string{
 
 // Indexes into roomKeys of those that Go reads itself.
 const (
+	keyState    = 0
 	keyFlow     = 10
 	keyMinutes  = 12
 	keySnapshot = 14
@@ -22,6 +23,12 @@ func roomKeys(prefix, id string) []string {
 		keys[i] = prefix + ":{room:" + id + "}:" + n
 	}
 	return keys
+}
+
+// permitKeys returns the keys of a permit of a room in the order in which permit_redeem takes them.
+func permitKeys(prefix, room string, jti ID) []string {
+	tag := prefix + ":{room:" + room + "}:"
+	return []string{tag + keyNames[keyState], tag + "permit:" + jti.String()}
 }
 
 // healthKey is the key of the health reports on an origin.

@@ -23,4 +23,9 @@ const (
 	replyMustWait   = "M"
 	replyNewPlace   = "n"
 	replyOldPlace   = "o"
+
+	// Of permit_redeem.
+	replyRedeemed = "R"
+	replySpent    = "S"
+	replyOutdated = "O"
 )

@@ -26,4 +26,8 @@ func TestReplies_MatchScripts(t *testing.T) {
 	if !maps.Equal(known, declared) {
 		t.Errorf("Go has %v\nlua/ has %v", known, declared)
 	}
+	permits := map[string]string{"REDEEMED": replyRedeemed, "SPENT": replySpent, "OUTDATED": replyOutdated}
+	if declared := set.Script("permit_redeem").Replies; !maps.Equal(permits, declared) {
+		t.Errorf("Go has %v\nlua/permit_redeem has %v", permits, declared)
+	}
 }

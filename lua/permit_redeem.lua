@@ -1,0 +1,24 @@
+#!lua
+-- permit_redeem: marks a permit as used.
+-- KEYS: state, permit
+-- ARGV: now, epoch (of the permit), seq (the highest known of that epoch), expires (seconds), leeway (seconds), request (names it)
+-- RETURNS: {code}
+-- REPLY REDEEMED: 'R'  the permit is marked now, or was marked by a request of the same name
+-- REPLY SPENT: 'S'  another request has marked the permit
+-- REPLY OUTDATED: 'O'  the permit has expired, or its mark may have been lost: the store has another epoch, or an older state of this one
+-- INVARIANT: of all requests about a permit, at most those of one name get REDEEMED. The mark outlives the permit.
+-- INCLUDE: clock
+
+local MARGIN = 60 -- seconds
+local now = math.floor(clock_now(ARGV[1]) / 1000000)
+local left = tonumber(ARGV[4]) + tonumber(ARGV[5]) - now
+local state = redis.call('HMGET', KEYS[1], 'epoch', 'seq')
+if left <= 0 or ARGV[2] == '' or state[1] ~= ARGV[2] or tonumber(state[2] or 0) < tonumber(ARGV[3]) then return { REPLY_OUTDATED } end
+
+local mark = redis.call('GET', KEYS[2])
+if not mark then
+  redis.call('SET', KEYS[2], ARGV[6], 'EX', int(left + MARGIN))
+elseif mark ~= ARGV[6] then
+  return { REPLY_SPENT }
+end
+return { REPLY_REDEEMED }
