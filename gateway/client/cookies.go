@@ -15,7 +15,7 @@ const (
 )
 
 // CookieNames are the names of a room's cookies.
-type CookieNames struct{ Ticket, Nonce, Pass string }
+type CookieNames struct{ Ticket, Nonce, Pass, Permit string }
 
 // NamesOf returns the cookie names of a room. Over TLS they have the prefix __Host-, so that no sibling host can set them.
 func NamesOf(room string, secure bool) CookieNames {
@@ -23,7 +23,7 @@ func NamesOf(room string, secure bool) CookieNames {
 	if secure {
 		prefix = "__Host-" + prefix
 	}
-	return CookieNames{prefix + "ticket", prefix + "nonce", prefix + "pass"}
+	return CookieNames{prefix + "ticket", prefix + "nonce", prefix + "pass", prefix + "permit"}
 }
 
 // IsOwnCookie reports whether a cookie belongs to some room. Such cookies are never forwarded to an origin.
@@ -32,7 +32,7 @@ func IsOwnCookie(name []byte) bool {
 	if !bytes.HasPrefix(name, []byte("wr_")) {
 		return false
 	}
-	return bytes.HasSuffix(name, []byte("_ticket")) || bytes.HasSuffix(name, []byte("_nonce")) || bytes.HasSuffix(name, []byte("_pass"))
+	return bytes.HasSuffix(name, []byte("_ticket")) || bytes.HasSuffix(name, []byte("_nonce")) || bytes.HasSuffix(name, []byte("_pass")) || bytes.HasSuffix(name, []byte("_permit"))
 }
 
 // sameNameMax is the number of cookies of one name that are read. Another host may have set a cookie of the same name.
@@ -59,7 +59,7 @@ func (v *Values) All() [][]byte { return v.list[:v.n] }
 func (v *Values) First() []byte { return v.list[0] }
 
 // Jar holds a request's cookies of one room. The values point into the request.
-type Jar struct{ Ticket, Nonce, Pass Values }
+type Jar struct{ Ticket, Nonce, Pass, Permit Values }
 
 // Read sets the jar to the cookies of a request that have these names.
 func (j *Jar) Read(q *wire.Request, names *CookieNames) {
@@ -87,6 +87,8 @@ func (j *Jar) Read(q *wire.Request, names *CookieNames) {
 				j.Nonce.Add(value)
 			case names.Pass:
 				j.Pass.Add(value)
+			case names.Permit:
+				j.Permit.Add(value)
 			}
 		}
 	}

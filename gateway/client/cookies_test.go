@@ -49,7 +49,7 @@ func TestCookies(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]bool{
-		"wr_sale_ticket": true, "__Host-wr_sale_pass": true, "wr_a_nonce": true, "wr_theirs": false, "session": false, "xwr_sale_pass": false,
+		"wr_sale_ticket": true, "__Host-wr_sale_pass": true, "wr_a_nonce": true, "wr_a_permit": true, "__Host-wr_a_permit": true, "wr_theirs": false, "session": false, "xwr_sale_pass": false,
 	} {
 		if IsOwnCookie([]byte(name)) != want {
 			t.Errorf("%s is ours: %v", name, !want)

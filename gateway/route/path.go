@@ -56,8 +56,13 @@ func dotSegment(s []byte) int {
 // server sees them that finds its handlers by the undecoded path.
 func normalize(dst, path []byte, asIs bool) []byte {
 	start := len(dst)
+	return fold(decoded(dst, path, asIs), start)
+}
+
+// decoded is normalize without the change to lower case.
+func decoded(dst, path []byte, asIs bool) []byte {
 	dst = append(dst, '/')
-	path = bytes.TrimPrefix(path, dst[start:])
+	path = bytes.TrimPrefix(path, []byte{'/'})
 	begins := true // a segment
 	for len(path) > 0 {
 		if begins && (path[0] == '.' || path[0] == '%') {
@@ -91,7 +96,7 @@ func normalize(dst, path []byte, asIs bool) []byte {
 		begins = c == '/' || c == '\\'
 		path = path[n:]
 	}
-	return fold(dst, start)
+	return dst
 }
 
 // special are the bytes of a path that normalize does not copy: separators, escapes, and what it escapes.
