@@ -119,6 +119,26 @@ func TestPass_AllocatesLittle(t *testing.T) {
 	}
 }
 
+// A room with permits costs a request that takes no step nothing, and a step the strings of its permit.
+func TestStep_AllocatesLittle(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	b := startTicking(t, redistest.Client(t), redistest.Prefix(t), calm, Options{
+		Origins: []proxy.Config{originAt("shop", plainOrigin(t))},
+		Rooms:   []Room{{ID: "sale", Policy: policy(0), Renew: true, Permits: []Step{{Paths: []string{"/seatmap"}}, {Methods: []string{"POST"}}}}},
+	})
+	session := randomID()
+	head := " HTTP/1.1\r\nHost: shop.test\r\n" + b.passOf(session) + "\r\n" + b.permitOf(session, "/seatmap/812", "GET") + "\r\n\r\n"
+	for path, most := range map[string]float64{"/sale/seats": 0, "/seatmap/812": 2} {
+		ask := keepAsking(t, b.addr, "GET "+path+head, []byte("\r\n\r\nok"))
+		ask()
+		if n := allocations(ask); n > most {
+			t.Errorf("GET %s makes %v allocations, want at most %v", path, n, most)
+		}
+	}
+}
+
 func TestStatus_AllocatesLittle(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")

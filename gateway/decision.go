@@ -38,6 +38,7 @@ type decision struct {
 
 	origin  *upstream.Origin // doProxy
 	session token.ID         // doProxy: of a visitor with a session; else zero
+	permit  []byte           // doProxy: forwarded to the origin; a slice of the request
 
 	code   int           // all but doProxy
 	status answer.Status // doWait, doStatus

@@ -27,6 +27,7 @@ var endpoints = []endpoint{
 	{name: "events", allow: "GET, OPTIONS", serve: serveEvents},
 	{name: "claim", allow: "POST, OPTIONS", serve: serveClaim},
 	{name: "challenge", allow: "GET, HEAD, OPTIONS", serve: serveChallenge},
+	{name: "permits", allow: "POST, OPTIONS", serve: servePermits},
 	{name: "draw", allow: "GET, HEAD, OPTIONS", serve: serveDraw},
 	{name: "revoked", allow: "GET, HEAD, OPTIONS", serve: serveRevoked, same: true},
 	{name: "", allow: "GET, HEAD, OPTIONS", serve: servePage},
@@ -199,7 +200,7 @@ func servePage(v *visit) (decision, *answer.Problem) {
 func redirectToRoom(v *visit, o outcome) decision {
 	to := "/"
 	for _, path := range v.room.options.Paths {
-		if strings.HasPrefix(path, "/") && !strings.HasPrefix(path, "//") && !strings.ContainsAny(path, "\\\r\n") {
+		if isPlainPath(path) {
 			to = path
 			break
 		}

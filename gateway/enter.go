@@ -47,8 +47,8 @@ func enter(v *visit) (decision, *answer.Problem) {
 			return passPreflight(v)
 		}
 	}
-	for i := range r.bypass {
-		if r.bypass[i].Matches(v.req, &v.readings, v.peer.Addr) {
+	for i := range r.rules.bypass {
+		if r.rules.bypass[i].Matches(v.req, &v.readings, v.peer.Addr) {
 			return toOrigin(r.origin, bypassed), nil
 		}
 	}
@@ -60,13 +60,19 @@ func enter(v *visit) (decision, *answer.Problem) {
 		return withoutPass(v, policy)
 	}
 	v.tokens.identify()
+	decideQueued := queueUp
 	if v.beside {
-		return queueBeside(v, policy)
+		decideQueued = queueBeside
 	}
-	return queueUp(v, policy)
+	d, problem := decideQueued(v, policy)
+	if problem == nil && d.action == doProxy { // the session that this request has started has no permit yet, or was claimed again
+		d.permit, problem = checkPermit(v, d.session)
+	}
+	return d, problem
 }
 
-// withPass forwards the request of a visitor with a valid pass, and renews the pass after half its life.
+// withPass forwards the request of a visitor with a valid pass, and renews the pass after half its life. A step that needs a permit is
+// refused without one.
 func withPass(v *visit, p *token.Pass, policy *admission.Policy) (decision, *answer.Problem) {
 	r := v.room
 	now := v.now / 1e6
@@ -76,6 +82,10 @@ func withPass(v *visit, p *token.Pass, policy *admission.Policy) (decision, *ans
 			r.metrics.OverQuota.Inc()
 			return decision{}, answer.SessionRequests.After(seconds(wait))
 		}
+	}
+	permit, refusal := checkPermit(v, p.Session)
+	if refusal != nil {
+		return decision{}, refusal
 	}
 	ttl := int64(policy.SessionTTL.Seconds())
 	longer := false
@@ -88,7 +98,7 @@ func withPass(v *visit, p *token.Pass, policy *admission.Policy) (decision, *ans
 	if v.g.meters.touched.Due(p.Session, now, max(1, ttl/4)) || longer {
 		r.store.Touch(admission.ID(p.Session), p.Off)
 	}
-	return decision{action: doProxy, origin: r.origin, session: p.Session}, nil
+	return decision{action: doProxy, origin: r.origin, session: p.Session, permit: permit}, nil
 }
 
 // passPreflight forwards a CORS preflight, which carries no pass. Preflights have their own limit, so that they cannot load the origin
@@ -122,7 +132,8 @@ func preflightQuota(s *admission.Snapshot) meter.Quota {
 }
 
 // withoutPass decides about a request that may not take a ticket. The request is forwarded if the limiter has capacity for it and no
-// queue exists, but never in a guarded room: the client chooses the header fields that make a request of this kind.
+// queue exists, but never in a guarded room or for a step that needs a permit: the client chooses the header fields that make a request of
+// this kind.
 func withoutPass(v *visit, policy *admission.Policy) (decision, *answer.Problem) {
 	r := v.room
 	p := answer.PassNeeded
@@ -130,7 +141,7 @@ func withoutPass(v *visit, policy *admission.Policy) (decision, *answer.Problem)
 	case policy.Method == admission.Reject:
 		return decision{}, v.reject(admission.Closed, nil, false)
 	case v.kind == client.Upgrade:
-	case !r.guarded(policy) && r.queue.Charge(v.g.life.ctx):
+	case !r.guarded(policy) && !needsPermit(v) && r.queue.Charge(v.g.life.ctx):
 		return toOrigin(r.origin, proxied), nil
 	case v.kind == client.Prefetch:
 		p = answer.Prefetch

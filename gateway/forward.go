@@ -10,14 +10,15 @@ import (
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/gateway/answer"
 	"github.com/anteroom/anteroom/gateway/client"
-	"github.com/anteroom/anteroom/gateway/upstream"
 	"github.com/anteroom/anteroom/token"
 )
 
-// forward forwards the request to an origin and sends the origin's response. session is the visitor's, zero without one. It
-// returns a problem if the gateway has to write the response.
-func (v *visit) forward(to *upstream.Origin, session token.ID) *answer.Problem {
-	v.prepareForward(session)
+// forward forwards the request to the origin of a decision and sends the origin's response. It returns a problem if the gateway has to
+// write the response.
+func (v *visit) forward(d *decision) *answer.Problem {
+	to := d.origin
+	v.prepareForward(d.session)
+	v.proxied.Permit = d.permit
 	out := to.Forward(v.req, &v.proxied)
 	v.out.SetSent(answer.Sent{Done: out.Sent, Code: out.Status, Bytes: out.BodyBytes})
 	to.Observe(&out, v.start)

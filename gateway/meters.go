@@ -23,6 +23,13 @@ func newMeters() meters {
 // at returns a time since the gateway began, as the meters count it.
 func (m *meters) at(t time.Time) time.Duration { return t.Sub(m.began) }
 
+// permitKey returns the id under which the permits of a session are counted. It differs from that of the session's requests.
+func permitKey(q meter.Quota, session token.ID) token.ID {
+	id := q.Key(session)
+	id[15] ^= 0xff
+	return id
+}
+
 // forgeryQuota bounds the checks of wrong signatures, and those of wrong CAPTCHA solutions, for one client address. Each check costs
 // as much as ten plain requests.
 var forgeryQuota = meter.Quota{N: 20, Per: time.Second}

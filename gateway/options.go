@@ -65,6 +65,9 @@ const (
 // Bypass is a rule for requests that need no pass.
 type Bypass = route.BypassRule
 
+// Step is a rule for requests that need a permit.
+type Step = route.StepRule
+
 // Access are the options of the access log.
 type Access = accesslog.Options
 
@@ -79,6 +82,7 @@ type Room struct {
 	Renew        bool // passes are renewed past half their life
 	MaxSession   time.Duration
 	Bypass       []route.BypassRule
+	Permits      []route.StepRule // the steps that a session may only take with a permit
 	CORSOrigins  []string
 	Page         page.Options // Room and Absence are filled in
 	PageStatus   int          // of the page; 0: 200
@@ -92,6 +96,8 @@ type Room struct {
 	Identity     Identity
 	// SessionRequests is the quota of requests of one session, over all gateways.
 	SessionRequests meter.Quota
+	// SessionPermits is the quota of permits of one session, over all gateways.
+	SessionPermits meter.Quota
 }
 
 // Identity describes where a request names its account, and whether an account has one ticket. The zero value: there are no accounts.

@@ -62,7 +62,7 @@ type room struct {
 	options    Room
 	page       *page.Page
 	cookies    [2]client.CookieNames // without and with TLS
-	bypass     []route.Bypass
+	rules      rules
 	metrics    *metrics.Room
 	proofs     *guard.Proofs // nil: none are required
 	identity   *identified   // nil: tickets do not belong to accounts
@@ -86,7 +86,7 @@ func newRoom(o Room, origin *upstream.Origin, m *metrics.Metrics, keys *accountK
 		r.identity = &identified{Identity: o.Identity, header: strings.ToLower(o.Identity.Header), keys: keys}
 	}
 	var err error
-	if r.bypass, err = route.NewBypass(o.Bypass); err != nil {
+	if r.rules, err = newRules(&o); err != nil {
 		return nil, fmt.Errorf("rooms.%s.%w", o.ID, err)
 	}
 	r.options = o

@@ -24,7 +24,7 @@ func (v *visit) write(d *decision, p *answer.Problem) {
 			v.sendBack()
 			return
 		}
-		if p := v.forward(d.origin, d.session); p != nil {
+		if p := v.forward(d); p != nil {
 			v.kind = client.KindOf(v.req)
 			v.out.Problem(p, v.kind)
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -14,6 +15,7 @@ import (
 	"github.com/anteroom/anteroom/gateway/console"
 	"github.com/anteroom/anteroom/gateway/guard"
 	"github.com/anteroom/anteroom/gateway/meter"
+	"github.com/anteroom/anteroom/gateway/permit"
 	"github.com/anteroom/anteroom/gateway/proxy"
 	"github.com/anteroom/anteroom/gateway/wire"
 	"github.com/anteroom/anteroom/internal/certs"
@@ -107,6 +109,9 @@ func roomOptions(cfg *config.Config, r *config.Room) (gateway.Room, error) {
 	if q, err := r.Guard.Requests(); err == nil { // Validate reports the error
 		room.SessionRequests = meter.Quota{N: q.N, Per: q.Per}
 	}
+	if q, err := r.Guard.Permits(); err == nil { // likewise
+		room.SessionPermits = meter.Quota{N: q.N, Per: q.Per}
+	}
 	i := r.Identity
 	room.Identity = gateway.Identity{
 		OnePlace: i.OnePlace, Header: i.Header, LoginURL: i.LoginURL, Anonymous: i.Anonymous == "allow",
@@ -114,6 +119,9 @@ func roomOptions(cfg *config.Config, r *config.Room) (gateway.Room, error) {
 	}
 	for _, b := range r.Bypass {
 		room.Bypass = append(room.Bypass, gateway.Bypass{Paths: b.Paths, Methods: b.Methods, IPs: b.IPs, UserAgents: b.UserAgents, Headers: b.Headers})
+	}
+	for _, s := range r.Permits {
+		room.Permits = append(room.Permits, gateway.Step{Paths: s.Paths, Methods: s.Methods, Forward: s.Forward})
 	}
 	room.Guard, err = guardOptions(&r.Guard)
 	return room, err
@@ -196,7 +204,9 @@ func newConsole(cfg *config.Config, g *gateway.Gateway, ready func() bool, core 
 		return nil, err
 	}
 	o.Core, o.Registry, o.Ready, o.Log = core, registry, ready, log
-	o.Rooms, o.OriginStats = func() []console.Room { return consoleRooms(g) }, g.OriginStats
+	o.Rooms, o.OriginStats, o.Redeem = func() []console.Room { return consoleRooms(g) }, g.OriginStats, func(ctx context.Context, raw, key string) (permit.Redemption, error) {
+		return gateway.RedeemPermit(ctx, g, raw, key)
+	}
 	return console.New(o)
 }
 

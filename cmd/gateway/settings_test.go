@@ -39,6 +39,7 @@ const (
 	accounts   = `rooms: [{identity: {jwt_claim: sub, jwks_url: "https://shop.example/jwks"}}]`
 	captcha    = `rooms: [{guard: {captcha: {provider: turnstile, site_key: site, secret_file: $DIR/secret, hosts: [shop.example]}}}]`
 	queried    = `rooms: [{admission: {prometheus: {url: "http://127.0.0.1:9091", query: up}}}]`
+	permits    = `rooms: [{permits: [{methods: [POST]}]}]`
 	bypass     = `rooms: [{bypass: [{methods: [GET]}]}]`
 
 	besideProxy = `check: {listen: "127.0.0.1:9997", trusted: [127.0.0.1/32]}`
@@ -195,6 +196,9 @@ Gateway.Rooms[0].Policy.Budget.Weights = 38000`, With: budget},
 	{Setting: "rooms[0].bypass[0].ips", Value: "[10.0.0.0/8]", Shows: "Gateway.Rooms[0].Bypass[0].IPs = [10.0.0.0/8]", With: bypass},
 	{Setting: "rooms[0].bypass[0].user_agents", Value: "[probe]", Shows: `Gateway.Rooms[0].Bypass[0].UserAgents = ["probe"]`, With: bypass},
 	{Setting: "rooms[0].bypass[0].headers", Value: "{X-Key: secret}", Shows: `Gateway.Rooms[0].Bypass[0].Headers[X-Key] = "secret"`, With: bypass},
+	{Setting: "rooms[0].permits[0].paths", Value: "[/seatmap]", Shows: `Gateway.Rooms[0].Permits[0].Paths = ["/seatmap"]`, With: permits},
+	{Setting: "rooms[0].permits[0].methods", Value: "[PUT]", Shows: `Gateway.Rooms[0].Permits[0].Methods = ["PUT"]`, With: permits},
+	{Setting: "rooms[0].permits[0].forward", Value: "true", Shows: "Gateway.Rooms[0].Permits[0].Forward = true", With: permits},
 	{Setting: "rooms[0].identity.header", Value: "X-Account-Id", Shows: `Gateway.Rooms[0].Identity.Header = "X-Account-Id"`},
 	{Setting: "rooms[0].identity.jwt_claim", Value: "email", Shows: `Gateway.Rooms[0].Identity.JWT.Claim = "email"`, With: accounts},
 	{Setting: "rooms[0].identity.jwks_url", Value: "https://shop.example/other", Shows: `Gateway.Rooms[0].Identity.JWKSURL = "https://shop.example/other"`, With: accounts},
@@ -210,6 +214,8 @@ Gateway.Rooms[0].Policy.Wide = 300
 Gateway.Rooms[0].Policy.WidePer = 2m0s`},
 	{Setting: "rooms[0].guard.requests_per_session", Value: "40/10s", Shows: `Gateway.Rooms[0].SessionRequests.N = 40
 Gateway.Rooms[0].SessionRequests.Per = 10s`},
+	{Setting: "rooms[0].guard.permits_per_session", Value: "50/20s", Shows: `Gateway.Rooms[0].SessionPermits.N = 50
+Gateway.Rooms[0].SessionPermits.Per = 20s`},
 	{Setting: "rooms[0].guard.proof_of_work", Value: "always", Shows: `Gateway.Rooms[0].Guard.Proof = "always"`},
 	{Setting: "rooms[0].guard.proof.number", Value: "41000", Shows: "Gateway.Rooms[0].Guard.Effort.Number = 41000"},
 	{Setting: "rooms[0].guard.proof.join_rate", Value: "42", Shows: "Gateway.Rooms[0].Guard.Effort.JoinRate = 42"},

@@ -24,6 +24,10 @@ var (
 	CrossSite           = &Problem{Status: 403, Code: "cross_site", Title: "The request comes from another site", Detail: "Pages of other sites may not send this request. The operator can allow a site in cors_origins.", Level: Quiet}
 	BodyTooLarge        = &Problem{Status: 413, Code: "body_too_large", Title: "The body is too large", Detail: "Send a body of at most 4096 bytes.", Level: Quiet, Close: true}
 	BodyBroken          = &Problem{Status: 400, Code: "body_broken", Title: "The body is incomplete", Detail: "The body ended early, or its chunks are malformed. Send the request again.", Level: Quiet, Close: true}
+	PassRequired        = &Problem{Status: 401, Code: "pass_required", Title: "A pass is required", Detail: "Send a valid pass of this room as a cookie or as X-Waiting-Room-Pass. Join with POST tickets, and claim the ticket when it is admitted.", Level: Quiet, Header: [2]string{"WWW-Authenticate", `Bearer realm="waiting-room"`}}
+	PermitRequired      = &Problem{Status: 403, Code: "permit_required", Title: "This step needs a permit", Detail: "This address cannot be opened directly. Go back to the page that leads here, and continue from there.", Level: Quiet}
+	PermitInvalid       = &Problem{Status: 403, Code: "permit_invalid", Title: "The permit is not valid here", Detail: "This address cannot be opened directly, and the permit for it is not valid. Go back to the page that leads here, and continue from there.", Level: Quiet}
+	TooManyPermits      = &Problem{Status: 429, Code: "too_many_permits", Title: "Too many permits", Detail: "This session requests permits faster than the room issues them. Try again after Retry-After.", Retry: 1, Level: Quiet}
 	InvalidBody         = &Problem{Status: 422, Code: "invalid_body", Title: "The body is not valid", Detail: "", Level: Quiet}
 	IdempotencyKey      = &Problem{Status: 422, Code: "idempotency_key", Title: "The Idempotency-Key is not valid", Detail: "Send a key of 22 to 128 printable ASCII characters without spaces.", Level: Quiet}
 	IdempotencyKeySpent = &Problem{Status: 409, Code: "idempotency_key_spent", Title: "The Idempotency-Key is used up", Detail: "Too many tickets of this key have ended. Use a new key.", Level: Quiet}
@@ -78,6 +82,7 @@ func Problems() []*Problem {
 		UnknownHost, AmbiguousPath, CheckRefused, UnknownRoom, UnknownPath, NoDraw, MethodNotAllowed,
 		TokenMissing, TokenInvalid, TokenBound, AccountRequired, AccountsUnavailable, TokenAccount,
 		AccountSpent, SessionRequests, CrossSite, BodyTooLarge, BodyBroken, InvalidBody,
+		PassRequired, PermitRequired, PermitInvalid, TooManyPermits,
 		IdempotencyKey, IdempotencyKeySpent, NotAdmitted, Lapsed, Claimed, Ended,
 		Expired, RoomClosed, ProofRequired, ProofInvalid, ProofExpired, ProofSpent,
 		CaptchaRequired, CaptchaFailed, CaptchaUnavailable, NoChallenge, RoomDraining, TooManyJoins,

@@ -2,6 +2,7 @@ package console
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/eta"
+	"github.com/anteroom/anteroom/gateway/permit"
 	"github.com/anteroom/anteroom/internal/ophttp"
 )
 
@@ -68,6 +70,9 @@ type Options struct {
 	Tokens []Token
 
 	Rooms func() []Room // in the order of the configuration
+	// Redeem redeems a permit; see gateway/permit for its errors. key names the request, so that a repetition has the same result; empty:
+	// a repetition is refused. nil: no permits are redeemed.
+	Redeem func(ctx context.Context, raw, key string) (permit.Redemption, error)
 	// OriginStats returns an origin's p95 time to first byte in seconds and its share of errors, 0 to 1, over the
 	// last window. May be nil.
 	OriginStats func(origin string) (p95, errorRate float64)
@@ -149,6 +154,9 @@ func (c *Console) routes() {
 	guarded("/admin/v1/rooms/{id}/history", methods{"GET": c.inRoom(c.history)})
 	guarded("/admin/v1/rooms/{id}/tickets/{jti}", methods{"GET": c.inRoom(c.showTicket), "DELETE": c.inRoom(c.removeTicket)})
 	guarded("/admin/v1/rooms/{id}/sessions/{sid}/revoke", methods{"POST": c.inRoom(c.revokeSession)})
+	if c.o.Redeem != nil {
+		guarded("/admin/v1/permits/redeem", methods{"POST": c.redeemPermit})
+	}
 	guarded("/admin/v1/audit", methods{"GET": c.audit})
 	guarded("/admin/", nil)
 

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/json"
 	"log/slog"
@@ -15,7 +16,9 @@ import (
 
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/eta"
+	"github.com/anteroom/anteroom/gateway/permit"
 	"github.com/anteroom/anteroom/internal/redistest"
+	"github.com/anteroom/anteroom/token"
 )
 
 const (
@@ -30,6 +33,7 @@ type bench struct {
 	t         *testing.T
 	core      *admission.Core
 	sale, vip *admission.Room
+	ring      *token.Ring // of permits
 	console   *Console
 	handler   http.Handler
 	ready     bool
@@ -57,6 +61,10 @@ func newBenchOn(t *testing.T, client redis.UniversalClient, change ...func(*Opti
 	if err != nil {
 		t.Fatal(err)
 	}
+	b.ring, err = token.NewRing("anteroom", []token.Key{{ID: "k1", Alg: token.HS256, Secret: []byte("0pX2vRk7Q9-mZt4LwYb8NcUe1HsJdAfG"), Active: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
 	b.core, b.sale, b.vip = core, core.Room("sale", filePolicy), core.Room("vip", filePolicy)
 	b.tick(0)
 	o := Options{
@@ -70,6 +78,14 @@ func newBenchOn(t *testing.T, client redis.UniversalClient, change ...func(*Opti
 					WaitError: func() (float64, bool) { return 0.95, true }},
 				{Queue: b.vip, File: filePolicy, Origin: "shop"},
 			}
+		},
+		Redeem: func(ctx context.Context, raw, key string) (permit.Redemption, error) {
+			return permit.Redeem(ctx, b.ring, func(id string) permit.Room {
+				if id == "sale" {
+					return b.sale
+				}
+				return nil
+			}, raw, key)
 		},
 		OriginStats: func(string) (float64, float64) { return 0.0421, 0.005 },
 		Registry:    prometheus.NewRegistry(),

@@ -16,6 +16,7 @@ import (
 	"github.com/getkin/kin-openapi/routers/legacy"
 
 	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/token"
 )
 
 // Every response matches api/openapi-admin.yaml, and every response of that document except 500 occurs here.
@@ -117,6 +118,16 @@ func TestResponses_MatchOpenAPI(t *testing.T) {
 		ask(415, row[0], row[1], `{}`, "Content-Type: text/plain")
 		ask(422, row[0], row[1], `{"x":1}`)
 	}
+	const redeem = "/admin/v1/permits/redeem"
+	raw := b.permit(token.Permit{})
+	ask(200, "POST", redeem, permitBody(raw))
+	ask(409, "POST", redeem, permitBody(raw))
+	ask(410, "POST", redeem, permitBody(b.permit(token.Permit{Expires: -token.PermitLife - token.Leeway})))
+	ask(422, "POST", redeem, permitBody("x"))
+	ask(422, "POST", redeem, permitBody(raw), "Idempotency-Key: short")
+	ask(400, "POST", redeem, `{`)
+	ask(413, "POST", redeem, strings.Repeat(" ", 64<<10+1))
+	ask(415, "POST", redeem, permitBody(raw), "Content-Type: text/plain")
 	ask(200, "GET", "/healthz", "")
 	ask(200, "GET", "/readyz", "")
 	ask(200, "GET", "/metrics", "")
@@ -129,7 +140,7 @@ func TestResponses_MatchOpenAPI(t *testing.T) {
 	all := []operation{
 		{"GET", "/admin/v1/rooms", ""}, {"GET", room, ""}, {"PATCH", room, `{"rate":1}`}, {"POST", room + "/pause", ""}, {"POST", room + "/resume", ""},
 		{"POST", room + "/drain", ""}, {"POST", room + "/reset", `{"confirm":"sale"}`}, {"GET", room + "/history", ""}, {"GET", room + "/tickets/" + last, ""},
-		{"DELETE", room + "/tickets/" + last, ""}, {"POST", room + "/sessions/" + last + "/revoke", ""}, {"GET", "/admin/v1/audit", ""},
+		{"DELETE", room + "/tickets/" + last, ""}, {"POST", room + "/sessions/" + last + "/revoke", ""}, {"GET", "/admin/v1/audit", ""}, {"POST", redeem, permitBody(raw)},
 	}
 	for _, o := range all {
 		ask(401, o.method, o.path, o.body, "Authorization:")
@@ -157,6 +168,7 @@ func TestResponses_MatchOpenAPI(t *testing.T) {
 		ask(403, "GET", path, "", "Authorization:", "Host: evil.example")
 	}
 	b = benchWithoutStore(t)
+	all[len(all)-1].body = permitBody(b.permit(token.Permit{}))
 	for _, o := range all[2:] {
 		ask(503, o.method, o.path, o.body)
 	}

@@ -46,6 +46,7 @@ var (
 	}
 	proofOutcomes   = []string{"accepted", "repeated", "invalid", "expired", "spent"}
 	captchaOutcomes = []string{"passed", "failed", "unavailable"}
+	permitResults   = []string{"issued", "over_quota", "accepted", "missing", "invalid", "redeemed", "redeemed_before", "not_redeemed"}
 )
 
 // Metrics are the metrics of a gateway.
@@ -72,6 +73,7 @@ type Metrics struct {
 	challenges     *prometheus.CounterVec
 	proofs         *prometheus.CounterVec
 	captcha        *prometheus.CounterVec
+	permits        *prometheus.CounterVec
 	storeSeconds   *prometheus.HistogramVec
 	storeErrors    *prometheus.CounterVec
 	overQuota      *prometheus.CounterVec
@@ -94,6 +96,7 @@ type Room struct {
 	Challenges prometheus.Counter
 	Proofs     map[string]prometheus.Counter // by outcome
 	Captcha    map[string]prometheus.Counter // by outcome
+	Permits    map[string]prometheus.Counter // by result
 }
 
 // Origin are the metrics of one origin.
@@ -129,6 +132,7 @@ func New(reg prometheus.Registerer, version string) *Metrics {
 		challenges:        counter("proof_challenges_total", "Challenges for a proof of work that were sent.", "room"),
 		proofs:            counter("proofs_total", "Proofs of work in joins.", "room", "outcome"),
 		captcha:           counter("captcha_total", "Solved CAPTCHAs in joins.", "room", "outcome"),
+		permits:           counter("permits_total", "Permits by what became of them.", "room", "result"),
 		storeErrors:       counter("store_errors_total", "Calls to the store that failed.", "script"),
 		Streams:           prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Name: "event_streams", Help: "Open event streams."}),
 		StreamsLimit:      prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Name: "event_streams_limit", Help: "Highest number of open event streams."}),
@@ -165,7 +169,7 @@ func New(reg prometheus.Registerer, version string) *Metrics {
 	build.WithLabelValues(version, runtime.Version()).Set(1)
 	m.None = m.newRoom("")
 	if reg != nil {
-		reg.MustRegister(m.requests, m.requestSeconds, m.upstream, m.upstreamErrors, m.waitSeconds, m.etaError, m.ranges, m.joinsRefused, m.challenges, m.proofs, m.captcha,
+		reg.MustRegister(m.requests, m.requestSeconds, m.upstream, m.upstreamErrors, m.waitSeconds, m.etaError, m.ranges, m.joinsRefused, m.challenges, m.proofs, m.captcha, m.permits,
 			m.overQuota, m.storeSeconds, m.storeErrors, m.Streams, m.StreamsLimit, m.StreamsRefused, m.Panics, m.AcceptErrors, prefaces,
 			rejected, accounts, fetches, build)
 	}
@@ -199,6 +203,10 @@ func (m *Metrics) newRoom(id string) *Room {
 	}
 	for _, outcome := range captchaOutcomes {
 		r.Captcha[outcome] = m.captcha.WithLabelValues(id, outcome)
+	}
+	r.Permits = map[string]prometheus.Counter{}
+	for _, result := range permitResults {
+		r.Permits[result] = m.permits.WithLabelValues(id, result)
 	}
 	for i, name := range outcomeNames {
 		r.Requests[i] = m.requests.WithLabelValues(id, name)

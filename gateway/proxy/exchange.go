@@ -26,6 +26,7 @@ type Forward struct {
 	Host                         []byte                           // the visitor's Host; empty: the request's
 	Session                      string                           // for X-Waiting-Room-Session; "": none is sent
 	Pass                         []byte                           // for X-Waiting-Room-Pass, with Config.ForwardPass; empty: none is sent
+	Permit                       []byte                           // for X-Waiting-Room-Permit; empty: none is sent
 	SessionID                    [16]byte                         // the session that Shares count under; zero: none
 	DropCookie                   func(name []byte) bool           // cookies that never reach the origin
 	DropField                    func(name []byte) bool           // fields that never reach the origin; nil: none

@@ -196,6 +196,10 @@ func (x *outgoing) appendOwn(dst, host []byte) []byte {
 		dst = append(dst, "\r\nX-Waiting-Room-Pass: "...)
 		dst = append(dst, f.Pass...)
 	}
+	if len(f.Permit) > 0 {
+		dst = append(dst, "\r\nX-Waiting-Room-Permit: "...)
+		dst = append(dst, f.Permit...)
+	}
 	switch {
 	case h.TETrailers && x.upgrade != "":
 		dst = append(dst, "\r\nTE: trailers\r\nConnection: TE, Upgrade"...)

@@ -153,6 +153,7 @@ type Room struct {
 	ETA          ETA       `koanf:"eta" doc:"The estimate that visitors see."`
 	Weight       Rate      `koanf:"weight" default:"1" min:"0.001" max:"1000" unit:"weight" doc:"Share of the origin's budget, relative to the other rooms of that origin."`
 	Bypass       []Bypass  `koanf:"bypass" doc:"Requests that go to the origin uncounted. A rule matches when each of its conditions matches."`
+	Permits      []Step    `koanf:"permits" doc:"Single steps that a visitor with a pass may only take with a permit (docs/permits.md). A rule matches when each of its conditions matches; bypass goes before it."`
 	Identity     Identity  `koanf:"identity" doc:"Places that belong to accounts instead of browsers."`
 	Guard        Guard     `koanf:"guard" doc:"Measures against clients that take many places."`
 	CORSOrigins  []string  `koanf:"cors_origins" doc:"Other sites, as https://shop.example, whose scripts may use the JSON under /.waiting-room/."`
@@ -216,6 +217,12 @@ type Bypass struct {
 	Headers    map[string]string `koanf:"headers" doc:"Each of these headers with exactly this value; an empty value only requires that the header is present."`
 }
 
+type Step struct {
+	Paths   []string `koanf:"paths" doc:"Any of these paths, as in a room's paths. Empty: every path."`
+	Methods []string `koanf:"methods" doc:"Any of these methods. Empty: every method, GET included, so that a direct link is refused."`
+	Forward bool     `koanf:"forward" default:"false" doc:"Send the permit to the origin as X-Waiting-Room-Permit, so that it can redeem it."`
+}
+
 type Identity struct {
 	Header      string `koanf:"header" doc:"Request header in which a trusted proxy names the account. From anyone else it is neither read nor forwarded."`
 	JWTClaim    string `koanf:"jwt_claim" doc:"Claim of the site's own JWT that names the account, as sub. It comes as Authorization: Bearer, or in the cookie jwt_cookie."`
@@ -231,6 +238,7 @@ type Identity struct {
 type Guard struct {
 	JoinsPerIP         string  `koanf:"joins_per_ip" doc:"Most places that one address (/64 for IPv6) may take in a time, as 20/1m; after a comma, the same for its network (/24, /48 for IPv6), as 20/1m,200/1m. Default for the network: ten times as many. Empty: no limit."`
 	RequestsPerSession string  `koanf:"requests_per_session" doc:"Most requests of one session in a time, over all gateways, as 100/10s: up to this many at once after a quiet time, and then this many in each such time. Above it 429 session_requests; the session continues. Empty: no limit."`
+	PermitsPerSession  string  `koanf:"permits_per_session" default:"10/1s" doc:"Most permits of one session in a time, over all gateways, as 10/1s. Above it 429 too_many_permits. Empty: no limit."`
 	ProofOfWork        string  `koanf:"proof_of_work" default:"none" enum:"none,auto,always" doc:"Work (ALTCHA) that a client does for a place. auto: while visitors wait, more join than proof.join_rate, or a pre-queue is open. always: for every place, even if no visitor has to wait."`
 	Proof              Proof   `koanf:"proof" doc:"Amount of that work."`
 	Captcha            Captcha `koanf:"captcha" doc:"A CAPTCHA before a place is given."`

@@ -17,6 +17,9 @@ func (c roomChecker) guard(at string) {
 	if _, err := g.Requests(); err != nil {
 		c.Add(at+".requests_per_session", "%q: %v", settings.Clip(g.RequestsPerSession), err)
 	}
+	if _, err := g.Permits(); err != nil {
+		c.Add(at+".permits_per_session", "%q: %v", settings.Clip(g.PermitsPerSession), err)
+	}
 	if p := g.Proof; p.Most < p.Number {
 		c.Add(at+".proof.most", "%d is less than proof.number (%d); give them the same value for work that does not grow", p.Most, p.Number)
 	}

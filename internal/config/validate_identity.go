@@ -76,6 +76,14 @@ func (g *Guard) Requests() (Quota, error) {
 	return ParseQuota(g.RequestsPerSession, mostRequests)
 }
 
+// Permits returns the limit of permits_per_session; the zero value is no limit.
+func (g *Guard) Permits() (Quota, error) {
+	if g.PermitsPerSession == "" {
+		return Quota{}, nil
+	}
+	return ParseQuota(g.PermitsPerSession, mostRequests)
+}
+
 // identityWarnings warns of identity settings that are usually a mistake.
 func identityWarnings(path string, room *Room, warn func(path, message string)) {
 	i := &room.Identity

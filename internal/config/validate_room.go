@@ -36,6 +36,9 @@ func (c gatewayChecker) rooms() {
 		for j := range room.Bypass {
 			check.bypass(settings.Element(at+".bypass", j), &room.Bypass[j])
 		}
+		for j := range room.Permits {
+			check.step(settings.Element(at+".permits", j), &room.Permits[j])
+		}
 		for j, origin := range room.CORSOrigins {
 			check.corsOrigin(settings.Element(at+".cors_origins", j), origin)
 		}
@@ -192,14 +195,7 @@ func (c roomChecker) bypass(at string, rule *Bypass) {
 	if len(rule.Paths)+len(rule.Methods)+len(rule.IPs)+len(rule.UserAgents)+len(rule.Headers) == 0 {
 		c.Add(at, "has no condition and would let everyone past the room; give paths, methods, ips, user_agents or headers")
 	}
-	for j, prefix := range rule.Paths {
-		c.path(settings.Element(at+".paths", j), prefix)
-	}
-	for j, method := range rule.Methods {
-		if !httpguts.ValidHeaderFieldName(method) || method != strings.ToUpper(method) {
-			c.Add(settings.Element(at+".methods", j), "%q is not a method; use capitals such as GET", settings.Clip(method))
-		}
-	}
+	c.conditions(at, rule.Paths, rule.Methods)
 	for j, text := range rule.UserAgents {
 		if strings.TrimSpace(text) == "" {
 			c.Add(settings.Element(at+".user_agents", j), "is empty and would match every client; use a part of the User-Agent, such as Googlebot")
@@ -213,6 +209,25 @@ func (c roomChecker) bypass(at string, rule *Bypass) {
 			c.Add(at+".headers."+name, "holds characters that a header cannot carry")
 		}
 	}
+}
+
+// conditions checks the paths and methods of a rule.
+func (c roomChecker) conditions(at string, paths, methods []string) {
+	for j, prefix := range paths {
+		c.path(settings.Element(at+".paths", j), prefix)
+	}
+	for j, method := range methods {
+		if !httpguts.ValidHeaderFieldName(method) || method != strings.ToUpper(method) {
+			c.Add(settings.Element(at+".methods", j), "%q is not a method; use capitals such as GET", settings.Clip(method))
+		}
+	}
+}
+
+func (c roomChecker) step(at string, rule *Step) {
+	if len(rule.Paths)+len(rule.Methods) == 0 {
+		c.Add(at, "has no condition, so every request of the room would need a permit; give paths or methods")
+	}
+	c.conditions(at, rule.Paths, rule.Methods)
 }
 
 func (c roomChecker) corsOrigin(at, origin string) {

@@ -262,6 +262,11 @@ func TestValidate_ReportsEachProblem(t *testing.T) {
 		// Rooms: bypass, CORS, page.
 		{"bypass", room("bypass: [{paths: [/static, '~\\.css$'], methods: [GET], ips: [10.0.0.0/8], user_agents: [Googlebot], headers: {X-Key: v}}]"), nil},
 		{"bypass of everything", room("bypass: [{}]"), []string{"rooms[0].bypass[0]: has no condition and would let everyone past"}},
+		{"permits", room("permits: [{paths: [/seatmap, '~/buy$'], methods: [POST], forward: true}, {methods: [DELETE]}], guard: {permits_per_session: 5/1s}"), nil},
+		{"permits for everything", room("permits: [{}]"), []string{"rooms[0].permits[0]: has no condition, so every request of the room would need a permit; give paths or methods"}},
+		{"bad permits", room("permits: [{paths: [x, '~('], methods: [post]}], guard: {permits_per_session: '5'}"), []string{
+			`rooms[0].permits[0].paths[0]: "x" is not a path`, `rooms[0].permits[0].paths[1]: "~(`, `rooms[0].permits[0].methods[0]: "post" is not a method`,
+			`rooms[0].guard.permits_per_session: "5": use a number, a slash and a time`}},
 		{"bad bypass", room("bypass: [{paths: [x], methods: [get], user_agents: [' '], headers: {'a b': c}}]"), []string{
 			`rooms[0].bypass[0].paths[0]: "x" is not a path`, `rooms[0].bypass[0].methods[0]: "get" is not a method`,
 			"rooms[0].bypass[0].user_agents[0]: is empty", `rooms[0].bypass[0].headers: "a b" is not a header name`}},
@@ -454,19 +459,21 @@ rooms:
 	}
 
 	for settings, want := range map[string]string{
-		"admission: {min_rate: 3, max_rate: 150, target_p95: 300ms}":  "admission.strategy: is token_bucket, which does not use min_rate, max_rate, target_p95; adaptive does",
-		"admission: {strategy: adaptive, min_rate: 3, max_rate: 150}": "",
-		"admission: {rate: 41, burst: 1.9}":                           "admission.burst: 1.9 is below rate/40 and prevents the full rate (41)",
-		"admission: {rate: 40, burst: 1}":                             "",
-		"guard: {proof: {number: 5000, most: 6000}}":                  "guard.proof_of_work: is none, so proof.number, proof.most does nothing",
-		"guard: {proof_of_work: auto, proof: {number: 5000}}":         "",
-		"eta: {model_file: model.json}":                               "eta.model_file: is for estimator: model, and that is window",
-		"eta: {weights: '0=1 12=2'}":                                  "eta.weights: are for estimator: hourly, and that is window",
-		"eta: {estimator: hourly, weights: '0=1 12=2'}":               "",
-		"queue: {claim_window: 11s}":                                  "queue.claim_window: 11s is shorter than 12s",
-		"queue: {claim_window: 40s}":                                  "queue.claim_window: 40s makes all who wait poll every 30s or more often",
-		"queue: {claim_window: 55s, absence: 3m}":                     "",
-		"queue: {claim_window: 70s}":                                  "",
+		"admission: {min_rate: 3, max_rate: 150, target_p95: 300ms}":            "admission.strategy: is token_bucket, which does not use min_rate, max_rate, target_p95; adaptive does",
+		"admission: {strategy: adaptive, min_rate: 3, max_rate: 150}":           "",
+		"admission: {rate: 41, burst: 1.9}":                                     "admission.burst: 1.9 is below rate/40 and prevents the full rate (41)",
+		"admission: {rate: 40, burst: 1}":                                       "",
+		"guard: {proof: {number: 5000, most: 6000}}":                            "guard.proof_of_work: is none, so proof.number, proof.most does nothing",
+		"guard: {proof_of_work: auto, proof: {number: 5000}}":                   "",
+		"eta: {model_file: model.json}":                                         "eta.model_file: is for estimator: model, and that is window",
+		"eta: {weights: '0=1 12=2'}":                                            "eta.weights: are for estimator: hourly, and that is window",
+		"eta: {estimator: hourly, weights: '0=1 12=2'}":                         "",
+		"queue: {claim_window: 11s}":                                            "queue.claim_window: 11s is shorter than 12s",
+		"queue: {claim_window: 40s}":                                            "queue.claim_window: 40s makes all who wait poll every 30s or more often",
+		"queue: {claim_window: 55s, absence: 3m}":                               "",
+		"paths: [/sale, /Vip/x], permits: [{paths: [/sale/order, /vip, '~x']}]": "",
+		"paths: [/sale], permits: [{paths: [/sales]}]":                          "permits[0].paths[0]: /sales lies outside the room's paths",
+		"queue: {claim_window: 70s}":                                            "",
 		"queue: {opens_at: 2099-01-01T00:00:00Z, draw_secret_file: '" + write(t, "draw", strings.Repeat("0123456789abcdef", 2)) + "'}": "queue.opens_at: is for method: lottery, and that is fifo",
 	} {
 		cfg, problems := loadText(t, shop+"rooms: [{id: sale, "+settings+"}]\n")

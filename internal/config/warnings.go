@@ -69,6 +69,7 @@ func (c *Config) Warnings() []Problem {
 		}
 		warnClaimWindow(path+".queue.claim_window", &room.Queue, warn)
 		identityWarnings(path, room, warn)
+		warnSteps(path+".permits", room, warn)
 		c.warnAccountHeader(path, room, warn)
 		warnStrategy(warn, path+".admission", &room.Admission)
 		warnUnused(warn, path, room)
@@ -77,6 +78,25 @@ func (c *Config) Warnings() []Problem {
 		}
 	}
 	return list
+}
+
+// warnSteps warns of paths of steps that no request of the room has.
+func warnSteps(path string, room *Room, warn func(path, message string)) {
+	isPattern := func(path string) bool { return strings.HasPrefix(path, "~") }
+	if slices.ContainsFunc(room.Paths, isPattern) {
+		return
+	}
+	inside := func(path, prefix string) bool {
+		path, prefix = strings.ToLower(strings.TrimRight(path, "/"))+"/", strings.ToLower(strings.TrimRight(prefix, "/"))+"/"
+		return strings.HasPrefix(path, prefix)
+	}
+	for i := range room.Permits {
+		for j, step := range room.Permits[i].Paths {
+			if !isPattern(step) && !slices.ContainsFunc(room.Paths, func(p string) bool { return inside(step, p) || inside(p, step) }) {
+				warn(settings.Element(settings.Element(path, i)+".paths", j), step+" lies outside the room's paths: it protects nothing")
+			}
+		}
+	}
 }
 
 // warnClaimWindow warns of an admission that lapses soon: polls are at most claim_window - 10 s apart, so that visitors who poll

@@ -203,6 +203,24 @@ var mutations = []mutation{
 		pkg: "./bulk/store", tests: "^TestBreaker_OneJobAloneOpensNone$",
 	},
 	{
+		fault: "a permit opens every path",
+		file:  "gateway/steps.go",
+		old:   "	case p.Path != string(path):\n		return errOtherPath\n", new: "",
+		pkg: "./gateway", tests: "^TestPermit_Opens",
+	},
+	{
+		fault: "a header field hides the method of a step",
+		file:  "gateway/route/step.go",
+		old:   " && !client.OverridesMethod(q)", new: "",
+		pkg: "./gateway/route", tests: "^TestStep$",
+	},
+	{
+		fault: "a permit is redeemed again after the store lost its record",
+		file:  "lua/permit_redeem.lua",
+		old:   " or state[1] ~= ARGV[2]", new: "",
+		pkg: "./gateway/console", tests: "^TestRedeem",
+	},
+	{
 		fault: "callbacks reach private addresses",
 		file:  "bulk/outbound/address.go",
 		old:   `	{netip.MustParsePrefix("10.0.0.0/8"), "a private address"},` + "\n", new: "",
