@@ -70,7 +70,7 @@ func ParseOrder(body []byte) (Order, *Fault) {
 	if _, err := d.Token(); err != nil {
 		return o, faultOfBody
 	}
-	if _, err := d.Token(); err != io.EOF { //nolint:errorlint // the decoder returns it as it is
+	if _, err := d.Token(); err != io.EOF {
 		return o, faultOfBody
 	}
 	for _, member := range []string{"for", "method"} {
