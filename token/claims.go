@@ -34,6 +34,7 @@ type Pass struct {
 	Expires  int64  // exp: seconds of the store's clock
 	Bind     string // bnd; may be empty
 	Off      bool   // off: signed or renewed while the store was away
+	Live     bool   // live: the gateways decide whether the session goes on; until exp it ends when its visitor is silent
 }
 
 const (
@@ -72,12 +73,13 @@ const (
 	hasUSED
 	hasPATH
 	hasMETHOD
+	hasLIVE
 )
 
 // claimSet is the result of parseClaims. The byte slices point into the parsed buffer.
 type claimSet struct {
 	has                        uint32
-	off, acc                   bool
+	off, acc, live             bool
 	iss, aud, jti, sid         []byte
 	path, method               []byte
 	ep, ah, bnd                []byte
@@ -157,6 +159,8 @@ func (s *scanner) claim(c *claimSet, name []byte, others *names) error {
 		return s.booleanClaim(c, hasOFF, &c.off)
 	case "acc":
 		return s.booleanClaim(c, hasACC, &c.acc)
+	case "live":
+		return s.booleanClaim(c, hasLIVE, &c.live)
 	case "nbf": // not a claim of Anteroom; a cache of verified tokens could not represent it
 		return ErrClaims
 	}

@@ -12,6 +12,9 @@
 // A pass has the order and fence of its visitor's arrival (ord, fn), so that a visitor who has to wait again keeps the order.
 // An origin that checks passes does not need these two claims.
 //
+// A pass with the claim live is signed once. Its session also ends when its visitor is silent, which only gateways can find; the pass
+// itself verifies until exp.
+//
 // The package is pure: time is a parameter, no goroutine is started, and neither the network nor the store is used, so an
 // origin may import it to check passes itself.
 package token

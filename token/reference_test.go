@@ -44,6 +44,7 @@ type referenceClaims struct {
 	Bind  string `json:"bnd"`
 	SID   string `json:"sid"`
 	Off   bool   `json:"off"`
+	Live  bool   `json:"live"`
 	Acc   bool   `json:"acc"`
 	Used  int64  `json:"used"`
 }
@@ -100,13 +101,14 @@ func (c referenceClaims) pass(t *testing.T) Pass {
 	if err != nil {
 		t.Fatalf("sid of a token that we accept: %v", err)
 	}
-	return Pass{ID: id, Session: sid, Room: c.Audience[0], Order: c.Order, Fence: c.Fence, IssuedAt: c.IssuedAt.Unix(), Expires: c.ExpiresAt.Unix(), Bind: c.Bind, Off: c.Off}
+	return Pass{ID: id, Session: sid, Room: c.Audience[0], Order: c.Order, Fence: c.Fence, IssuedAt: c.IssuedAt.Unix(), Expires: c.ExpiresAt.Unix(), Bind: c.Bind, Off: c.Off, Live: c.Live}
 }
 
 func TestRing_AgreesWithReference(t *testing.T) {
 	for _, key := range oneOfEach() {
 		r := mustRing(t, key)
 		w, p := testWaiting(), testPass()
+		p.Live = true
 		theirs, err := newReference("wait+jwt", testNow, key).verify(string(r.AppendWaiting(nil, &w)))
 		if err != nil {
 			t.Fatalf("%s: %v", key.Alg, err)
@@ -119,7 +121,7 @@ func TestRing_AgreesWithReference(t *testing.T) {
 		same(t, p, theirs.pass(t))
 
 		tok := jwt.NewWithClaims(jwt.GetSigningMethod(key.Alg), jwt.MapClaims{"iss": testIssuer, "aud": testRoom, "jti": p.ID.String(),
-			"sid": p.Session.String(), "iat": p.IssuedAt, "exp": p.Expires, "ord": p.Order, "fn": p.Fence, "bnd": p.Bind, "off": true})
+			"sid": p.Session.String(), "iat": p.IssuedAt, "exp": p.Expires, "ord": p.Order, "fn": p.Fence, "bnd": p.Bind, "off": true, "live": true})
 		tok.Header["kid"], tok.Header["typ"] = "k1", "pass+jwt"
 		var signWith any = key.Secret
 		if key.Private != nil {
@@ -139,7 +141,7 @@ func TestRing_AgreesWithReference(t *testing.T) {
 
 // FuzzClaims signs any claims under any header: the reference accepts every token that a Ring accepts, with the same meaning.
 func FuzzClaims(f *testing.F) {
-	const pattern = `{"iss":"anteroom","aud":"sale","jti":"AgkQFx4lLDM6QUhPVl1kaw","sid":"AwoRGB8mLTQ7QklQV15lbA","iat":1767323045,"exp":1767323345,"ord":1,"seen":2,"hold":4,"hd":5,"ep":"e","fn":3,"ah":"a","bnd":"b","off":true,"acc":true,"used":6}`
+	const pattern = `{"iss":"anteroom","aud":"sale","jti":"AgkQFx4lLDM6QUhPVl1kaw","sid":"AwoRGB8mLTQ7QklQV15lbA","iat":1767323045,"exp":1767323345,"ord":1,"seen":2,"hold":4,"hd":5,"ep":"e","fn":3,"ah":"a","bnd":"b","off":true,"live":true,"acc":true,"used":6}`
 	passHead, waitHead := `{"alg":"HS256","kid":"k1","typ":"pass+jwt"}`, `{"alg":"HS256","kid":"k1","typ":"wait+jwt"}`
 	for _, claims := range []string{
 		pattern, `{}`, ``, `null`, `[]`, pattern + " ", pattern + "x",

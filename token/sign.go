@@ -51,6 +51,9 @@ func (r *Ring) AppendPass(dst []byte, p *Pass) []byte {
 	if p.Off {
 		b = append(b, `,"off":true`...)
 	}
+	if p.Live {
+		b = append(b, `,"live":true`...)
+	}
 	dst = r.appendSigned(dst, pass, append(b, '}'))
 	scratches.Put(s)
 	return dst

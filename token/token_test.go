@@ -50,12 +50,15 @@ func TestRing_SpellsTokens(t *testing.T) {
 	w, p := testWaiting(), testPass()
 	old := p
 	old.Order, old.Fence = 0, 0
+	live := p
+	live.Off, live.Live = false, true
 	lottery := Waiting{ID: testID(1), Room: testRoom, IssuedAt: testNow, Expires: testNow + 60}
 	for _, row := range []struct{ name, raw, want string }{
 		{"waiting", string(r.AppendWaiting(nil, &w)), `{"alg":"HS256","kid":"k1","typ":"wait+jwt"} {"iss":"anteroom","aud":"sale","jti":"AQgPFh0kKzI5QEdOVVxjag","iat":1767323045,"exp":1767409445,"ord":1767323045123456,"seen":1767323099000001,"hold":280,"ep":"0f3a9c","fn":3,"ah":"q7Zk","bnd":"x_-9","acc":true}`},
 		{"undrawn", string(r.AppendWaiting(nil, &lottery)), `{"alg":"HS256","kid":"k1","typ":"wait+jwt"} {"iss":"anteroom","aud":"sale","jti":"AQgPFh0kKzI5QEdOVVxjag","iat":1767323045,"exp":1767323105}`},
 		{"pass", string(r.AppendPass(nil, &p)), `{"alg":"HS256","kid":"k1","typ":"pass+jwt"} {"iss":"anteroom","aud":"sale","jti":"AgkQFx4lLDM6QUhPVl1kaw","iat":1767323045,"exp":1767323345,"sid":"AwoRGB8mLTQ7QklQV15lbA","ord":1767323001234567,"fn":3,"bnd":"x_-9","off":true}`},
 		{"pass without an order", string(r.AppendPass(nil, &old)), `{"alg":"HS256","kid":"k1","typ":"pass+jwt"} {"iss":"anteroom","aud":"sale","jti":"AgkQFx4lLDM6QUhPVl1kaw","iat":1767323045,"exp":1767323345,"sid":"AwoRGB8mLTQ7QklQV15lbA","bnd":"x_-9","off":true}`},
+		{"pass of a session that the gateways keep alive", string(r.AppendPass(nil, &live)), `{"alg":"HS256","kid":"k1","typ":"pass+jwt"} {"iss":"anteroom","aud":"sale","jti":"AgkQFx4lLDM6QUhPVl1kaw","iat":1767323045,"exp":1767323345,"sid":"AwoRGB8mLTQ7QklQV15lbA","ord":1767323001234567,"fn":3,"bnd":"x_-9","live":true}`},
 	} {
 		var got []string
 		for _, part := range strings.Split(row.raw, ".")[:2] {
@@ -202,6 +205,7 @@ func TestVerify_RefusesForgedTokens(t *testing.T) {
 		{"fn twice", claims(strings.Replace(good, `{`, `{"fn":1,"fn":1,`, 1)), "claims"},
 		{"ord and fn of an order that is not known", claims(strings.Replace(good, `{`, `{"ord":0,"fn":0,`, 1)), ""},
 		{"off a number", claims(strings.Replace(good, `{`, `{"off":1,`, 1)), "claims"},
+		{"live a number", claims(strings.Replace(good, `{`, `{"live":1,`, 1)), "claims"},
 		{"bnd a number", claims(strings.Replace(good, `{`, `{"bnd":1,`, 1)), "claims"},
 		{"an unknown claim twice", claims(strings.Replace(good, `{`, `{"x":1,"x":1,`, 1)), "claims"},
 		{"a nested claim", claims(strings.Replace(good, `{`, `{"x":{"y":1},`, 1)), "claims"},
@@ -364,7 +368,7 @@ func TestRing_RoundTrip(t *testing.T) {
 		if _, err := r.VerifyWaiting(r.AppendWaiting(nil, &w), w.Room, w.Expires+Leeway); !errors.Is(err, ErrExpired) {
 			t.Fatalf("at exp + leeway: %v", err)
 		}
-		p := Pass{ID: w.ID, Session: w.ID, Room: w.Room, Order: w.Order, Fence: w.Fence, IssuedAt: w.IssuedAt, Expires: w.Expires, Bind: w.Bind, Off: rapid.Bool().Draw(t, "off")}
+		p := Pass{ID: w.ID, Session: w.ID, Room: w.Room, Order: w.Order, Fence: w.Fence, IssuedAt: w.IssuedAt, Expires: w.Expires, Bind: w.Bind, Off: rapid.Bool().Draw(t, "off"), Live: rapid.Bool().Draw(t, "live")}
 		if got, err := r.VerifyPass(r.AppendPass(nil, &p), p.Room, now); err != nil || got != p {
 			t.Fatalf("got %+v, %v, want %+v", got, err, p)
 		}

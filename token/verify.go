@@ -33,7 +33,7 @@ func (r *Ring) VerifyPass(raw []byte, room string, now int64) (Pass, error) {
 	if err := r.verify(raw, pass, room, now, s, &c); err != nil {
 		return Pass{}, err
 	}
-	p := Pass{Room: room, Order: c.ord, Fence: c.fence, IssuedAt: c.iat, Expires: c.exp, Off: c.off}
+	p := Pass{Room: room, Order: c.ord, Fence: c.fence, IssuedAt: c.iat, Expires: c.exp, Off: c.off, Live: c.live}
 	if !parseIDBytes(&p.ID, c.jti) || !parseIDBytes(&p.Session, c.sid) {
 		return Pass{}, ErrClaims
 	}
