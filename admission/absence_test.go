@@ -178,7 +178,7 @@ func TestSessionTTL_LoweredBeforeLossIsRestoredWhole(t *testing.T) {
 		return 0
 	}
 	for _, touch := range []bool{false, true} {
-		shard.m[id] = beat{ago, 5 * time.Minute}
+		shard.m[id] = beat{ago, 5 * time.Minute, fromKnown}
 		if touch {
 			r.Touch(id, false)
 		}

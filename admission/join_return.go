@@ -7,6 +7,7 @@ type Return struct {
 	Fence   int64 // the room's fence then; 0: not known
 	Began   int64 // when the session began, in seconds of Redis's clock
 	Ended   int64 // when the pass ended, likewise
+	Live    bool  // the pass has not ended, but its session, by silence; the store knows when
 }
 
 // arg returns the pass as room_enter takes it.
@@ -14,7 +15,11 @@ func (b *Return) arg() string {
 	if b == nil {
 		return ""
 	}
-	return string(b.Session[:]) + itoa(b.Order) + ":" + itoa(b.Fence) + ":" + itoa(b.Ended)
+	ended := b.Ended
+	if b.Live {
+		ended = 0
+	}
+	return string(b.Session[:]) + itoa(b.Order) + ":" + itoa(b.Fence) + ":" + itoa(ended)
 }
 
 // keeps reports whether a pass may keep its order, as far as this gateway knows: its fence is the room's, and it ended within

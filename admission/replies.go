@@ -13,6 +13,10 @@ const (
 	replyUnknown       = "U"
 	replyUnknownClient = "?"
 
+	// Of room_heartbeat.
+	replyRevoked = "R"
+	replySilent  = "Z"
+
 	// Of room_enter.
 	replyConfirmed  = "P"
 	replyOpened     = "O"

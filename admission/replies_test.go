@@ -21,7 +21,7 @@ func TestReplies_MatchScripts(t *testing.T) {
 		"OK": replyOK, "EPOCH": replyEpoch, "WAITING": replyWaiting, "ADMITTED": replyAdmitted, "ACTIVE": replyActive, "LAPSED": replyLapsed,
 		"ENDED": replyEnded, "EXPIRED": replyExpired, "UNKNOWN": replyUnknown, "UNKNOWN_CLIENT": replyUnknownClient, "CONFIRMED": replyConfirmed,
 		"OPENED": replyOpened, "SIGNED": replySigned, "TOO_MANY": replyTooMany, "CHARGED": replyCharged, "NOT_CHARGED": replyNotCharged,
-		"NEW_PLACE": replyNewPlace, "OLD_PLACE": replyOldPlace, "MUST_WAIT": replyMustWait,
+		"NEW_PLACE": replyNewPlace, "OLD_PLACE": replyOldPlace, "MUST_WAIT": replyMustWait, "REVOKED": replyRevoked, "SILENT": replySilent,
 	}
 	if !maps.Equal(known, declared) {
 		t.Errorf("Go has %v\nlua/ has %v", known, declared)

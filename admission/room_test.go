@@ -48,15 +48,21 @@ var basePolicy = Policy{
 
 func testRoom(t *testing.T, client redis.UniversalClient, prefix string, c *testClock, p Policy) *Room {
 	t.Helper()
-	core, err := New(Options{Client: client, Prefix: prefix, Timeout: 2 * time.Second, Log: quiet(), Now: c.now})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := core.Room("sale", p)
+	r := testCore(t, client, prefix, c, p)
 	if err := r.Tick(ctx5(t)); err != nil {
 		t.Fatal(err)
 	}
 	return r
+}
+
+// testCore returns a room that has not reached the store yet.
+func testCore(t *testing.T, client redis.UniversalClient, prefix string, c *testClock, p Policy) *Room {
+	t.Helper()
+	core, err := New(Options{Client: client, Prefix: prefix, Timeout: 2 * time.Second, Log: quiet(), Now: c.now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return core.Room("sale", p)
 }
 
 func mustJoin(t *testing.T, r *Room, id ID, c Client) Standing {

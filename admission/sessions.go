@@ -19,6 +19,8 @@ type sessions struct {
 		mu sync.Mutex
 		m  map[ID]beat // the last one sent or due
 	}
+	lookups *batcher[ID, bool] // sessions that this gateway has not heard of lately
+
 	mu       sync.Mutex
 	due      map[ID]struct{} // to be sent; a set, since a session may beat many times during an outage
 	revoking []ID            // ended by origins, not sent to the store yet
@@ -29,14 +31,24 @@ type sessions struct {
 type beat struct {
 	at  int64         // mono, ns
 	ttl time.Duration // by which the store counts the session: of the policy then, or a longer earlier one
+
+	// from is the condition of the heartbeat; see alive.go.
+	from int64
 }
 
-// ends returns when the session ends without another heartbeat (mono): its last pass may be half its life old by then.
-func (b beat) ends() int64 { return b.at + int64(b.ttl+b.ttl/2) }
+// ends returns when the session ends without another heartbeat (mono): its last pass may be half its life old by then. Of a session
+// that has ended, it is when the store has to be asked again.
+func (b beat) ends() int64 {
+	if b.from == fromSilence {
+		return b.at + int64(b.ttl/4)
+	}
+	return b.at + int64(b.ttl+b.ttl/2)
+}
 
 func (s *sessions) init(me identity, v *view, st *store, m *memory) {
 	s.identity, s.view, s.store, s.memory = me, v, st, m
 	s.due = map[ID]struct{}{}
+	s.lookups = &batcher[ID, bool]{wait: time.Millisecond, send: s.sendLookups}
 	for i := range s.shards {
 		s.shards[i].m = map[ID]beat{}
 	}
@@ -51,6 +63,9 @@ func (r *sessions) Touch(sid ID, off bool) {
 	sh := &r.shards[sid[0]&63]
 	sh.mu.Lock()
 	last, known := sh.m[sid]
+	if known && last.from == fromSilence { // its pass is valid by itself
+		last, known = beat{}, false
+	}
 	if known && now-last.at < int64(ttl/4) && ttl <= last.ttl {
 		sh.mu.Unlock()
 		return
@@ -58,7 +73,7 @@ func (r *sessions) Touch(sid ID, off bool) {
 	if rest := time.Duration(last.ends()-now) * 2 / 3; known && rest > ttl {
 		ttl = rest // the former pass still holds
 	}
-	sh.m[sid] = beat{now, ttl}
+	sh.m[sid] = beat{now, ttl, last.from}
 	sh.mu.Unlock()
 	// The store knows a session that was claimed a moment ago; its first heartbeat is sent all the same.
 	r.mu.Lock()
@@ -75,7 +90,10 @@ func (r *sessions) lastBeat(sid ID) int64 {
 	sh := &r.shards[sid[0]&63]
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	return sh.m[sid].at
+	if last := sh.m[sid]; last.from != fromSilence {
+		return last.at
+	}
+	return 0
 }
 
 // stillHeard is how long after the end of a pass its session may still be seen by that pass (STILL of lua/lib/returns.lua).
@@ -83,6 +101,9 @@ const stillHeard = 10 * time.Second
 
 // goesOn reports whether the session of an ended pass was seen here since, and so goes on with a newer pass.
 func (r *sessions) goesOn(b *Return) bool {
+	if b.Live {
+		return false // it would have been alive
+	}
 	ended := r.c.mono() - (r.view.RedisNow()-b.Ended*1e6)*1000
 	return r.lastBeat(b.Session) > ended+int64(stillHeard)
 }
@@ -113,7 +134,7 @@ const passLeeway = 5 * time.Second
 func (r *sessions) markRevoked(sid ID, end int64) {
 	left := time.Duration(end-r.view.Now()) * time.Microsecond
 	if end == 0 {
-		left = r.view.Snapshot().Policy.SessionTTL
+		left = max(r.view.Snapshot().Policy.SessionTTL, r.view.Snapshot().Policy.PassLife)
 	}
 	now := r.c.mono()
 	r.memory.revoke(sid, max(1, now+int64(left)), now, end != 0)
@@ -183,14 +204,15 @@ func (r *sessions) sendHeartbeats(ctx context.Context) error {
 	r.mu.Unlock()
 	ids := slices.Collect(maps.Keys(due))
 	for batch := range slices.Chunk(ids, batchMost) {
-		args := make([]any, 0, 3*len(batch))
+		args := make([]any, 0, 4*len(batch))
+		sent := r.c.mono()
 		for _, id := range batch {
 			var client string
 			var wall int64
 			if m, ok := r.memory.get(id, r.c.mono()); ok && m.standing.State == Active && m.standing.Offline {
 				client, wall = m.client.arg(), m.standing.AdmittedAt
 			}
-			args = append(args, string(id[:]), client, wall)
+			args = append(args, string(id[:]), client, wall, r.beatOf(id).condition())
 		}
 		_, rest, err := r.store.do(ctx, r.tickTimeout(), "room_heartbeat", args...)
 		if err != nil {
@@ -201,16 +223,22 @@ func (r *sessions) sendHeartbeats(ctx context.Context) error {
 			r.mu.Unlock()
 			return err
 		}
+		over, ttl := r.stop(rest), r.view.Snapshot().Policy.SessionTTL
 		for _, id := range batch {
 			delete(due, id)
-		}
-		for _, v := range rest {
-			if id, ok := toID(asString(v)); ok {
-				r.markRevoked(id, 0)
+			if !over[id] && r.beatOf(id).from != fromKnown {
+				r.confirm(id, beat{at: sent, ttl: ttl})
 			}
 		}
 	}
 	return nil
+}
+
+func (r *sessions) beatOf(sid ID) beat {
+	sh := &r.shards[sid[0]&63]
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	return sh.m[sid]
 }
 
 func toID(s string) (ID, bool) {
@@ -228,7 +256,7 @@ func (r *sessions) forgetSessions(now int64) {
 	r.sweep++
 	sh.mu.Lock()
 	for id, last := range sh.m {
-		if now > last.ends() {
+		if now > last.ends() && last.from != fromNever && last.from <= 0 { // else its heartbeat is conditional and not sent yet
 			delete(sh.m, id)
 		}
 	}

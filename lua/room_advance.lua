@@ -400,7 +400,7 @@ end
 
 local second = math.floor(s.now / 1000000)
 s.tick = s.wall
-s.passes = math.max(s.passes, s.now + p.ttl)
+s.passes = math.max(s.passes, s.now + p.life)
 local backlog = expire()
 
 local sample, passed = {}, {} -- tickets that wait, and those at the front (departures.lua)

@@ -1,21 +1,38 @@
 #!lua flags=allow-oom
--- room_heartbeat: renews sessions, and registers those whose pass was signed while the store was away.
+-- room_heartbeat: renews sessions, registers those whose pass was signed while the store was away, and finds those that have ended.
 -- KEYS: state, live, queue, parked, seen, admitted, sessions, ended, grants, revoked, flow, pending, minutes, gateways, snapshot, audit, joins
 -- ARGV: now, epoch, seq, policy, ...
--- RETURNS: {OK, epoch, seq, fence, order time, wall, then the ids that are revoked}
+-- RETURNS: {OK, epoch, seq, fence, order time, wall, then code and id of each session that does not go on}
+-- REPLY REVOKED: 'R'  the session was revoked
+-- REPLY SILENT:  'Z'  the session no longer counted at the time from
 -- INVARIANT: max_active counts every session that is alive (P1); a revoked session stays revoked.
 -- INCLUDE: clock, room, sessions, presence
 
--- Groups of three: id, client, wall of admission; client and wall are '' and 0 except for a session that was made without the store, whose
--- client may repeat its claim.
+-- Groups of four: id, client, wall of admission, from; client and wall are '' and 0 except for a session that was made without the store, whose
+-- client may repeat its claim. from is '' where the gateway knows that the session goes on. Else it is the order time at which the gateway
+-- accepted the session's pass while it could not ask, or 0 if it asks now: the session is renewed only if it counted at that time.
 local s, err = open_room()
 if not s then return err end
 local p = policy()
-local revoked = {}
-for i = 5, #ARGV, 3 do
+local over = {}
+
+local function put_over(code, id)
+  over[#over + 1] = code
+  over[#over + 1] = id
+end
+
+local function remember_session(id)
+  remember(s, p, id)
+  redis.call('ZADD', ENDED, 'GT', str(s.now + session_memory(p)), id)
+end
+
+for i = 5, #ARGV, 4 do
   local id = ARGV[i]
+  local from = ARGV[i + 3]
   if redis.call('ZSCORE', REVOKED, id) then
-    revoked[#revoked + 1] = id
+    put_over(REPLY_REVOKED, id)
+  elseif from ~= '' and not session_counted_at(s, p, id, tonumber(from)) then
+    put_over(REPLY_SILENT, id)
   else
     keep_session(s, p, id)
     local g = grant(id)
@@ -24,11 +41,11 @@ for i = 5, #ARGV, 3 do
       remove_from_queue(id)
       redis.call('ZREM', ADMITTED, id)
       put_grant(id, 'claimed', g and g.wall or tonumber(ARGV[i + 2]), s.now, ARGV[i + 1])
-      remember(s, p, id)
+      remember_session(id)
     elseif is_claimed(g) then
-      remember(s, p, id) -- the time of its admission and its client are kept as long as the session
+      remember_session(id) -- the time of its admission and its client are kept as long as the session
     end
   end
 end
 s.busy = 1
-return save_and_reply(s, revoked)
+return save_and_reply(s, over)

@@ -69,7 +69,8 @@ type Policy struct {
 	WidePer      time.Duration
 	Absence      time.Duration // how long the place of a silent visitor is kept
 	ClaimWindow  time.Duration // longest time from admission to claim
-	SessionTTL   time.Duration // life of a pass
+	SessionTTL   time.Duration // life of a pass; with PassLife, how long a session may be silent
+	PassLife     time.Duration // life of a pass that is signed once, while the gateways keep its session alive; 0: SessionTTL
 	Message      string        // operator's text for visitors
 	Paused       bool          // no admissions; joins go on
 	Draining     bool          // no new tickets

@@ -54,7 +54,7 @@ func (p *Policy) arg(till int64) string {
 		p.MinWait.Microseconds(), p.Absence.Microseconds(), p.ClaimWindow.Microseconds(), p.SessionTTL.Microseconds(),
 		int64(max(0, slices.Index(limiters, p.limiter()))), p.MinRate, p.MaxRate,
 		oneIf(p.Method == Lottery), p.PrequeueAt, p.OpensAt, oneIf(p.Budgeted), p.Joins, p.JoinsPer.Microseconds(),
-		p.Wide, p.WidePer.Microseconds(), p.PollBudget, oneIf(p.Method == Reject), till,
+		p.Wide, p.WidePer.Microseconds(), p.PollBudget, oneIf(p.Method == Reject), till, p.PassLife.Microseconds(),
 	}
 	words := make([]string, len(ints))
 	for i, n := range ints {

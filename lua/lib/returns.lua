@@ -1,6 +1,7 @@
 -- returns: the visitor of an ended session, who returns with its pass and has to wait again.
 
--- read_pass parses a pass: the session's id, and 'order:fence:end', the end in seconds of Redis's clock.
+-- read_pass parses a pass: the session's id, and 'order:fence:end', the end in seconds of Redis's clock, 0 where the session ended because its
+-- visitor was silent.
 local function read_pass(pass)
   local order, fence, ends = string.match(string.sub(pass, 17), '^(%d+):(%d+):(%d+)$')
   return { session = string.sub(pass, 1, 16), order = tonumber(order), fence = tonumber(fence), ends = tonumber(ends) * 1000000 }
@@ -9,12 +10,22 @@ end
 -- STILL is how long after the end of a pass a heartbeat of its session may arrive: the leeway of tokens, and a heartbeat's delay.
 local STILL = 10000000
 
+-- order_after_silence returns the order that the visitor of a session keeps that ended by silence, or nil where the session goes on or ended
+-- more than absence ago.
+local function order_after_silence(s, p, pass)
+  local heard = session_heard_at(p, pass.session)
+  if not heard or session_counts(s, p, pass.session, s.now) then return nil end
+  local over = math.max(0, s.now - heard - 1.5 * p.ttl)
+  return over <= absence_of(s, p, s.now - over, 0) and math.min(pass.order, s.time) or nil
+end
+
 -- kept_order returns the order that the visitor of a session keeps, or nil. A session leads to one place. A session that was revoked,
 -- whose visitor has left, or that continues with a newer pass leads to none.
 local function kept_order(s, p, pass)
   local g = grant(pass.session)
   if g and g.what ~= 'claimed' or redis.call('ZSCORE', REVOKED, pass.session) then return nil end
   if pass.fence < s.fence or pass.order <= s.reset or p.prequeue then return nil end
+  if pass.ends == 0 then return order_after_silence(s, p, pass) end
   local over = age(s, pass.ends + s.lead)
   if over < 0 or over > absence_of(s, p, s.now - over, 0) then return nil end
   local score = redis.call('ZSCORE', SESSIONS, pass.session)

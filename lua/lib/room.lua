@@ -207,10 +207,11 @@ end
 -- NAMES are the fields of a policy: rates and burst in thousandths; durations in microseconds; opens, prequeue_at and opens_for in
 -- microseconds of Redis's clock, the last being until when the gateway's plan has this opening (0: without an end); strategy an index of
 -- STRATEGIES; lottery, budgeted and closed 0 or 1; joins and joins_per: places of one address in a time, 0 without a limit; wide and wide_per:
--- of the network around it; polls: advised polls a second, 0 without a limit.
+-- of the network around it; polls: advised polls a second, 0 without a limit; life: of a pass in a room whose gateways keep sessions alive, 0 in
+-- other rooms, where it is ttl.
 local NAMES = { 'rate', 'burst', 'max_active', 'head_window', 'min_wait', 'absence', 'claim_window', 'ttl',
   'strategy', 'min_rate', 'max_rate', 'lottery', 'prequeue_at', 'opens', 'budgeted', 'joins', 'joins_per', 'wide', 'wide_per',
-  'polls', 'closed', 'opens_for' }
+  'polls', 'closed', 'opens_for', 'life' }
 local STRATEGIES = { 'token_bucket', 'leaky_bucket', 'fixed_window', 'adaptive' }
 
 -- keep_window keeps a longer claim window than today's for visitors who were advised by it.
@@ -244,6 +245,7 @@ local function policy()
   if p.burst <= 0 then p.burst = math.max(1000, p.rate) end
   if h[3] then p.max_active = tonumber(h[3]) end
   if h[4] then p.ttl = tonumber(h[4]) end
+  p.life = math.max(p.life or 0, p.ttl)
   p.paused = h[5] == '1'
   p.reject, p.live_method = p.closed == 1, h[6]
   if h[6] then p.reject, p.lottery = h[6] == 'reject', h[6] == 'lottery' and 1 or 0 end
@@ -300,7 +302,7 @@ local function passes_end(g) return g and (g.what == 'revoked' or g.what == 'ret
 -- shorten that. till is that time, 0 where it is not known. It returns the time.
 local function revoke(s, p, id, till)
   local g = grant(id)
-  if till == 0 then till = math.max(s.passes, s.now + p.ttl) end
+  if till == 0 then till = math.max(s.passes, s.now + p.life) end
   till = math.max(till, passes_end(g))
   s.revokes = s.revokes + 1
   redis.call('ZADD', REVOKED, str(s.now), id)

@@ -95,6 +95,24 @@ var mutations = []mutation{
 		pkg: "./admission", tests: "^(TestOperators_ChangeRoom|TestRevocation_HoldsUntilPassesEnd)$",
 	},
 	{
+		fault: "a session that nobody remembers has ended right after a loss",
+		file:  "lua/lib/sessions.lua",
+		old:   " or at < s.born + p.ttl", new: "",
+		pkg: "./admission", tests: "^TestAlive_AfterLoss$",
+	},
+	{
+		fault: "an outage revives sessions that had ended",
+		file:  "admission/alive.go",
+		old:   "	return b.from\n}", new: "	return \"\"\n}",
+		pkg: "./admission", tests: "^TestAlive_WithoutStore$",
+	},
+	{
+		fault: "a gateway does not ask the store about a session that was silent",
+		file:  "admission/alive.go",
+		old:   "int64(b.ttl + b.ttl/4)", new: "int64(2 * b.ttl)",
+		pkg: "./admission", tests: "^TestAlive_(AsksStoreOnce|EndsAfterSilenceEverywhere)$",
+	},
+	{
 		fault: "a lower ttl shortens sessions that there are",
 		file:  "lua/lib/sessions.lua",
 		old:   "'GT', 'CH'", new: "'CH'",
