@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/gateway/meter"
 	"github.com/anteroom/anteroom/gateway/proxy"
 	"github.com/anteroom/anteroom/internal/redistest"
@@ -73,13 +74,20 @@ func keepAsking(t testing.TB, addr, request string, end []byte) func() {
 	}
 }
 
-func passPath(t testing.TB, bind string) func() {
+func passPath(t testing.TB, bind string) func() { return passPathOf(t, bind, policy(0)) }
+
+func passPathOf(t testing.TB, bind string, p admission.Policy) func() {
 	t.Helper()
 	b := startTicking(t, redistest.Client(t), redistest.Prefix(t), calm, Options{
-		Origins: []proxy.Config{originAt("shop", plainOrigin(t))}, Rooms: []Room{{ID: "sale", Policy: policy(0), Renew: true, SessionRequests: meter.Quota{N: 1_000_000, Per: time.Second}}},
+		Origins: []proxy.Config{originAt("shop", plainOrigin(t))}, Rooms: []Room{{ID: "sale", Policy: p, Renew: true, SessionRequests: meter.Quota{N: 1_000_000, Per: time.Second}}},
 		TrustedProxies: loopback(), Bind: bind,
 	})
 	raw := b.passFor(t, randomID(), bind, []string{"User-Agent: Mozilla/5.0", "X-Forwarded-For: 192.0.2.7"})
+	if p.PassLife > 0 {
+		pass := readPass(t, raw, "sale")
+		pass.Live, pass.IssuedAt, pass.Expires = true, pass.IssuedAt-600, pass.Expires+600
+		raw = string(testRing(t).AppendPass(nil, &pass))
+	}
 	return keepAsking(t, b.addr, "GET /sale/seats?row=7 HTTP/1.1\r\nHost: shop.test\r\nUser-Agent: Mozilla/5.0\r\nAccept: text/html\r\n"+
 		"X-Forwarded-For: 192.0.2.7\r\nX-Forwarded-Proto: https\r\nCookie: cart=1; __Host-wr_sale_pass="+raw+"\r\n\r\n", []byte("\r\n\r\nok"))
 }
@@ -136,6 +144,20 @@ func TestStep_AllocatesLittle(t *testing.T) {
 		if n := allocations(ask); n > most {
 			t.Errorf("GET %s makes %v allocations, want at most %v", path, n, most)
 		}
+	}
+}
+
+// The gateway knows that the session goes on: it allocates nothing, and calls the store no more often than it reports the session.
+func TestLivePass_AllocatesLittle(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	p := policy(0)
+	p.PassLife = time.Hour
+	ask := passPathOf(t, BindNone, p)
+	ask()
+	if n := allocations(ask); n > 0 {
+		t.Errorf("a request with a pass that is signed once makes %v allocations", n)
 	}
 }
 

@@ -19,8 +19,8 @@ func addEndedPass(v *visit, a *arrival) bool {
 	if !ok {
 		return false
 	}
-	a.Return = &admission.Return{Session: admission.ID(p.Session), Order: p.Order, Fence: p.Fence, Began: p.IssuedAt, Ended: p.Expires}
-	a.used = max(0, p.Expires-p.IssuedAt)
+	a.Return = &admission.Return{Session: admission.ID(p.Session), Order: p.Order, Fence: p.Fence, Began: p.IssuedAt, Ended: ended(&p, v.now), Live: p.Live && p.Expires > v.now/1e6}
+	a.used = max(0, a.Return.Ended-p.IssuedAt)
 	if !a.Account {
 		a.ID, a.Keyed = admission.ID(v.derive("return", p.Session[:])), true
 	}
@@ -37,10 +37,19 @@ func endedPass(v *visit) (p token.Pass, ok bool) {
 	switch {
 	case err != nil, p.Order == 0, p.Fence == 0, !v.binding.Matches(p.Bind):
 		return p, false
-	case most > 0 && p.Expires-p.IssuedAt+int64(policy.SessionTTL.Seconds()) > most:
+	case most > 0 && ended(&p, v.now)-p.IssuedAt+int64(policy.SessionTTL.Seconds()) > most:
 		return p, false
 	}
 	return p, true
+}
+
+// ended returns when the session of an ended pass ended, in seconds of Redis's clock; now is in µs. Of a session that ended by silence
+// it is now: the visitor's silence counts towards session.max.
+func ended(p *token.Pass, now int64) int64 {
+	if p.Live {
+		return min(p.Expires, now/1e6)
+	}
+	return p.Expires
 }
 
 // noOrderKept reports whether a join with an ended pass failed because the pass keeps no order, or because the store is away.

@@ -71,8 +71,8 @@ func enter(v *visit) (decision, *answer.Problem) {
 	return d, problem
 }
 
-// withPass forwards the request of a visitor with a valid pass, and renews the pass after half its life. A step that needs a permit is
-// refused without one.
+// withPass forwards the request of a visitor with a valid pass, and renews the pass after half its life, or if gateways now keep sessions
+// alive and the pass is from before that. A step that needs a permit is refused without one.
 func withPass(v *visit, p *token.Pass, policy *admission.Policy) (decision, *answer.Problem) {
 	r := v.room
 	now := v.now / 1e6
@@ -90,12 +90,12 @@ func withPass(v *visit, p *token.Pass, policy *admission.Policy) (decision, *ans
 	ttl := int64(policy.SessionTTL.Seconds())
 	longer := false
 	switch {
-	case r.options.Renew && 2*(p.Expires-now) < ttl:
+	case policy.PassLife > 0 && !p.Live, policy.PassLife == 0 && r.options.Renew && 2*(p.Expires-now) < ttl:
 		longer = v.grant.renewPass(p, now+v.sessionLife(policy, p.IssuedAt, now))
 	case v.binding.Changes(p.Bind):
 		v.grant.renewPass(p, p.Expires)
 	}
-	if v.g.meters.touched.Due(p.Session, now, max(1, ttl/4)) || longer {
+	if v.tokens.reportDue(p.Session, now) || longer {
 		r.store.Touch(admission.ID(p.Session), p.Off)
 	}
 	return decision{action: doProxy, origin: r.origin, session: p.Session, permit: permit}, nil

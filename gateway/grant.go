@@ -87,7 +87,11 @@ func (n *grant) signPass(s *admission.Standing, used int64) token.Pass {
 	p := token.Pass{
 		ID: randomID(), Session: token.ID(s.Ticket.ID), Room: n.r.room.id, IssuedAt: now - used, Bind: string(n.r.binding.Claim()), Off: s.Offline,
 	}
-	p.Expires = now + max(1, n.r.sessionLife(&n.r.room.queue.Snapshot().Policy, p.IssuedAt, now))
+	policy := &n.r.room.queue.Snapshot().Policy
+	p.Expires = now + max(1, n.r.sessionLife(policy, p.IssuedAt, now))
+	if p.Live = policy.PassLife > 0; p.Live {
+		n.r.room.store.Touch(s.Ticket.ID, s.Offline) // this gateway then knows of the session
+	}
 	p.Order, p.Fence = n.r.arrivedAt(s)
 	n.pass = n.g.cache.Ring().AppendPass(n.pass[:0], &p)
 	n.passCookie(&p)
@@ -114,6 +118,7 @@ func (n *grant) renewPass(p *token.Pass, expires int64) (longer bool) {
 	}
 	renewed := *p
 	renewed.Expires, renewed.Bind = max(expires, p.Expires), string(n.r.binding.Claim())
+	renewed.Live = p.Live || n.r.room.queue.Snapshot().Policy.PassLife > 0
 	renewed.Off = n.r.room.queue.Age() > n.r.room.queue.Snapshot().Policy.SessionTTL
 	n.pass = n.g.cache.Ring().AppendPass(n.pass[:0], &renewed)
 	n.passCookie(&renewed)

@@ -140,12 +140,18 @@ const calm = 500 * time.Millisecond
 
 func startTicking(t testing.TB, client redis.UniversalClient, prefix string, tick time.Duration, o Options) *bench {
 	t.Helper()
+	return startAt(t, client, prefix, tick, nil, o)
+}
+
+// startAt runs a gateway by a clock of the test; nil: Redis's.
+func startAt(t testing.TB, client redis.UniversalClient, prefix string, tick time.Duration, now func() int64, o Options) *bench {
+	t.Helper()
 	b := &bench{t: t, prefix: prefix, reg: prometheus.NewRegistry(), logs: &syncBuffer{}}
 	o.Log = slog.New(slog.NewJSONHandler(b.logs, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	o.Registerer = b.reg
 	m := metrics.New(b.reg, "test")
 	core, err := admission.New(admission.Options{
-		Client: client, Prefix: prefix, Timeout: 10 * time.Second, Tick: tick, Log: o.Log, Observe: m.ObserveStore,
+		Client: client, Prefix: prefix, Timeout: 10 * time.Second, Tick: tick, Log: o.Log, Observe: m.ObserveStore, Now: now,
 	})
 	if err != nil {
 		t.Fatal(err)

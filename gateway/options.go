@@ -79,7 +79,7 @@ type Room struct {
 	Origin       string   // an origin's id; empty: the default
 	Policy       admission.Policy
 	PollBudget   int  // polls per second of all waiting visitors; 0: no limit
-	Renew        bool // passes are renewed past half their life
+	Renew        bool // passes are renewed past half their life; with Policy.PassLife they are not
 	MaxSession   time.Duration
 	Bypass       []route.BypassRule
 	Permits      []route.StepRule // the steps that a session may only take with a permit

@@ -143,9 +143,15 @@ func joinedAt(w *token.Waiting) int64 {
 	return w.IssuedAt * 1e6
 }
 
-// sessionLife returns the remaining life of a pass in seconds: the ttl of the session, bounded by session.max.
+// sessionTTL returns session.ttl in seconds.
+func (r *request) sessionTTL() int64 {
+	return int64(r.room.queue.Snapshot().Policy.SessionTTL / time.Second)
+}
+
+// sessionLife returns the remaining life of a pass in seconds: the ttl of the session, or the life of a pass that is signed once, bounded
+// by session.max.
 func (r *request) sessionLife(policy *admission.Policy, issued, now int64) int64 {
-	life := max(1, int64(policy.SessionTTL/time.Second))
+	life := max(1, int64(max(policy.SessionTTL, policy.PassLife)/time.Second))
 	if most := int64(r.room.options.MaxSession / time.Second); most > 0 {
 		life = min(life, issued+most-now)
 	}

@@ -34,6 +34,7 @@ type ticketStore interface {
 // sessionStore has the calls of requests about sessions.
 type sessionStore interface {
 	Touch(sid admission.ID, off bool)
+	Alive(ctx context.Context, sid admission.ID) (alive, sure bool)
 	Revoked(sid admission.ID) bool
 	Revoke(sid admission.ID)
 }

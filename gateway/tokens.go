@@ -24,6 +24,7 @@ type tokenCheck struct {
 	pass     []byte          // the valid pass; a slice of the request
 	ended    []byte          // a pass that has ended or was revoked; a slice of the request
 	rejected *answer.Problem // why a waiting token that verifies does not count
+	heard    heard           // what the gateway knows of the session of the last pass
 }
 
 // Reasons to reject a token with a valid signature.
@@ -83,9 +84,59 @@ func verifyPass(c *tokenCheck, raw []byte) (token.Pass, error) {
 	case c.r.room.store.Revoked(admission.ID(p.Session)):
 		c.ended = raw
 		return p, errRevoked
+	case !c.goesOn(&p):
+		if c.ended == nil {
+			c.ended = raw
+		}
+		return p, token.ErrExpired
 	}
 	c.pass = raw
 	return p, nil
+}
+
+// heard is what a gateway knows of the session of a pass.
+type heard uint8
+
+const (
+	heardUnasked heard = iota // nothing: the pass is valid by itself, or the session was not reported lately
+	heardLately               // the session was reported lately, so it goes on
+	heardNothing              // the store is away, and the session counts as going on
+)
+
+// goesOn reports whether the session of a pass goes on. A pass that is signed again while it is used shows it by its end. Of other
+// passes the gateways keep the sessions alive.
+func (c *tokenCheck) goesOn(p *token.Pass) bool {
+	c.heard = heardUnasked
+	if !p.Live {
+		return true
+	}
+	now, ttl := c.r.now/1e6, c.r.sessionTTL()
+	if c.g.meters.touched.Fresh(p.Session, now, reportEvery(ttl)) {
+		c.heard = heardLately
+		return true
+	}
+	if now-p.IssuedAt < ttl { // no silence can be that long
+		return true
+	}
+	alive, sure := c.r.room.store.Alive(c.g.life.ctx, admission.ID(p.Session))
+	if !sure {
+		c.heard = heardNothing
+	}
+	return alive
+}
+
+// reportEvery returns how often a session with a ttl is reported to the store; both are in seconds.
+func reportEvery(ttl int64) int64 { return max(1, ttl/4) }
+
+// reportDue reports whether a request of a session is to be reported to the store, and then records the report.
+func (c *tokenCheck) reportDue(session token.ID, now int64) bool {
+	switch c.heard {
+	case heardLately:
+		return false
+	case heardNothing:
+		return true // it is not recorded: the store may reply that the session has ended
+	}
+	return c.g.meters.touched.Due(session, now, reportEvery(c.r.sessionTTL()))
 }
 
 // verifyBeforeStep verifies a pass that has expired by Redis's clock but was signed before that clock was set forward.
@@ -95,7 +146,12 @@ func verifyBeforeStep(c *tokenCheck, raw []byte) (token.Pass, error) {
 		return token.Pass{}, token.ErrExpired
 	}
 	p, err := c.g.cache.VerifyPass(raw, c.r.room.id, (c.r.now-by)/1e6)
-	if err == nil && p.Expires > at/1e6+int64(c.r.room.queue.Snapshot().Policy.SessionTTL/time.Second) {
+	policy := &c.r.room.queue.Snapshot().Policy
+	life := policy.SessionTTL
+	if p.Live {
+		life = max(life, policy.PassLife)
+	}
+	if err == nil && p.Expires > at/1e6+int64(life/time.Second) {
 		return token.Pass{}, token.ErrExpired // the pass was signed after the step
 	}
 	return p, err

@@ -58,6 +58,12 @@ type Touches struct{ *table.Table[struct{}] }
 // NewTouches returns an empty record.
 func NewTouches() Touches { return Touches{table.New[struct{}](1 << 14)} }
 
+// Fresh reports whether Due has recorded a report of a session less than every seconds ago. Due would return false.
+func (t Touches) Fresh(sid token.ID, now, every int64) bool {
+	_, next, ok := t.Get(t.Key(sid[:]), now)
+	return ok && next <= now+every
+}
+
 // Due reports whether the last report of a session is at least every seconds old, and then records a report at now, in seconds.
 func (t Touches) Due(sid token.ID, now, every int64) (due bool) {
 	t.Update(t.Key(sid[:]), now, func(_ *struct{}, next *int64) {
