@@ -93,7 +93,7 @@ func roomOptions(cfg *config.Config, r *config.Room) (gateway.Room, error) {
 	}
 	room := gateway.Room{
 		ID: r.ID, Hosts: r.Hosts, Paths: r.Paths, Policy: p,
-		PollBudget: r.PollBudget, Renew: r.Session.Renew, MaxSession: r.Session.Max, CORSOrigins: r.CORSOrigins,
+		PollBudget: r.PollBudget, Renew: r.Session.Renew == "true", MaxSession: r.Session.Max, CORSOrigins: r.CORSOrigins,
 		Page: pageOptions(r), PageStatus: r.Page.Status, Compat: r.Compat, CompatStatus: r.CompatStatus, Estimator: r.ETA.Estimator, LearnWeights: r.ETA.Weights == learned,
 	}
 	if origin := cfg.OriginOf(r); origin != nil {
@@ -158,6 +158,9 @@ func policy(cfg *config.Config, r *config.Room) (admission.Policy, error) {
 		p.Budget = admission.Budget{
 			Origin: cfg.OriginOf(r).ID, Rate: int64(b.Rate), Burst: int64(b.MostBurst()), Weight: int64(r.Weight), Weights: int64(weights),
 		}
+	}
+	if r.Session.Renew == config.RenewServer {
+		p.PassLife = r.Session.Max
 	}
 	// Validate has checked it.
 	address, network, _ := r.Guard.Joins()

@@ -33,6 +33,9 @@ func (c gatewayChecker) rooms() {
 		if room.Session.Max < room.Session.TTL {
 			c.Add(at+".session.max", "%s is less than session.ttl (%s)", settings.FormatDuration(room.Session.Max), settings.FormatDuration(room.Session.TTL))
 		}
+		if room.Session.Renew == RenewServer && room.Session.TTL < leastServerTTL {
+			c.Add(at+".session.ttl", "%s is too small with session.renew: server; use at least %s, or session.renew: true", settings.FormatDuration(room.Session.TTL), settings.FormatDuration(leastServerTTL))
+		}
 		for j := range room.Bypass {
 			check.bypass(settings.Element(at+".bypass", j), &room.Bypass[j])
 		}
@@ -49,6 +52,13 @@ func (c gatewayChecker) rooms() {
 		check.identity(at+".identity", &room.Identity)
 	}
 }
+
+// RenewServer is the session.renew with which gateways keep sessions alive.
+const RenewServer = "server"
+
+// leastServerTTL is the least session.ttl with RenewServer: heartbeats of a session are whole seconds apart, and no more than half of
+// the ttl may pass between two of them.
+const leastServerTTL = 4 * time.Second
 
 func (c roomChecker) origin(at string) {
 	if len(c.cfg.Origins) == 0 {

@@ -73,7 +73,7 @@ func (c *Config) Warnings() []Problem {
 		c.warnAccountHeader(path, room, warn)
 		warnStrategy(warn, path+".admission", &room.Admission)
 		warnUnused(warn, path, room)
-		if room.Admission.MaxActive > 0 && !room.Session.Renew {
+		if room.Admission.MaxActive > 0 && room.Session.Renew == "false" {
 			warn(path+".session.renew", "passes are not renewed: a visitor who stays longer than session.ttl goes back to the queue")
 		}
 	}

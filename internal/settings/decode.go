@@ -4,6 +4,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -193,11 +194,14 @@ func setScalar(v reflect.Value, raw any, s Setting) string {
 			v.SetString(text)
 		case plain:
 			v.SetString(string(text))
-		default:
-			if s.Enum != nil {
-				return show(raw, s) + "is not known; use " + choice(s)
+		case bool: // of a setting that has other words beside true and false
+			word := strconv.FormatBool(text)
+			if !slices.Contains(s.Enum, word) {
+				return notText(raw, s)
 			}
-			return show(raw, s) + "is not text; put it in quotes"
+			v.SetString(word)
+		default:
+			return notText(raw, s)
 		}
 		return ""
 	}
@@ -226,6 +230,14 @@ func setScalar(v reflect.Value, raw any, s Setting) string {
 		return show(raw, s) + problem
 	}
 	return ""
+}
+
+// notText returns the problem of a value that is not text.
+func notText(raw any, s Setting) string {
+	if s.Enum != nil {
+		return show(raw, s) + "is not known; use " + choice(s)
+	}
+	return show(raw, s) + "is not text; put it in quotes"
 }
 
 func sortedKeys(tree map[string]any) []string { return slices.Sorted(maps.Keys(tree)) }

@@ -71,6 +71,9 @@ func valueNode(v reflect.Value, s Setting) *yaml.Node {
 		}
 		return flowIfEmpty(node)
 	case "text":
+		if text := v.String(); s.Enum != nil && (text == "true" || text == "false") {
+			return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!bool", Value: text}
+		}
 		return textNode(masked(v.String(), s.Secret))
 	}
 	if strings.HasPrefix(s.Kind, listOf) {

@@ -126,11 +126,23 @@ func (p *program) settingSchema(s config.Setting) object {
 	schema := object{"type": "string"}
 	if s.Enum != nil {
 		schema["enum"] = s.Enum
+		if slices.Contains(s.Enum, "true") { // which a file may have without quotes
+			delete(schema, "type")
+			schema["enum"] = append([]any{true, false}, anys(s.Enum)...)
+		}
 	}
 	if s.Secret == "url" {
 		schema["pattern"] = openPattern
 	}
 	return schema
+}
+
+func anys(words []string) []any {
+	list := make([]any, len(words))
+	for i, w := range words {
+		list[i] = w
+	}
+	return list
 }
 
 func numberSchema(s config.Setting) object {
