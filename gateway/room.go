@@ -68,9 +68,14 @@ type room struct {
 	proofs     *guard.Proofs // nil: none are required
 	identity   *identified   // nil: tickets do not belong to accounts
 	preflights token.ID      // under which preflights of the room are counted
+	forecasts
+	revoked *published.Revoked
+}
+
+// forecasts are what a room estimates waits with.
+type forecasts struct {
 	estimator  eta.Estimator
 	forecaster *forecast.Forecaster
-	revoked    *published.Revoked
 }
 
 // newRoom returns a room, which use has to complete. keys are the keys of its jwks_url, nil without one. old is the room with the

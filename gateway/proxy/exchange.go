@@ -23,18 +23,23 @@ type Forward struct {
 	// The host and port that the visitor asked a trusted proxy for. If the host is empty or malformed,
 	// X-Forwarded-Host is Host; if the port is, X-Forwarded-Port is not sent.
 	ForwardedHost, ForwardedPort []byte
-	Host                         []byte                           // the visitor's Host; empty: the request's
-	Session                      string                           // for X-Waiting-Room-Session; "": none is sent
-	Pass                         []byte                           // for X-Waiting-Room-Pass, with Config.ForwardPass; empty: none is sent
-	Permit                       []byte                           // for X-Waiting-Room-Permit; empty: none is sent
-	SessionID                    [16]byte                         // the session that Shares count under; zero: none
-	DropCookie                   func(name []byte) bool           // cookies that never reach the origin
-	DropField                    func(name []byte) bool           // fields that never reach the origin; nil: none
-	OnHeader                     func(h *fasthttp.ResponseHeader) // called once with the final header, before it is sent
+	Host                         []byte // the visitor's Host; empty: the request's
+	Session                      string // for X-Waiting-Room-Session; "": none is sent
+	Tokens
+	SessionID  [16]byte                         // the session that Shares count under; zero: none
+	DropCookie func(name []byte) bool           // cookies that never reach the origin
+	DropField  func(name []byte) bool           // fields that never reach the origin; nil: none
+	OnHeader   func(h *fasthttp.ResponseHeader) // called once with the final header, before it is sent
 	// OnlyWith restricts OnHeader to responses that have a field for whose name it is true. Other responses are
 	// forwarded as they are, which costs less. nil: no restriction.
 	OnlyWith func(name []byte) bool
 	Started  time.Time // when the request arrived; zero: when Origin.Forward was called
+}
+
+// Tokens are the visitor's tokens that the origin receives.
+type Tokens struct {
+	Pass   []byte // for X-Waiting-Room-Pass, with Config.ForwardPass; empty: none is sent
+	Permit []byte // for X-Waiting-Room-Permit; empty: none is sent
 }
 
 // Outcome is the result of a request. If Err is nil or something was sent, Status is the origin's; if Err is set and

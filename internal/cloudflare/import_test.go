@@ -97,7 +97,7 @@ func TestRead_Fields(t *testing.T) {
 		{"active visitors", "", func(r *config.Room) any { return r.Admission.MaxActive }, int64(500)},
 		{"session of five minutes", "", func(r *config.Room) any { return r.Session.TTL.String() }, "5m0s"},
 		{"session of a day", `"session_duration":1440`, func(r *config.Room) any { return r.Session.TTL.String() + " " + r.Session.Max.String() }, "24h0m0s 24h0m0s"},
-		{"sessions that end", `"disable_session_renewal":true`, func(r *config.Room) any { return r.Session.Renew }, off},
+		{"sessions that end", `"disable_session_renewal":true`, func(r *config.Room) any { return string(r.Session.Renew) }, "false"},
 		{"suspended", `"suspended":true`, func(r *config.Room) any { return r.Enabled }, off},
 		{"passthrough", `"queueing_method":"passthrough"`, func(r *config.Room) any { return r.Queue.Method }, "passthrough"},
 		{"queue all", `"queueing_method":"passthrough","queue_all":true`, func(r *config.Room) any { return r.Queue.Method + " " + r.Admission.Rate.String() }, "fifo 0"},

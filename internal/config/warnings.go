@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/anteroom/anteroom/internal/dialect"
 	"github.com/anteroom/anteroom/internal/settings"
 )
 
@@ -72,12 +73,26 @@ func (c *Config) Warnings() []Problem {
 		warnSteps(path+".permits", room, warn)
 		c.warnAccountHeader(path, room, warn)
 		warnStrategy(warn, path+".admission", &room.Admission)
+		c.warnBeside(path, room, warn)
 		warnUnused(warn, path, room)
 		if room.Admission.MaxActive > 0 && room.Session.Renew == "false" {
 			warn(path+".session.renew", "passes are not renewed: a visitor who stays longer than session.ttl goes back to the queue")
 		}
 	}
 	return list
+}
+
+// warnBeside warns of what a room beside another proxy lacks.
+func (c *Config) warnBeside(path string, room *Room, warn func(path, message string)) {
+	if !c.Check.On() {
+		return
+	}
+	if d, err := dialect.Parse(c.Check.Dialect); err == nil && !d.Cookies() && room.Session.Renew != RenewServer {
+		warn(path+".session.renew", d.String()+" carries no cookie of a passing check to the visitor, so every session ends after session.ttl; set session.renew: server")
+	}
+	if room.Admission.Strategy == "adaptive" && room.Admission.Prometheus.URL == "" && len(c.Origins) == 0 {
+		warn(path+".admission.strategy", "the gateway forwards no request, so it does not see the health of the origin; set admission.prometheus")
+	}
 }
 
 // warnSteps warns of paths of steps that no request of the room has.
