@@ -162,6 +162,8 @@ type site struct {
 	polls   int
 	pages   int
 	methods []string // of requests for /tickets
+	joins   []answer // of POST tickets, the last one is repeated; none: the site gives tickets with its page
+	joined  int
 	strange []string
 }
 
@@ -208,6 +210,12 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {
 	case "/.waiting-room/sale/status":
 		s.status(w, r)
+	case "/.waiting-room/sale/tickets":
+		if len(s.joins) == 0 || r.Method != http.MethodPost {
+			s.strange = append(s.strange, r.Method+" "+r.URL.String())
+		}
+		s.joined++
+		s.respond(w, s.joins[min(s.joined-1, len(s.joins)-1)])
 	case "/tickets", "/", "/.waiting-room/sale/":
 		if c, err := r.Cookie("pass"); err == nil && c.Value == "1" && !strings.HasPrefix(r.URL.Path, "/.") {
 			s.methods = append(s.methods, r.Method+" "+r.URL.RequestURI())
@@ -239,8 +247,11 @@ func (s *site) status(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet || r.Header.Get("Accept") != "application/json" {
 		s.strange = append(s.strange, r.Method+" "+r.URL.String()+" "+r.Header.Get("Accept"))
 	}
-	a := s.answers[min(s.polls, len(s.answers)-1)]
 	s.polls++
+	s.respond(w, s.answers[min(s.polls-1, len(s.answers)-1)])
+}
+
+func (s *site) respond(w http.ResponseWriter, a answer) {
 	if a.status == 0 {
 		panic(http.ErrAbortHandler)
 	}
