@@ -53,6 +53,7 @@ run: ## Start the demo shop and the gateway in front of it; Ctrl-C stops both
 .PHONY: test
 test: ## Run every test that CI runs: race, browser, cluster, chart
 	@tools/need.sh gcc redis-server chromium npm prometheus python3-sklearn $(SDK_NEEDS)
+	@tools/need.sh chromium-headless-shell || echo "make test: the browser tests run in a full Chromium, which takes a minute of processor time longer" >&2
 	@tools/npm.sh test/axe
 	@$(MAKE) --no-print-directory -j 4 --output-sync=target test-programs test-race test-long test-modules
 
