@@ -58,7 +58,7 @@ func Command() *cobra.Command {
 
 func crowdCommand(s *shared) *cobra.Command {
 	var opt crowdOptions
-	var arrive, mode string
+	var arrive string
 	var rate, burst float64
 	var timeout time.Duration
 	cmd := command("loadgen", "Send a crowd to a waiting room and report whether the room kept its rate, its order and every place",
@@ -70,12 +70,8 @@ the rate was exceeded; 2: the run itself failed.`,
 			if opt.Arrive, err = time.ParseDuration(strings.Replace(arrive, "all-at-once", "0", 1)); err != nil || opt.Arrive < 0 {
 				return fmt.Errorf("--arrive %q: use a duration such as 10s, or all-at-once", arrive)
 			}
-			if mode != "api" && mode != "page" {
-				return fmt.Errorf("--mode %q: use api or page", mode)
-			}
-			opt.Page = mode == "page" || opt.Browser
-			if opt.Visitors < 1 || opt.Requests < 0 || opt.Abandon < 0 || opt.Silent < 0 || opt.Abandon+opt.Silent > 1 {
-				return fmt.Errorf("--visitors %d, --requests %d, --abandon %v, --silent %v: use at least 1, at least 0, and two shares of at most 1 together", opt.Visitors, opt.Requests, opt.Abandon, opt.Silent)
+			if opt.Visitors < 1 || opt.Requests < 0 || opt.Silent < 0 || opt.Silent > 1 {
+				return fmt.Errorf("--visitors %d, --requests %d, --silent %v: use at least 1, at least 0, and a share from 0 to 1", opt.Visitors, opt.Requests, opt.Silent)
 			}
 			r, b, err := limit(cmd.Flags().Changed("rate"), rate, cmd.Flags().Changed("burst"), burst)
 			if err != nil {
@@ -98,16 +94,9 @@ the rate was exceeded; 2: the run itself failed.`,
 	f := cmd.Flags()
 	f.IntVar(&opt.Visitors, "visitors", 200, "how many visitors arrive")
 	f.StringVar(&arrive, "arrive", "10s", "the time over which they arrive, or all-at-once")
-	f.StringVar(&mode, "mode", "api", "how they join: api (POST tickets) or page (GET --path)")
-	f.BoolVar(&opt.Browser, "browser-like", false, "behave as browsers: GET --path for HTML, keep cookies (implies --mode page)")
-	f.StringVar(&opt.Path, "path", "/", "the page that they request")
 	f.IntVar(&opt.Requests, "requests", 3, "requests of each visitor after the admission")
-	f.DurationVar(&opt.Think, "think", 200*time.Millisecond, "pause between those requests")
-	f.BoolVar(&opt.Buy, "buy", false, "end the visit with a purchase at the demo shop, which ends the session")
-	f.Float64Var(&opt.Abandon, "abandon", 0, "share of visitors who leave the queue after two polls, 0–1")
 	f.Float64Var(&opt.Silent, "silent", 0, "share of visitors who stop polling at some time of the wait that they were first shown, 0–1")
 	f.DurationVar(&opt.JudgeAfter, "judge-estimates-after", 0, "judge the estimates that are shown from then on")
-	f.BoolVar(&opt.Idempotent, "idempotent", false, "join with an Idempotency-Key, so that a repeated join finds its place (each join then calls the store)")
 	f.Float64Var(&rate, "rate", 0, "the room's rate, to judge by; without it the rate is reported and not judged")
 	f.Float64Var(&burst, "burst", 0, "the room's burst, to judge by (default max(1, rate))")
 	f.DurationVar(&timeout, "timeout", 10*time.Minute, "of the whole run")
