@@ -44,13 +44,12 @@ func command(name, short, long string, run func(cmd *cobra.Command) error) *cobr
 
 // Command returns the load generator's command.
 func Command() *cobra.Command {
-	var s shared
+	s := shared{to: visitor.Options{Timeout: 10 * time.Second}} // of one request
 	root := crowdCommand(&s)
 	f := root.PersistentFlags()
 	f.StringSliceVar(&s.to.URLs, "url", []string{"http://127.0.0.1:8080"}, "the gateway; several are used in turn")
 	f.StringVar(&s.to.Room, "room", "default", "the room's id")
 	f.IntVar(&s.to.Connections, "connections", 256, "requests at the same time")
-	f.DurationVar(&s.to.Timeout, "request-timeout", 10*time.Second, "of one request")
 	f.BoolVar(&s.json, "json", false, "print the report as JSON")
 	root.AddCommand(fillCommand(&s), pollsCommand(&s), mixCommand(&s), slowCommand(&s), streamsCommand(&s))
 	return root
@@ -158,8 +157,7 @@ status 1: a promise was broken.`,
 // supply is where the tokens and passes of a mix come from.
 type supply struct {
 	tokens, passes int
-	prepare        time.Duration // to gather them
-	file           string        // of tokens, instead of gathering
+	file           string // of tokens, instead of gathering
 }
 
 func pollsCommand(s *shared) *cobra.Command {
@@ -170,7 +168,7 @@ func pollsCommand(s *shared) *cobra.Command {
 are kept in memory and not written to the file.`,
 		func(cmd *cobra.Command) error { return s.mix(cmd, o, blend{Polls: 1}, from) })
 	mixFlags(cmd, &o, &from, 15_000)
-	cmd.Flags().StringVar(&from.file, "tokens-in", "", "read the tokens from this file, one a line; --tokens and --prepare are then ignored")
+	cmd.Flags().StringVar(&from.file, "tokens-in", "", "read the tokens from this file, one a line; --tokens is then ignored")
 	return cmd
 }
 
@@ -197,7 +195,6 @@ func mixFlags(cmd *cobra.Command, o *mixOptions, from *supply, rate float64) {
 	f.DurationVar(&o.Ramp, "ramp", 0, "before that, the rate rises evenly from 0; of this time only the errors are reported")
 	f.IntVar(&o.Processors, "threads", 1, "processors that the generator may use at a time")
 	f.IntVar(&from.tokens, "tokens", 10_000, "waiting tokens to poll with")
-	f.DurationVar(&from.prepare, "prepare", time.Minute, "time to gather tokens and passes")
 }
 
 func (s *shared) mix(cmd *cobra.Command, o mixOptions, b blend, from supply) error {
@@ -241,7 +238,7 @@ func (f supply) gather(ctx context.Context, to visitor.Options) (*visitor.Pool, 
 	case f.tokens+f.passes == 0:
 		return &visitor.Pool{}, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, f.prepare)
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	return visitor.Gather(ctx, to, f.tokens, f.passes)
 }
@@ -289,15 +286,14 @@ are connected the command prints so on stdout; at the end, or when interrupted, 
 
 func streamsCommand(s *shared) *cobra.Command {
 	var n int
-	var open float64
 	var hold, opening time.Duration
 	cmd := command("streams", "Join and wait for the admission on event streams, without a poll",
 		`Each visitor joins and opens an event stream, which alone has to keep the place. A visitor that receives the event admitted
 claims. A stream that ends is opened again with the newest token after the delay that the gateway requested. Exit status 1: a
 stream received no event, a place was lost, or a visitor was admitted and received no event.`,
 		func(cmd *cobra.Command) error {
-			if n < 1 || open <= 0 || hold <= 0 {
-				return fmt.Errorf("--streams %d, --open-rate %v, --hold %s: use at least 1, more than 0, more than 0s", n, open, hold)
+			if n < 1 || hold <= 0 {
+				return fmt.Errorf("--streams %d, --hold %s: use at least 1, more than 0s", n, hold)
 			}
 			addrs, err := plain(s.to.URLs)
 			if err != nil {
@@ -310,7 +306,7 @@ stream received no event, a place was lost, or a visitor was admitted and receiv
 			defer client.Close()
 			l := newListeners(client, s.to.Room, addrs, s.to.Connections, n)
 			stop := progress(l.line)
-			r, err := l.run(cmd.Context(), open, hold, opening)
+			r, err := l.run(cmd.Context(), hold, opening)
 			stop()
 			if err != nil {
 				return err
@@ -319,7 +315,6 @@ stream received no event, a place was lost, or a visitor was admitted and receiv
 		})
 	f := cmd.Flags()
 	f.IntVar(&n, "streams", 20_000, "how many; each needs a file descriptor here and one in the gateway")
-	f.Float64Var(&open, "open-rate", 2000, "streams opened a second")
 	f.DurationVar(&hold, "hold", 30*time.Second, "how long they stay open after the last was opened, unless all are admitted sooner")
 	f.DurationVar(&opening, "open-wait", time.Minute, "how long the last may take to receive an event")
 	return cmd
