@@ -20,6 +20,11 @@ EXPLORE_CHECKS   ?= 1000
 export GOLANGCI_LINT_CACHE := $(CURDIR)/bin/.lint-cache
 GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.12.0
 
+# Tests are linked without tables for a debugger, which stack traces do not need. Those without the race detector are built without C, as the
+# images are, so that all of them share the packages of test-build.
+LINK  := -ldflags=-w
+PLAIN := CGO_ENABLED=0
+
 # Tests of the built programs and in a browser: the race detector would check their clients only. `make race` builds the programs with it.
 PROGRAMS := ./test/e2e ./gateway/page ./gateway/console
 # Simulations on one goroutine: the race detector would find nothing and multiply their time.
@@ -53,27 +58,34 @@ run: ## Start the demo shop and the gateway in front of it; Ctrl-C stops both
 .PHONY: test
 test: ## Run every test that CI runs: race, browser, cluster, chart
 	@tools/need.sh gcc redis-server chromium npm prometheus python3-sklearn $(SDK_NEEDS)
+	@tools/need.sh chromium-headless-shell || echo "make test: the browser tests run in a full Chromium, which takes a minute of processor time longer" >&2
 	@tools/npm.sh test/axe
+	@$(MAKE) --no-print-directory test-build
 	@$(MAKE) --no-print-directory -j 4 --output-sync=target test-programs test-race test-long test-modules
+
+.PHONY: test-build
+test-build: ## Compile what the targets below share: side by side, each would compile it again
+	$(PLAIN) $(GO) build ./...
 
 # -count=1 in all of these targets: the cache's key does not include the programs that tests build.
 .PHONY: test-programs
 test-programs: ## Run the tests of the built programs and of the pages in a browser, and the simulations
-	$(GO) test -count=1 -vet=off -timeout $(TEST_TIMEOUT) $(PROGRAMS) $(SEQUENTIAL)
+	$(PLAIN) $(GO) test -count=1 -vet=off $(LINK) -timeout $(TEST_TIMEOUT) $(PROGRAMS) $(SEQUENTIAL)
 
 .PHONY: test-race
 test-race: ## Run all other tests but the long ones with the race detector
-	$(GO) test -race -short -count=1 -vet=off -timeout $(TEST_TIMEOUT) $$($(GO) list ./... | grep -vxF "$$($(GO) list ./test/e2e ./gateway/page $(SEQUENTIAL))")
+	$(GO) test -race -short -count=1 -vet=off $(LINK) -timeout $(TEST_TIMEOUT) $$($(GO) list ./... | grep -vxF "$$($(GO) list ./test/e2e ./gateway/page $(SEQUENTIAL))")
 
 .PHONY: test-long
 test-long: ## Run the long tests, which -short leaves out, and tests that the race detector disturbs: allocations, memory of connections
-	$(GO) test -count=1 -vet=off -timeout $(TEST_TIMEOUT) -run "$$(tools/long.sh)" $$(tools/long.sh --packages)
+	$(PLAIN) $(GO) test -count=1 -vet=off $(LINK) -timeout $(TEST_TIMEOUT) -run "$$(tools/long.sh)" $$(tools/long.sh --packages)
 
 .PHONY: test-modules
 test-modules: ## Run the tests of the other modules: the load generators, the SDKs and the chart
-	cd bench && $(GO) test -count=1 -vet=off -timeout 10m ./...
-	cd test/sdk && SDK_REQUIRED=1 $(GO) test -count=1 -vet=off -timeout 5m ./...
+	cd test/sdk && SDK_REQUIRED=1 $(PLAIN) $(GO) test -count=1 -vet=off $(LINK) -timeout 5m ./...
 	@$(MAKE) --no-print-directory chart
+	# bench/chaos builds a gateway with the race detector, whose packages test-race has compiled by now.
+	cd bench && $(PLAIN) $(GO) test -count=1 -vet=off $(LINK) -timeout 10m ./...
 
 .PHONY: sdk
 sdk: ## Run the tests of the SDKs alone: Go, Node, Python, PHP and Java

@@ -75,7 +75,7 @@ func TestFairTree_KeepsBounds(t *testing.T) {
 }
 
 func fairTree(t *rapid.T, strict bool) {
-	tree := admissiontest.NewFairTree(strict)
+	tree := NewFairTree(strict)
 	tenants, groups := newLedger(), newLedger()
 	flow := func(level int, tenant string) string { return fmt.Sprint(level, "/", tenant) }
 	weight := func() int64 {
@@ -102,7 +102,7 @@ func fairTree(t *rapid.T, strict bool) {
 		tenants.working(slices.Collect(maps.Values(flows))...)
 		groups.working(slices.Collect(maps.Values(siblings))...)
 	}
-	pick := func(t *rapid.T) *admissiontest.FairGroup {
+	pick := func(t *rapid.T) *FairGroup {
 		if len(tree.Groups) == 0 {
 			t.Skip("no groups yet")
 		}
@@ -148,7 +148,7 @@ func fairTree(t *rapid.T, strict bool) {
 				t.Skip("enough groups")
 			}
 			c := costs.Draw(t, "costs")
-			tree.Place(&admissiontest.FairGroup{
+			tree.Place(&FairGroup{
 				ID: fmt.Sprint("g", len(tree.Groups)), Tenant: rapid.SampledFrom([]string{"acme", "bolt"}).Draw(t, "tenant"),
 				Level: rapid.SampledFrom([]int{1, 1, 1, 0, 2}).Draw(t, "level"), Weight: weight(), Costs: c, Total: int64(len(c)),
 			})
@@ -177,7 +177,7 @@ func fairTree(t *rapid.T, strict bool) {
 }
 
 // waiting reports whether a group of a level could be served now.
-func waiting(tree *admissiontest.FairTree, level int) bool {
+func waiting(tree *FairTree, level int) bool {
 	for _, g := range tree.Groups {
 		if g.Level == level && tree.Waiting(level, g.Tenant) {
 			return true
@@ -199,25 +199,25 @@ func TestFairTree_SharesByWeight(t *testing.T) {
 	for _, row := range []struct {
 		name   string
 		strict bool
-		groups []admissiontest.FairGroup
+		groups []FairGroup
 		pull   int
 		want   map[string]int64 // jobs by group
 	}{
-		{"levels are 16 to 4 to 1", false, []admissiontest.FairGroup{
+		{"levels are 16 to 4 to 1", false, []FairGroup{
 			{ID: "high", Tenant: "a", Level: 0, Weight: 1000}, {ID: "normal", Tenant: "b", Level: 1, Weight: 1000}, {ID: "low", Tenant: "c", Level: 2, Weight: 1000},
 		}, 2100, map[string]int64{"high": 1600, "normal": 400, "low": 100}},
-		{"strict drains high first", true, []admissiontest.FairGroup{
+		{"strict drains high first", true, []FairGroup{
 			{ID: "high", Tenant: "a", Level: 0, Weight: 1000}, {ID: "normal", Tenant: "b", Level: 1, Weight: 1000}, {ID: "low", Tenant: "c", Level: 2, Weight: 1000},
 		}, 12_100, map[string]int64{"high": 10_000, "normal": 2100}},
-		{"tenants first, then their groups", false, []admissiontest.FairGroup{
+		{"tenants first, then their groups", false, []FairGroup{
 			{ID: "a1", Tenant: "a", Level: 1, Weight: 1000}, {ID: "b1", Tenant: "b", Level: 1, Weight: 1000}, {ID: "b2", Tenant: "b", Level: 1, Weight: 1000}, {ID: "b3", Tenant: "b", Level: 1, Weight: 1000},
 		}, 1200, map[string]int64{"a1": 600, "b1": 200, "b2": 200, "b3": 200}},
-		{"a group's weight counts twice", false, []admissiontest.FairGroup{
+		{"a group's weight counts twice", false, []FairGroup{
 			{ID: "a1", Tenant: "a", Level: 1, Weight: 3000}, {ID: "b1", Tenant: "b", Level: 1, Weight: 1000},
 		}, 1200, map[string]int64{"a1": 900, "b1": 300}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			tree := admissiontest.NewFairTree(row.strict)
+			tree := NewFairTree(row.strict)
 			for _, g := range row.groups {
 				g.Costs = jobs(10_000)
 				tree.Place(&g)

@@ -11,7 +11,6 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/anteroom/anteroom/admission/admissiontest"
 	"github.com/anteroom/anteroom/bulk/store"
 	"github.com/anteroom/anteroom/internal/redistest"
 )
@@ -20,7 +19,7 @@ import (
 type engine struct {
 	*rapid.T
 	s     *store.Store
-	model *admissiontest.FairTree
+	model *FairTree
 	added map[string]int // jobs of each group so far
 }
 
@@ -40,7 +39,7 @@ func (e *engine) weight() int64 {
 	return rapid.OneOf(rapid.Just(int64(1000)), rapid.Int64Range(10, 100_000)).Draw(e.T, "weight")
 }
 
-func (e *engine) group() *admissiontest.FairGroup {
+func (e *engine) group() *FairGroup {
 	if len(e.model.Groups) == 0 {
 		e.Skip("no groups yet")
 	}
@@ -51,7 +50,7 @@ func (e *engine) create() {
 	if len(e.model.Groups) == 12 {
 		e.Skip("enough groups")
 	}
-	e.begin(&admissiontest.FairGroup{
+	e.begin(&FairGroup{
 		Tenant: rapid.SampledFrom([]string{"acme", "bolt", "cord"}).Draw(e.T, "tenant"),
 		Level:  rapid.IntRange(0, 2).Draw(e.T, "level"), Weight: e.weight(),
 	}, e.some())
@@ -59,7 +58,7 @@ func (e *engine) create() {
 
 func (e *engine) some() int { return rapid.IntRange(1, 60).Draw(e.T, "jobs") }
 
-func (e *engine) begin(g *admissiontest.FairGroup, jobs int) {
+func (e *engine) begin(g *FairGroup, jobs int) {
 	g.ID = fmt.Sprintf("g%x", len(e.model.Groups)) // sorts as the store's short names do
 	_, _, err := e.s.CreateGroup(context.Background(), store.GroupSpec{
 		ID: g.ID, Tenant: g.Tenant, Type: "t", Level: engineLevels[g.Level], Weight: float64(g.Weight) / 1000,
@@ -69,7 +68,7 @@ func (e *engine) begin(g *admissiontest.FairGroup, jobs int) {
 	e.add(g, jobs)
 }
 
-func (e *engine) add(g *admissiontest.FairGroup, n int) {
+func (e *engine) add(g *FairGroup, n int) {
 	n = min(n, pageOfJobs-e.added[g.ID])
 	if n == 0 {
 		e.Skip("the group is full")
@@ -122,7 +121,7 @@ func TestFairTree_MatchesEngine(t *testing.T) {
 				if err != nil {
 					rt.Fatal(err)
 				}
-				e := &engine{s: s, model: admissiontest.NewFairTree(strict), added: map[string]int{}}
+				e := &engine{s: s, model: NewFairTree(strict), added: map[string]int{}}
 				on := func(f func()) func(*rapid.T) {
 					return func(t *rapid.T) {
 						e.T = t
@@ -132,7 +131,7 @@ func TestFairTree_MatchesEngine(t *testing.T) {
 				// Each level has been in use: before its second visit the engine takes it for one that is not.
 				e.T = rt
 				for level := range 3 {
-					e.begin(&admissiontest.FairGroup{Tenant: "dent", Level: level, Weight: 1000}, 2)
+					e.begin(&FairGroup{Tenant: "dent", Level: level, Weight: 1000}, 2)
 				}
 				for range 6 {
 					e.pull(1)

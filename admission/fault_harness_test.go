@@ -15,7 +15,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	. "github.com/anteroom/anteroom/admission"
-	"github.com/anteroom/anteroom/admission/admissiontest"
 	"github.com/anteroom/anteroom/internal/redistest"
 	"github.com/anteroom/anteroom/internal/redisurl"
 )
@@ -345,12 +344,12 @@ func (a *audience) judgeAfter(p Policy, lost loss) {
 	}
 	byTime := slices.Clone(a.guests)
 	slices.SortFunc(byTime, func(x, y *guest) int { return int(x.at - y.at) })
-	var list []admissiontest.Admission
+	var list []Admission
 	for _, g := range byTime {
-		list = append(list, admissiontest.Admission{ID: g.id, Room: g.at})
+		list = append(list, Admission{ID: g.id, Room: g.at})
 	}
 	// Redis's clock runs on where room time stands still, never the other way round.
-	if err := admissiontest.OverRate(list, p.Rate, p.Burst+lost.visitors); err != nil {
+	if err := OverRate(list, p.Rate, p.Burst+lost.visitors); err != nil {
 		t.Error(err)
 	}
 	for _, x := range a.guests {

@@ -10,7 +10,6 @@ import (
 	"pgregory.net/rapid"
 
 	. "github.com/anteroom/anteroom/admission"
-	"github.com/anteroom/anteroom/admission/admissiontest"
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
@@ -38,7 +37,7 @@ func TestJoins_FollowModel(t *testing.T) {
 			return time.Duration(rapid.IntRange(1, 100).Draw(rt, name)) * time.Second
 		}
 		c.policy = limited(int64(rapid.IntRange(1, 4).Draw(rt, "joins")), seconds("per"), int64(rapid.IntRange(1, 8).Draw(rt, "wide")), seconds("wide per"))
-		c.model = admissiontest.New(c.policy, c.now)
+		c.model = newModel(c.policy, c.now)
 		for range 2 {
 			g := c.newGateway()
 			c.gateways = append(c.gateways, g)

@@ -12,7 +12,6 @@ import (
 	"pgregory.net/rapid"
 
 	. "github.com/anteroom/anteroom/admission"
-	"github.com/anteroom/anteroom/admission/admissiontest"
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
@@ -193,12 +192,12 @@ func (c *survivors) judge(t *rapid.T) {
 	if len(c.in) < len(c.visitors) {
 		t.Fatalf("%d of %d got in", len(c.in), len(c.visitors))
 	}
-	list := make([]admissiontest.Admission, 0, len(c.visitors))
+	list := make([]Admission, 0, len(c.visitors))
 	for _, v := range c.visitors {
-		list = append(list, admissiontest.Admission{ID: v.t.ID, Room: c.in[v.t.ID]})
+		list = append(list, Admission{ID: v.t.ID, Room: c.in[v.t.ID]})
 	}
-	slices.SortFunc(list, func(a, b admissiontest.Admission) int { return int(a.Room - b.Room) })
-	if err := admissiontest.OverRate(list, c.policy.Rate, c.policy.Burst); err != nil {
+	slices.SortFunc(list, func(a, b Admission) int { return int(a.Room - b.Room) })
+	if err := OverRate(list, c.policy.Rate, c.policy.Burst); err != nil {
 		t.Fatal(err)
 	}
 	// Visitors joined one after the other.

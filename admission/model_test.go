@@ -14,7 +14,6 @@ import (
 	"pgregory.net/rapid"
 
 	. "github.com/anteroom/anteroom/admission"
-	"github.com/anteroom/anteroom/admission/admissiontest"
 	"github.com/anteroom/anteroom/internal/redistest"
 	"github.com/anteroom/anteroom/internal/short"
 )
@@ -35,7 +34,7 @@ type crowd struct {
 	policy   Policy
 	now      int64
 	gateways []*gateway
-	model    *admissiontest.Model
+	model    *Model
 	visitors []*visitor
 	serial   byte
 	live     bool // an operator has changed the rate
@@ -376,7 +375,7 @@ func checkRoom(t *rapid.T, client redis.UniversalClient, prefix string) {
 		p.OpensAt = c.now + seconds*1e6
 		p.Plan = NewPlan([]byte("a secret of the model's"), "sale", p, nil)
 	}
-	c.model = admissiontest.New(c.policy, c.now)
+	c.model = newModel(c.policy, c.now)
 	for range 3 {
 		g := c.newGateway()
 		c.gateways = append(c.gateways, g)
@@ -522,7 +521,7 @@ func checkRoom(t *rapid.T, client redis.UniversalClient, prefix string) {
 		case StrategyFixedWindow:
 			burst = 2 * max(1000, c.policy.Rate)
 		}
-		if err := admissiontest.OverRate(c.model.Admissions, c.policy.Rate, burst); err != nil {
+		if err := OverRate(c.model.Admissions, c.policy.Rate, burst); err != nil {
 			t.Fatal(err)
 		}
 	}

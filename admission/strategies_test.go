@@ -84,7 +84,7 @@ func TestRoomStrategies_Conform(t *testing.T) {
 	for _, s := range []Strategy{StrategyTokenBucket, StrategyLeakyBucket, StrategyFixedWindow} {
 		t.Run(string(s)+"/model", func(t *testing.T) {
 			admissiontest.Strategies(t, s, true, func(_ rapid.TB, s Strategy, rate, burst, now int64) admissiontest.Paced {
-				return admissiontest.PacedModel{M: admissiontest.New(Policy{Strategy: s, Rate: rate, Burst: burst}, now)}
+				return pacedModel{M: newModel(Policy{Strategy: s, Rate: rate, Burst: burst}, now)}
 			})
 		})
 		t.Run(string(s)+"/room", func(t *testing.T) {

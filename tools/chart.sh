@@ -4,10 +4,11 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 go=${GO:-go}
+export CGO_ENABLED=0
 tools/need.sh redis-server promtool
 echo "building bin/static/gateway and bin/static/bulkworker, as deploy/Containerfile does" >&2
 mkdir -p bin/static
-CGO_ENABLED=0 "$go" build -o bin/static/ ./cmd/gateway ./cmd/bulkworker
+"$go" build -o bin/static/ ./cmd/gateway ./cmd/bulkworker
 echo "deploy/helm/anteroom: helm lint --strict, and deploy/helm/test (helm is compiled the first time: a minute or two)" >&2
 cd deploy/helm/test
 # Without a package argument, go test shows the output of passing tests too.

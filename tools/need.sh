@@ -9,7 +9,7 @@ found() {
 	nginx | haproxy) command -v "$1" >/dev/null || [ -x "/usr/sbin/$1" ] ;;
 	redis-server) command -v redis-server >/dev/null || command -v valkey-server >/dev/null ;;
 	chromium)
-		for c in chromium chromium-browser google-chrome google-chrome-stable; do
+		for c in chromium-headless-shell chromium chromium-browser google-chrome google-chrome-stable; do
 			if command -v "$c" >/dev/null; then return 0; fi
 		done
 		for app in "/Applications/Google Chrome.app" "/Applications/Chromium.app"; do
@@ -17,6 +17,7 @@ found() {
 		done
 		return 1
 		;;
+	chromium-headless-shell) command -v "$1" >/dev/null || ! apt-cache show "$1" >/dev/null 2>&1 ;; # nothing to install outside Debian
 	python3-sklearn) [ -n "$(python sklearn)" ] ;;
 	python3-flask) [ -n "$(python flask)" ] ;;
 	python3-django) [ -n "$(python django)" ] ;;

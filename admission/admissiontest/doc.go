@@ -1,3 +1,3 @@
-// Package admissiontest holds models of the scripts in plain Go, for tests: of a room (lua/room_*.lua) and of the fair queue
-// (lua/lib/fair.lua). It also has the suites that every limiter passes.
+// Package admissiontest holds what the tests of rooms, limiters and the bulk store share: the limiters of the bulk engine and the formulas of
+// its fair queue in plain Go, and the suites that every limiter passes. The model of a room is in the tests of admission.
 package admissiontest

@@ -23,21 +23,6 @@ func (p PacedMeter) Admit(now int64, _ admission.Strategy, rate, burst int64) in
 	return n
 }
 
-// PacedModel is a Paced over the model of a room.
-type PacedModel struct{ M *Model }
-
-// Admit ticks the model with an endless queue.
-func (p PacedModel) Admit(now int64, s admission.Strategy, rate, burst int64) int64 {
-	p.M.P.Strategy, p.M.P.Rate, p.M.P.Burst, p.M.Wall = s, rate, burst, now
-	m := p.M.meter(p.M.Room())
-	n := m.Available()
-	m.Take(n)
-	m.rest()
-	m.save()
-	p.M.tick = now
-	return n
-}
-
 // Strategies is the suite of limiters and rooms, which admit by a strategy. changes: strategy and rate may change, as in rooms.
 func Strategies(t *testing.T, s admission.Strategy, changes bool, fresh func(t rapid.TB, s admission.Strategy, rate, burst, now int64) Paced) {
 	t.Run("admits at most rate and burst", func(t *testing.T) {
@@ -58,7 +43,7 @@ func Strategies(t *testing.T, s admission.Strategy, changes bool, fresh func(t r
 						overWindow(t, events, rate)
 					case admission.StrategyLeakyBucket:
 						// A limiter may admit all its saved tokens at once; a room saves half a second at most.
-						most := max(burst, rate/leak, 1000)
+						most := max(burst, rate/Leak, 1000)
 						overInterval(t, events, rate, most)
 						if changes && len(events) > 1 && float64(n-1)*1e9 > float64(now-before)*float64(rate) {
 							t.Fatalf("%d admitted %d µs after the last tick, at %d/1000 a second", n, now-before, rate)
@@ -83,7 +68,7 @@ func Strategies(t *testing.T, s admission.Strategy, changes bool, fresh func(t r
 			// 100 s, with a tolerance of a burst, or of a window.
 			want, more := rate/10, int64(5)
 			if s == admission.StrategyFixedWindow {
-				length, most := windowOf(rate)
+				length, most := WindowOf(rate)
 				want, more = (most/1000*100_000_000+length/2)/length, most/1000
 			}
 			if n < want-more || n > want+more {
@@ -127,4 +112,15 @@ func Strategies(t *testing.T, s admission.Strategy, changes bool, fresh func(t r
 			}
 		})
 	})
+}
+
+// Leak divides the rate: a leaky bucket of a room admits at most half a second of its rate at once.
+const Leak = 2
+
+// WindowOf returns the length of a fixed window of that rate in microseconds, and how much it grants in thousandths.
+func WindowOf(rate int64) (length, most int64) {
+	if rate <= 0 || rate >= 1000 {
+		return 1_000_000, rate
+	}
+	return (1_000_000_000 + rate - 1) / rate, 1000
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"io"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -15,7 +16,7 @@ import (
 func TestRun_KeepsPromisesDuringFaults(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "gateway")
 	build := exec.CommandContext(t.Context(), "go", "build", "-race", "-o", program, "./cmd/gateway")
-	build.Dir = filepath.Join("..", "..")
+	build.Dir, build.Env = filepath.Join("..", ".."), append(os.Environ(), "CGO_ENABLED=1") // the race detector is in C
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

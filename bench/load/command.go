@@ -44,13 +44,12 @@ func command(name, short, long string, run func(cmd *cobra.Command) error) *cobr
 
 // Command returns the load generator's command.
 func Command() *cobra.Command {
-	var s shared
+	s := shared{to: visitor.Options{Timeout: 10 * time.Second}} // of one request
 	root := crowdCommand(&s)
 	f := root.PersistentFlags()
 	f.StringSliceVar(&s.to.URLs, "url", []string{"http://127.0.0.1:8080"}, "the gateway; several are used in turn")
 	f.StringVar(&s.to.Room, "room", "default", "the room's id")
 	f.IntVar(&s.to.Connections, "connections", 256, "requests at the same time")
-	f.DurationVar(&s.to.Timeout, "request-timeout", 10*time.Second, "of one request")
 	f.BoolVar(&s.json, "json", false, "print the report as JSON")
 	root.AddCommand(fillCommand(&s), pollsCommand(&s), mixCommand(&s), slowCommand(&s), streamsCommand(&s))
 	return root
@@ -58,7 +57,7 @@ func Command() *cobra.Command {
 
 func crowdCommand(s *shared) *cobra.Command {
 	var opt crowdOptions
-	var arrive, mode string
+	var arrive string
 	var rate, burst float64
 	var timeout time.Duration
 	cmd := command("loadgen", "Send a crowd to a waiting room and report whether the room kept its rate, its order and every place",
@@ -70,12 +69,8 @@ the rate was exceeded; 2: the run itself failed.`,
 			if opt.Arrive, err = time.ParseDuration(strings.Replace(arrive, "all-at-once", "0", 1)); err != nil || opt.Arrive < 0 {
 				return fmt.Errorf("--arrive %q: use a duration such as 10s, or all-at-once", arrive)
 			}
-			if mode != "api" && mode != "page" {
-				return fmt.Errorf("--mode %q: use api or page", mode)
-			}
-			opt.Page = mode == "page" || opt.Browser
-			if opt.Visitors < 1 || opt.Requests < 0 || opt.Abandon < 0 || opt.Silent < 0 || opt.Abandon+opt.Silent > 1 {
-				return fmt.Errorf("--visitors %d, --requests %d, --abandon %v, --silent %v: use at least 1, at least 0, and two shares of at most 1 together", opt.Visitors, opt.Requests, opt.Abandon, opt.Silent)
+			if opt.Visitors < 1 || opt.Requests < 0 || opt.Silent < 0 || opt.Silent > 1 {
+				return fmt.Errorf("--visitors %d, --requests %d, --silent %v: use at least 1, at least 0, and a share from 0 to 1", opt.Visitors, opt.Requests, opt.Silent)
 			}
 			r, b, err := limit(cmd.Flags().Changed("rate"), rate, cmd.Flags().Changed("burst"), burst)
 			if err != nil {
@@ -98,16 +93,9 @@ the rate was exceeded; 2: the run itself failed.`,
 	f := cmd.Flags()
 	f.IntVar(&opt.Visitors, "visitors", 200, "how many visitors arrive")
 	f.StringVar(&arrive, "arrive", "10s", "the time over which they arrive, or all-at-once")
-	f.StringVar(&mode, "mode", "api", "how they join: api (POST tickets) or page (GET --path)")
-	f.BoolVar(&opt.Browser, "browser-like", false, "behave as browsers: GET --path for HTML, keep cookies (implies --mode page)")
-	f.StringVar(&opt.Path, "path", "/", "the page that they request")
 	f.IntVar(&opt.Requests, "requests", 3, "requests of each visitor after the admission")
-	f.DurationVar(&opt.Think, "think", 200*time.Millisecond, "pause between those requests")
-	f.BoolVar(&opt.Buy, "buy", false, "end the visit with a purchase at the demo shop, which ends the session")
-	f.Float64Var(&opt.Abandon, "abandon", 0, "share of visitors who leave the queue after two polls, 0–1")
 	f.Float64Var(&opt.Silent, "silent", 0, "share of visitors who stop polling at some time of the wait that they were first shown, 0–1")
 	f.DurationVar(&opt.JudgeAfter, "judge-estimates-after", 0, "judge the estimates that are shown from then on")
-	f.BoolVar(&opt.Idempotent, "idempotent", false, "join with an Idempotency-Key, so that a repeated join finds its place (each join then calls the store)")
 	f.Float64Var(&rate, "rate", 0, "the room's rate, to judge by; without it the rate is reported and not judged")
 	f.Float64Var(&burst, "burst", 0, "the room's burst, to judge by (default max(1, rate))")
 	f.DurationVar(&timeout, "timeout", 10*time.Minute, "of the whole run")
@@ -169,8 +157,7 @@ status 1: a promise was broken.`,
 // supply is where the tokens and passes of a mix come from.
 type supply struct {
 	tokens, passes int
-	prepare        time.Duration // to gather them
-	file           string        // of tokens, instead of gathering
+	file           string // of tokens, instead of gathering
 }
 
 func pollsCommand(s *shared) *cobra.Command {
@@ -181,7 +168,7 @@ func pollsCommand(s *shared) *cobra.Command {
 are kept in memory and not written to the file.`,
 		func(cmd *cobra.Command) error { return s.mix(cmd, o, blend{Polls: 1}, from) })
 	mixFlags(cmd, &o, &from, 15_000)
-	cmd.Flags().StringVar(&from.file, "tokens-in", "", "read the tokens from this file, one a line; --tokens and --prepare are then ignored")
+	cmd.Flags().StringVar(&from.file, "tokens-in", "", "read the tokens from this file, one a line; --tokens is then ignored")
 	return cmd
 }
 
@@ -208,7 +195,6 @@ func mixFlags(cmd *cobra.Command, o *mixOptions, from *supply, rate float64) {
 	f.DurationVar(&o.Ramp, "ramp", 0, "before that, the rate rises evenly from 0; of this time only the errors are reported")
 	f.IntVar(&o.Processors, "threads", 1, "processors that the generator may use at a time")
 	f.IntVar(&from.tokens, "tokens", 10_000, "waiting tokens to poll with")
-	f.DurationVar(&from.prepare, "prepare", time.Minute, "time to gather tokens and passes")
 }
 
 func (s *shared) mix(cmd *cobra.Command, o mixOptions, b blend, from supply) error {
@@ -252,7 +238,7 @@ func (f supply) gather(ctx context.Context, to visitor.Options) (*visitor.Pool, 
 	case f.tokens+f.passes == 0:
 		return &visitor.Pool{}, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, f.prepare)
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	return visitor.Gather(ctx, to, f.tokens, f.passes)
 }
@@ -300,15 +286,14 @@ are connected the command prints so on stdout; at the end, or when interrupted, 
 
 func streamsCommand(s *shared) *cobra.Command {
 	var n int
-	var open float64
 	var hold, opening time.Duration
 	cmd := command("streams", "Join and wait for the admission on event streams, without a poll",
 		`Each visitor joins and opens an event stream, which alone has to keep the place. A visitor that receives the event admitted
 claims. A stream that ends is opened again with the newest token after the delay that the gateway requested. Exit status 1: a
 stream received no event, a place was lost, or a visitor was admitted and received no event.`,
 		func(cmd *cobra.Command) error {
-			if n < 1 || open <= 0 || hold <= 0 {
-				return fmt.Errorf("--streams %d, --open-rate %v, --hold %s: use at least 1, more than 0, more than 0s", n, open, hold)
+			if n < 1 || hold <= 0 {
+				return fmt.Errorf("--streams %d, --hold %s: use at least 1, more than 0s", n, hold)
 			}
 			addrs, err := plain(s.to.URLs)
 			if err != nil {
@@ -321,7 +306,7 @@ stream received no event, a place was lost, or a visitor was admitted and receiv
 			defer client.Close()
 			l := newListeners(client, s.to.Room, addrs, s.to.Connections, n)
 			stop := progress(l.line)
-			r, err := l.run(cmd.Context(), open, hold, opening)
+			r, err := l.run(cmd.Context(), hold, opening)
 			stop()
 			if err != nil {
 				return err
@@ -330,7 +315,6 @@ stream received no event, a place was lost, or a visitor was admitted and receiv
 		})
 	f := cmd.Flags()
 	f.IntVar(&n, "streams", 20_000, "how many; each needs a file descriptor here and one in the gateway")
-	f.Float64Var(&open, "open-rate", 2000, "streams opened a second")
 	f.DurationVar(&hold, "hold", 30*time.Second, "how long they stay open after the last was opened, unless all are admitted sooner")
 	f.DurationVar(&opening, "open-wait", time.Minute, "how long the last may take to receive an event")
 	return cmd

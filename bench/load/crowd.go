@@ -2,9 +2,8 @@ package load
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
-	mrand "math/rand/v2"
+	"math/rand/v2"
 	"net/http"
 	"sync/atomic"
 	"time"
@@ -17,17 +16,13 @@ import (
 type crowdOptions struct {
 	Visitors   int
 	Arrive     time.Duration // they arrive evenly over this; 0: all at once
-	Page       bool          // join by requesting Path, not with POST tickets
-	Browser    bool          // keep cookies and accept HTML, as browsers do
-	Path       string
-	Requests   int // with the pass
-	Think      time.Duration
-	Buy        bool
-	Abandon    float64       // share that leaves the queue
+	Requests   int           // with the pass
 	Silent     float64       // share that stops polling
 	JudgeAfter time.Duration // estimates that are shown from then on are judged
-	Idempotent bool
 }
+
+// thinkTime is the pause between two requests with a pass.
+const thinkTime = 200 * time.Millisecond
 
 // phase is the state of a visit.
 type phase uint8
@@ -37,7 +32,6 @@ const (
 	waiting
 	shopping
 	done     // admitted and finished
-	left     // left the queue
 	vanished // stopped polling
 )
 
@@ -47,11 +41,10 @@ type person struct {
 	visitor.Place
 	visitor.Presence
 
-	phase    phase
-	lost     string // why the place was lost; empty if it was not
-	abandons bool   // leaves the queue after two polls
-	silent   bool   // stops polling at a random time of the wait that was shown first
-	absent   bool   // was absent at some time
+	phase  phase
+	lost   string // why the place was lost; empty if it was not
+	silent bool   // stops polling at a random time of the wait that was shown first
+	absent bool   // was absent at some time
 
 	joinSent, answered time.Time
 	admittedAt         int64     // microseconds; 0 if unknown
@@ -91,15 +84,9 @@ func (c *crowd) run(ctx context.Context) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	c.schedule = newSchedule()
-	leaving := int(c.opt.Abandon * float64(c.opt.Visitors))
-	silent := leaving + int(c.opt.Silent*float64(c.opt.Visitors))
-	for i, k := range mrand.Perm(c.opt.Visitors) {
-		p := &c.people[i]
-		p.cred.Cookies = c.opt.Browser
-		p.abandons, p.silent = k < leaving, k >= leaving && k < silent
-		if c.opt.Idempotent {
-			p.cred.Key = rand.Text()
-		}
+	silent := int(c.opt.Silent * float64(c.opt.Visitors))
+	for i, k := range rand.Perm(c.opt.Visitors) {
+		c.people[i].silent = k < silent
 		c.add(i, c.opt.Arrive*time.Duration(i)/time.Duration(c.opt.Visitors))
 	}
 	c.schedule.run(ctx, c.workers, func(job int) {
@@ -134,12 +121,8 @@ func (c *crowd) join(p *person) (time.Duration, bool) {
 	if p.joinSent.IsZero() {
 		p.joinSent = start
 	}
-	request := func() (visitor.Response, error) { return c.client.Join(&p.cred) }
-	if c.opt.Page {
-		request = func() (visitor.Response, error) { return c.client.Visit(&p.cred, c.opt.Path) }
-	}
-	a, err := request()
-	if failed(a, err) && (err != nil || p.cred.Token == "" || a.HTTP == http.StatusTooManyRequests) {
+	a, err := c.client.Join(&p.cred)
+	if failed(a, err) {
 		return c.again(p, a, err)
 	}
 	now := time.Now()
@@ -180,14 +163,11 @@ func (c *crowd) follow(p *person, now time.Time) {
 }
 
 func (c *crowd) poll(p *person) (time.Duration, bool) {
-	if p.abandons && p.polls >= 2 {
-		if a, err := c.client.Leave(&p.cred); err != nil || a.HTTP >= 500 {
-			return c.again(p, a, err)
-		}
-		return c.leave(p, left, &c.counts.Abandoned)
-	}
 	if p.silent && p.hasGone() {
-		return c.leave(p, vanished, &c.counts.Gone)
+		p.phase = vanished
+		c.Add(&c.counts.StillWaiting, -1)
+		c.Add(&c.counts.Gone, 1)
+		return 0, false
 	}
 	start := time.Now()
 	a, err := c.client.Status(&p.cred)
@@ -226,13 +206,6 @@ func (c *crowd) poll(p *person) (time.Duration, bool) {
 	return p.Advise(&a), true
 }
 
-func (c *crowd) leave(p *person, to phase, count *int64) (time.Duration, bool) {
-	p.phase = to
-	c.Add(&c.counts.StillWaiting, -1)
-	c.Add(count, 1)
-	return 0, false
-}
-
 // hasGone reports whether a silent visitor has stopped polling: at a time of the wait that was shown first, all times being
 // equally likely. A visitor who was shown no wait stops after two polls.
 func (p *person) hasGone() bool {
@@ -241,24 +214,16 @@ func (p *person) hasGone() bool {
 	}
 	if p.goes.IsZero() {
 		wait := time.Duration(float64(p.shown[0].seconds) * float64(time.Second))
-		p.goes = time.UnixMicro(p.shown[0].at).Add(mrand.N(max(wait, 1))) //nolint:gosec // a simulation
+		p.goes = time.UnixMicro(p.shown[0].at).Add(rand.N(max(wait, 1))) //nolint:gosec // a simulation
 	}
 	return !time.Now().Before(p.goes)
 }
 
 func (c *crowd) admitted(p *person, a visitor.Response) (time.Duration, bool) {
-	if p.admittedAt == 0 && a.Status.AdmittedAt == "" && p.cred.Token != "" {
-		// A page does not carry the time of the admission; the status of the ticket does.
-		if s, err := c.client.Status(&p.cred); err == nil {
-			a = s
-		}
-	}
-	if at := a.AdmittedAt(); at > 0 {
-		p.admittedAt = at
-	}
+	p.admittedAt = a.AdmittedAt()
 	p.phase = shopping
 	c.Add(&c.counts.Admitted, 1)
-	if c.opt.Requests == 0 && !c.opt.Buy {
+	if c.opt.Requests == 0 {
 		return c.finish(p)
 	}
 	return 0, true
@@ -266,14 +231,7 @@ func (c *crowd) admitted(p *person, a visitor.Response) (time.Duration, bool) {
 
 func (c *crowd) shop(p *person) (time.Duration, bool) {
 	start := time.Now()
-	var a visitor.Response
-	var err error
-	last := p.visits >= c.opt.Requests
-	if last && c.opt.Buy {
-		a, err = c.client.PostForm(&p.cred, "/checkout", "event=aurora&quantity=1&name=Load+Generator&email=load%40example.com")
-	} else {
-		a, err = c.client.Visit(&p.cred, c.opt.Path)
-	}
+	a, err := c.client.Visit(&p.cred, "/")
 	if err != nil {
 		return c.again(p, a, err)
 	}
@@ -288,10 +246,10 @@ func (c *crowd) shop(p *person) (time.Duration, bool) {
 		c.Add(&c.counts.ServerErrors, 1)
 		c.unexpected("request with a pass", a)
 	}
-	if last || p.visits >= c.opt.Requests && !c.opt.Buy {
+	if p.visits >= c.opt.Requests {
 		return c.finish(p)
 	}
-	return c.opt.Think, true
+	return thinkTime, true
 }
 
 func (c *crowd) finish(p *person) (time.Duration, bool) {
@@ -334,7 +292,7 @@ func (c *crowd) backoff(p *person, retryAfter time.Duration) time.Duration {
 		d = min(retryAfter, 10*time.Second)
 	}
 	p.failures++
-	return d - d/5 + mrand.N(d*2/5) //nolint:gosec // jitter is no secret
+	return d - d/5 + rand.N(d*2/5) //nolint:gosec // jitter is no secret
 }
 
 // unexpected counts an unexpected response.

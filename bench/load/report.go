@@ -18,13 +18,12 @@ type CrowdReport struct {
 	Visitors     int           `json:"visitors"`
 	Joined       int64         `json:"joined"`
 	Admitted     int64         `json:"admitted"`
-	Abandoned    int64         `json:"abandoned"`
 	Gone         int64         `json:"gone_silently"`
 	StillWaiting int64         `json:"still_waiting"`
 	Seconds      float64       `json:"seconds"`
 	Lost         table.Causes  `json:"lost_places"`
 	MovedForward int           `json:"moved_forward"`
-	Undated      int           `json:"admitted_without_time"` // admitted on a page, which does not carry the time
+	Undated      int           `json:"admitted_without_time"`
 	Order        verdict.Order `json:"order"`
 	Rate         verdict.Rate  `json:"rate"`
 	Estimates    Estimates     `json:"estimates"`
@@ -72,17 +71,17 @@ func (c *crowd) report(rate, burst verdict.Milli) CrowdReport {
 	return r
 }
 
-func (r CrowdReport) allIn() bool { return r.Admitted+r.Abandoned+r.Gone >= int64(r.Visitors) }
+func (r CrowdReport) allIn() bool { return r.Admitted+r.Gone >= int64(r.Visitors) }
 
 func (r CrowdReport) text(w io.Writer) {
-	fmt.Fprintf(w, "visitors   %d: %d joined, %d admitted, %d left the queue, %d still waiting, in %s\n",
-		r.Visitors, r.Joined, r.Admitted, r.Abandoned, r.StillWaiting, time.Duration(r.Seconds*float64(time.Second)).Round(100*time.Millisecond))
+	fmt.Fprintf(w, "visitors   %d: %d joined, %d admitted, %d still waiting, in %s\n",
+		r.Visitors, r.Joined, r.Admitted, r.StillWaiting, time.Duration(r.Seconds*float64(time.Second)).Round(100*time.Millisecond))
 	if r.Gone > 0 {
 		fmt.Fprintf(w, "gone       %d stopped polling\n", r.Gone)
 	}
 	everybody := "in"
 	if !r.allIn() {
-		everybody = fmt.Sprintf("NOT in: %d missing", int64(r.Visitors)-r.Admitted-r.Abandoned-r.Gone)
+		everybody = fmt.Sprintf("NOT in: %d missing", int64(r.Visitors)-r.Admitted-r.Gone)
 	}
 	fmt.Fprintf(w, "everybody  %s\n%s", everybody, placesText(r.Lost))
 	if r.MovedForward > 0 {

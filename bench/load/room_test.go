@@ -33,7 +33,6 @@ type room struct {
 	next   int64
 	polls  int
 	gave   int
-	bought int
 	opened bool
 }
 
@@ -47,12 +46,6 @@ func newRoom(t *testing.T, fault string) (*room, string) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /.waiting-room/default/tickets", r.join)
 	mux.HandleFunc("GET /.waiting-room/default/status", r.status)
-	mux.HandleFunc("DELETE /.waiting-room/default/tickets", r.leave)
-	mux.HandleFunc("POST /checkout", func(w http.ResponseWriter, q *http.Request) {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.bought++
-	})
 	mux.HandleFunc("GET /", r.page)
 	s := httptest.NewServer(mux)
 	t.Cleanup(s.Close)
@@ -101,7 +94,7 @@ func (r *room) join(w http.ResponseWriter, _ *http.Request) {
 func (r *room) page(w http.ResponseWriter, q *http.Request) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if ck, err := q.Cookie("wr_default_pass"); err == nil && ck.Value == "pass" || q.Header.Get("X-Waiting-Room-Pass") == "pass" && r.fault != "passes do not work" {
+	if q.Header.Get("X-Waiting-Room-Pass") == "pass" && r.fault != "passes do not work" {
 		_, _ = fmt.Fprint(w, "the shop")
 		return
 	}
@@ -121,13 +114,6 @@ func (r *room) who(q *http.Request) (jti string) {
 	var c struct{ JTI string }
 	_ = json.Unmarshal(raw, &c)
 	return c.JTI
-}
-
-func (r *room) leave(w http.ResponseWriter, q *http.Request) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.left[r.who(q)] = true
-	w.WriteHeader(http.StatusNoContent)
 }
 
 func (r *room) status(w http.ResponseWriter, q *http.Request) {

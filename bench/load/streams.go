@@ -72,8 +72,11 @@ func newListeners(client *visitor.Client, room string, addrs []*net.TCPAddr, wor
 		report: StreamsReport{Streams: n, Lost: table.Causes{}, NotOpened: table.Causes{}}}
 }
 
-// run opens the streams at a rate and holds them, unless all visitors are admitted sooner.
-func (l *listeners) run(ctx context.Context, rate float64, hold, opening time.Duration) (StreamsReport, error) {
+// openRate is how many streams are opened a second.
+const openRate = 2000
+
+// run opens the streams and holds them, unless all visitors are admitted sooner.
+func (l *listeners) run(ctx context.Context, hold, opening time.Duration) (StreamsReport, error) {
 	if err := l.join(ctx); err != nil {
 		return l.report, err
 	}
@@ -84,7 +87,7 @@ func (l *listeners) run(ctx context.Context, rate float64, hold, opening time.Du
 	began := time.Now()
 	for i := range l.all {
 		select {
-		case <-time.After(time.Until(began.Add(time.Duration(float64(i) / rate * float64(time.Second))))):
+		case <-time.After(time.Until(began.Add(time.Duration(i) * time.Second / openRate))):
 		case <-ctx.Done():
 			return l.report, ctx.Err()
 		}

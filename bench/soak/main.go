@@ -20,29 +20,29 @@ import (
 func main() { rig.Main(command()) }
 
 type options struct {
-	gateway, loadgen    string
-	duration, every     time.Duration
-	reload              time.Duration
-	rate, slow, sockets int
+	gateway, loadgen string
+	duration         time.Duration
+	rate             int // polls, requests with a pass and joins a second
 }
+
+const (
+	every   = 10 * time.Second // the interval of the samples
+	reload  = 30 * time.Second // the interval at which the configuration changes and is reloaded
+	slow    = 400              // clients that are idle, send slowly or do not read
+	sockets = 20               // upgraded connections
+)
 
 func command() *cobra.Command {
 	var o options
 	cmd := rig.Command("soak", "Run mixed load through a gateway and fail if it grows or responds wrongly", "", func(r *rig.Run) {
-		rig.Require(o.duration >= 20*o.every && o.every > 0 && o.reload > 0 && o.rate >= 1 && o.slow >= 0 && o.sockets >= 0,
-			"--duration %s, --every %s, --reload %s, --rate %d, --slow %d, --sockets %d: want at least 20 samples, and no negative numbers",
-			o.duration, o.every, o.reload, o.rate, o.slow, o.sockets)
+		rig.Require(o.duration >= 20*every && o.rate >= 1, "--duration %s, --rate %d: want at least %s and 1", o.duration, o.rate, 20*every)
 		o.run(r)
 	})
 	f := cmd.Flags()
 	f.StringVar(&o.gateway, "gateway", "bin/gateway", "the gateway's program")
 	f.StringVar(&o.loadgen, "loadgen", "bin/loadgen", "the load generator's program")
 	f.DurationVar(&o.duration, "duration", 10*time.Minute, "how long")
-	f.DurationVar(&o.every, "every", 10*time.Second, "the interval of the samples")
-	f.DurationVar(&o.reload, "reload", 30*time.Second, "the interval at which the configuration changes and is reloaded")
 	f.IntVar(&o.rate, "rate", 5000, "polls, requests with a pass and joins a second")
-	f.IntVar(&o.slow, "slow", 400, "clients that are idle, send slowly or do not read")
-	f.IntVar(&o.sockets, "sockets", 20, "upgraded connections")
 	return cmd
 }
 
@@ -63,21 +63,19 @@ rooms:
 	work := &work{addr: g.Addr, pass: pool.Admitted[0].Pass, faults: table.Causes{}}
 	group, gctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return o.mix(gctx, g.URL(), work) })
-	if o.slow > 0 {
-		group.Go(func() error { return o.slowClients(gctx, g.URL()) })
-	}
+	group.Go(func() error { return o.slowClients(gctx, g.URL()) })
 	group.Go(func() error {
-		for n := 1; rig.Sleep(gctx, o.reload); n++ {
+		for n := 1; rig.Sleep(gctx, reload); n++ {
 			if err := errors.Join(g.Write(settings(fmt.Sprint("after reload ", n))), g.Signal(syscall.SIGHUP)); err != nil {
 				return fmt.Errorf("reload %d: %w", n, err)
 			}
 		}
 		return nil
 	})
-	for _, w := range work.all(o.sockets) {
+	for _, w := range work.all(sockets) {
 		group.Go(func() error { w(gctx); return nil })
 	}
-	samples, err := watch(gctx, g, o.every)
+	samples, err := watch(gctx, g, every)
 	cancel()
 	if err := errors.Join(err, group.Wait()); err != nil {
 		rig.Check(fmt.Errorf("%w\n%s", err, g.Log))
@@ -108,7 +106,7 @@ func (o options) mix(ctx context.Context, url string, w *work) error {
 }
 
 func (o options) slowClients(ctx context.Context, url string) error {
-	out, err := rig.Program(ctx, o.loadgen, "slow", "--url", url, "--room", "open", "--clients", fmt.Sprint(o.slow), "--duration", "24h",
+	out, err := rig.Program(ctx, o.loadgen, "slow", "--url", url, "--room", "open", "--clients", fmt.Sprint(slow), "--duration", "24h",
 		"--upload", "/slow", "--long", "/long?bytes=100000000").Output()
 	if err != nil && ctx.Err() == nil {
 		return fmt.Errorf("loadgen slow: %w", err)

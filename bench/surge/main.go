@@ -20,22 +20,25 @@ func main() { rig.Main(command()) }
 type options struct {
 	gateway, loadgen string
 	visitors         int
-	rate, raised     float64       // visitors a second
+	rate             float64       // admissions a second before the change
 	after            time.Duration // from the first join to the change
 	paused           bool          // the change ends a pause; else it raises the rate
-	overtaken        int           // visitors who may be overtaken by more than half a second
-	longest          float64       // time to admit every visitor, as a multiple of the ideal
 }
+
+const (
+	raised    = 200 // admissions a second after the change
+	overtaken = 15  // visitors who may be overtaken by more than half a second
+	longest   = 1.3 // time to admit every visitor, as a multiple of the ideal
+)
 
 func command() *cobra.Command {
 	var o options
 	cmd := rig.Command("surge", "Raise a room's rate, or end its pause, while visitors wait at two gateways, and report who was overtaken",
-		`The visitors join within ten seconds and poll at the advised intervals. After --after the rate rises from --rate to --raised, or
-with --paused a pause ends. Exit status 1: a place was lost, more than --overtaken visitors saw a later order admitted more than
-half a second before them, or the room took longer than --longest times (visitors that wait / --raised).`,
+		fmt.Sprintf(`The visitors join within ten seconds and poll at the advised intervals. After --after the rate rises from --rate to %d a second, or
+with --paused a pause ends. Exit status 1: a place was lost, more than %d visitors saw a later order admitted more than half a second
+before them, or the room took longer than %.1f times (visitors that wait / %d).`, raised, overtaken, longest, raised),
 		func(r *rig.Run) {
-			rig.Require(o.visitors >= 1 && o.rate > 0 && o.raised >= 1 && o.after >= 15*time.Second && o.overtaken >= 0 && o.longest >= 1,
-				"want --visitors of at least 1, --rate above 0, --raised of at least 1, --after of at least 15s, --overtaken of at least 0, --longest of at least 1")
+			rig.Require(o.visitors >= 1 && o.rate > 0 && o.after >= 15*time.Second, "want --visitors of at least 1, --rate above 0, --after of at least 15s")
 			run(r, o)
 		})
 	f := cmd.Flags()
@@ -43,11 +46,8 @@ half a second before them, or the room took longer than --longest times (visitor
 	f.StringVar(&o.loadgen, "loadgen", "bin/loadgen", "the load generator's program")
 	f.IntVar(&o.visitors, "visitors", 3000, "how many join")
 	f.Float64Var(&o.rate, "rate", 2, "admissions a second before the change")
-	f.Float64Var(&o.raised, "raised", 200, "admissions a second after the change")
 	f.DurationVar(&o.after, "after", 170*time.Second, "time from the first join to the change")
 	f.BoolVar(&o.paused, "paused", false, "the room is paused until the change")
-	f.IntVar(&o.overtaken, "overtaken", 15, "visitors who may be overtaken by more than half a second")
-	f.Float64Var(&o.longest, "longest", 1.3, "time to admit every visitor, as a multiple of the ideal")
 	return cmd
 }
 
@@ -58,7 +58,7 @@ rooms:
 `, r.Serve(rig.Site), o.rate)
 	first, second := r.Gateway(o.gateway, settings), r.Gateway(o.gateway, settings)
 	room := "http://" + first.Admin + "/admin/v1/rooms/sale"
-	raise := fmt.Sprintf(`{"rate":%g,"burst":%g}`, o.raised, max(1, o.raised/4)) // a burst below rate/40 prevents the full rate
+	raise := fmt.Sprintf(`{"rate":%d,"burst":%d}`, raised, raised/4) // a burst below rate/40 prevents the full rate
 	operate := func(method, path, body string) {
 		_, _, err := rig.Request(r, 10*time.Second, method, room+path, []byte(body), "Content-Type", "application/json")
 		rig.Check(err)
@@ -81,32 +81,32 @@ rooms:
 			operate(http.MethodPatch, "", raise)
 		}
 		rig.Check(<-done)
-		rig.Check(judge(report, r.Out, o, changed))
+		rig.Check(judge(report, r.Out, changed))
 		return
 	}
 	<-done
 }
 
 // judge prints the report and returns an error for each bar that was missed.
-func judge(r load.CrowdReport, out io.Writer, o options, changed time.Time) error {
+func judge(r load.CrowdReport, out io.Writer, changed time.Time) error {
 	lost, before := r.Lost.Sum(), 0
 	for _, at := range r.Admissions {
 		if at < changed.UnixMicro() {
 			before++
 		}
 	}
-	ideal := float64(r.Visitors-before) / o.raised
+	ideal := float64(r.Visitors-before) / raised
 	took := 0.0
 	if n := len(r.Admissions); n > 0 {
 		took = float64(r.Admissions[n-1]-changed.UnixMicro()) / 1e6
 	}
 	fmt.Fprintf(out, "visitors   %d: %d admitted, %d of them before the change; %d places lost %v\n", r.Visitors, r.Admitted, before, lost, r.Lost)
-	fmt.Fprintf(out, "overtaken  %d by more than half a second (at most %d), at worst by %.2f s\n", r.Order.OvertakenLong, o.overtaken, r.Order.OvertakenMost)
-	fmt.Fprintf(out, "time       %.1f s from the change to the last admission, %.2f times the ideal %.1f s (at most %.2f)\n", took, took/ideal, ideal, o.longest)
+	fmt.Fprintf(out, "overtaken  %d by more than half a second (at most %d), at worst by %.2f s\n", r.Order.OvertakenLong, overtaken, r.Order.OvertakenMost)
+	fmt.Fprintf(out, "time       %.1f s from the change to the last admission, %.2f times the ideal %.1f s (at most %.2f)\n", took, took/ideal, ideal, longest)
 	var broken table.Broken
 	broken.If(lost > 0 || r.Admitted < int64(r.Visitors), "%d places were lost and %d visitors were not admitted", lost, int64(r.Visitors)-r.Admitted)
-	broken.If(r.Order.OvertakenLong > o.overtaken, "%d visitors were overtaken by more than half a second, want at most %d", r.Order.OvertakenLong, o.overtaken)
-	broken.If(took > o.longest*ideal, "the last admission came %.2f times the ideal time after the change, want at most %.2f", took/ideal, o.longest)
+	broken.If(r.Order.OvertakenLong > overtaken, "%d visitors were overtaken by more than half a second, want at most %d", r.Order.OvertakenLong, overtaken)
+	broken.If(took > longest*ideal, "the last admission came %.2f times the ideal time after the change, want at most %.2f", took/ideal, longest)
 	if len(broken) > 0 {
 		return errors.New(strings.Join(broken, "\n"))
 	}

@@ -161,14 +161,6 @@ func (c *Client) Visit(cr *Credentials, path string) (Response, error) {
 	})
 }
 
-// PostForm sends a form to a path of the site.
-func (c *Client) PostForm(cr *Credentials, path, form string) (Response, error) {
-	return c.do(fasthttp.MethodPost, path, cr, func(r *fasthttp.Request) {
-		r.Header.SetContentType("application/x-www-form-urlencoded")
-		r.SetBodyString(form)
-	})
-}
-
 func (c *Client) do(method, path string, cr *Credentials, prepare func(*fasthttp.Request)) (Response, error) {
 	i := int(c.next.Add(1) % uint64(len(c.hosts)))
 	req, resp := fasthttp.AcquireRequest(), fasthttp.AcquireResponse()

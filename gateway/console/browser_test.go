@@ -23,7 +23,7 @@ func openBrowser(t *testing.T, server string) (tab context.Context, complaints f
 	t.Helper()
 	short.Skip(t, "drives a browser")
 	var binary string
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+	for _, name := range []string{"chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"} {
 		if path, err := exec.LookPath(name); err == nil {
 			binary = path
 			break

@@ -31,7 +31,7 @@ func stopChromium() {
 
 func startChromium() (context.Context, func(), error) {
 	var path string
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+	for _, name := range []string{"chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"} {
 		if found, err := exec.LookPath(name); err == nil {
 			path = found
 			break

@@ -1,7 +1,8 @@
-package admissiontest
+package admission_test
 
 import (
 	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/admission/admissiontest"
 	"github.com/anteroom/anteroom/admission/limiter"
 )
 
@@ -11,9 +12,6 @@ type limiterState struct {
 	strategy   admission.Strategy
 	level, was int64
 }
-
-// leak divides the rate: a leaky bucket of a room admits at most half a second of its rate at once.
-const leak = 2
 
 // meter is the model's limiter at a room time.
 type meter struct {
@@ -30,23 +28,15 @@ func (m *Model) full() int64 {
 	return m.burst() * 1_000_000
 }
 
-// windowOf returns the length of a fixed window of that rate in microseconds, and how much it grants in thousandths.
-func windowOf(rate int64) (length, most int64) {
-	if rate <= 0 || rate >= 1000 {
-		return 1_000_000, rate
-	}
-	return (1_000_000_000 + rate - 1) / rate, 1000
-}
-
 func (m *Model) meter(now int64) meter {
 	const windows = admission.StrategyFixedWindow
 	l, rate := m.limiter, m.P.Rate
 	out := meter{m: m, now: now}
 	if m.P.Strategy == windows {
 		w := &limiter.FixedWindow{Rate: rate}
-		length, most := windowOf(rate)
+		length, most := admissiontest.WindowOf(rate)
 		if l.strategy == windows {
-			before, _ := windowOf(l.was)
+			before, _ := admissiontest.WindowOf(l.was)
 			w.At, w.Level = m.limiterAt-m.limiterAt%before, l.level
 		} else {
 			w.At, w.Level = now-now%length, most
@@ -58,7 +48,7 @@ func (m *Model) meter(now int64) meter {
 	b := limiter.TokenBucket{Level: l.level, At: m.limiterAt, Rate: l.was, Burst: m.burst()}
 	leaky := m.P.Strategy == admission.StrategyLeakyBucket
 	if leaky {
-		b.Burst = max(1000, rate/leak)
+		b.Burst = max(1000, rate/admissiontest.Leak)
 	}
 	if l.strategy == windows {
 		b.Level, b.At = 0, now
@@ -90,4 +80,19 @@ func (b meter) save() {
 		l.level = x.Level
 	}
 	b.m.limiter, b.m.limiterAt = l, b.now
+}
+
+// pacedModel is a Paced over the model of a room.
+type pacedModel struct{ M *Model }
+
+// Admit ticks the model with an endless queue.
+func (p pacedModel) Admit(now int64, s admission.Strategy, rate, burst int64) int64 {
+	p.M.P.Strategy, p.M.P.Rate, p.M.P.Burst, p.M.Wall = s, rate, burst, now
+	m := p.M.meter(p.M.Room())
+	n := m.Available()
+	m.Take(n)
+	m.rest()
+	m.save()
+	p.M.tick = now
+	return n
 }

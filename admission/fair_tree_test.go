@@ -1,9 +1,11 @@
-package admissiontest
+package admission_test
 
 import (
 	"cmp"
 	"maps"
 	"slices"
+
+	"github.com/anteroom/anteroom/admission/admissiontest"
 )
 
 // Fair is a model of lua/lib/fair.lua: start-time fair queuing over one set of flows. Tags and V are virtual times in units of
@@ -48,7 +50,7 @@ func (f *Fair) First() (flow string, ok bool) {
 // Serve sets V to a flow's tag, and adds the charge of a cost to the tag. It returns the charge.
 func (f *Fair) Serve(flow string, cost int64, weight float64) int64 {
 	f.V = max(f.V, f.Active[flow])
-	charge := FairCharge(cost, weight)
+	charge := admissiontest.FairCharge(cost, weight)
 	f.Active[flow] += charge
 	return charge
 }
@@ -219,10 +221,10 @@ func (t *FairTree) Visit(n int) (visit Visit, ok bool) {
 	g.Costs = slices.Clone(g.Costs[n:])
 	g.Done += int64(n)
 	tenant, f := t.Tenants[name], t.level(level)
-	visit.TenantCharge = f.Serve(name, visit.Cost, max(10, float64(tenant.Weight*g.Weight)/1000)*float64(FairLevels[level]))
+	visit.TenantCharge = f.Serve(name, visit.Cost, max(10, float64(tenant.Weight*g.Weight)/1000)*float64(admissiontest.FairLevels[level]))
 	*t.virtual(level) = f.V
 	tenant.v[level] = max(tenant.v[level], g.tag)
-	visit.GroupCharge = FairCharge(visit.Cost, float64(g.Weight)*FairBoost(g.Total, g.Done))
+	visit.GroupCharge = admissiontest.FairCharge(visit.Cost, float64(g.Weight)*admissiontest.FairBoost(g.Total, g.Done))
 	g.tag += visit.GroupCharge
 	t.Place(g)
 	return visit, true

@@ -1,4 +1,4 @@
-package admissiontest
+package admission_test
 
 import "github.com/anteroom/anteroom/admission"
 

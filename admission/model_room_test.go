@@ -1,4 +1,4 @@
-package admissiontest
+package admission_test
 
 import (
 	"math"
@@ -83,8 +83,8 @@ type tickets struct {
 	absence, absenceAt int64
 }
 
-// New returns a room that begins now with a full bucket.
-func New(p admission.Policy, wall int64) *Model {
+// newModel returns a room that begins now with a full bucket.
+func newModel(p admission.Policy, wall int64) *Model {
 	m := &Model{
 		clock: clock{Wall: wall, tick: wall, limiterAt: wall},
 		tickets: tickets{
