@@ -79,8 +79,28 @@ func (c checks) serve(q *wire.Request, ctx *fasthttp.RequestCtx, refusal *http1.
 	v := c.g.begin(q, ctx)
 	defer c.g.finish(v)
 	v.beside = true
-	if fault := readCheck(v, q, refusal); fault != nil {
-		c.g.metrics.ChecksRefused[fault.Name].Inc()
+	v.cookieless = !v.state.options.Check.Dialect.Cookies()
+	answerCheck(v, readCheck(v, q, refusal))
+}
+
+// Check decides about the request that q describes, as about an HTTP check, and answers q.
+func (g *Gateway) Check(q check.Question) {
+	g.life.running.Add(1)
+	v := g.acquire(nil, nil)
+	defer g.finish(v)
+	if v.described == nil {
+		v.described = &wire.Description{}
+	}
+	v.req = v.described.Blank(q.Peer())
+	v.out.Begin(v.req, nil, v.start)
+	v.beside, v.asked = true, q
+	answerCheck(v, readQuestion(v, q))
+}
+
+// answerCheck writes the response to a check. fault is why it is refused, or nil.
+func answerCheck(v *visit, fault *check.Fault) {
+	if fault != nil {
+		v.g.metrics.ChecksRefused[fault.Name].Inc()
 		v.refuse(answer.CheckRefused.With(fault.Detail))
 		return
 	}
@@ -101,6 +121,18 @@ func readCheck(v *visit, q *wire.Request, refusal *http1.Refusal) *check.Fault {
 		v.described = &wire.Description{}
 	}
 	if fault := check.Describe(o.Check.Dialect, v.described, q, v.state.hops); fault != nil {
+		return fault
+	}
+	return readDescription(v)
+}
+
+// readQuestion makes the request that q describes the request of v.
+func readQuestion(v *visit, q check.Question) *check.Fault {
+	if !forwarded.Contains(v.state.options.Check.Trusted, q.Peer()) {
+		v.peer.Addr = q.Peer()
+		return check.UnknownPeer
+	}
+	if fault := q.Describe(v.described, v.state.hops); fault != nil {
 		return fault
 	}
 	return readDescription(v)
@@ -174,7 +206,7 @@ func queueBeside(v *visit, policy *admission.Policy) (decision, *answer.Problem)
 	if p != nil {
 		return decision{}, v.refuseAccount(p)
 	}
-	if !v.state.options.Check.Dialect.Cookies() {
+	if v.cookieless {
 		return mustWait(v), nil
 	}
 	addEndedPass(v, &a)

@@ -114,6 +114,9 @@ func (w *Writer) Sent() Sent {
 	return w.sent
 }
 
+// Response returns the response of a request that is served without fasthttp, where nothing has been sent.
+func (w *Writer) Response() *fasthttp.Response { return w.res }
+
 // IsSent reports whether the response has been sent.
 func (w *Writer) IsSent() bool { return w.sent.Done }
 

@@ -82,6 +82,10 @@ func (d Dialect) Cookies() bool { return dialects[d].cookies }
 // CanDeny reports whether the proxy can send a status of a denying check to the visitor.
 func (d Dialect) CanDeny(status int) bool { return dialects[d].deny(status) }
 
+// CanDenyOverGRPC reports whether Envoy can send a status of a denying check to the visitor where it asks over gRPC: all that a dialect can
+// send, and all errors.
+func CanDenyOverGRPC(status int) bool { return isRedirect(status) || status >= 400 && status < 600 }
+
 // Denials describes the statuses for which CanDeny returns true.
 func (d Dialect) Denials() string {
 	switch {
