@@ -3,6 +3,7 @@ package gateway
 import (
 	"net"
 	"net/netip"
+	"strings"
 
 	"github.com/valyala/fasthttp"
 
@@ -183,12 +184,23 @@ func decideBeside(v *visit, at route.Place) (decision, *answer.Problem) {
 
 // pass writes that the described request may go on.
 func pass(v *visit, d *decision) {
-	if d.session == (token.ID{}) {
-		v.out.Passed("bypass", "")
-		return
+	state, session, remove := "bypass", "", answer.NoField
+	if d.session != (token.ID{}) {
+		state, session = "pass", v.sessionText(d.session)
 	}
-	v.out.Passed("pass", v.sessionText(d.session))
+	if v.asked == nil && v.state.options.Check.Dialect.RemovesFields() {
+		if remove = removeAliases; session == "" {
+			remove = removeSession
+		}
+	}
+	v.out.Passed(state, session, remove)
 }
+
+// The fields by which Envoy removes a session that the visitor has sent: its aliases, and the field itself where the check has none.
+var (
+	removeAliases = [2]string{"X-Envoy-Auth-Headers-To-Remove", strings.Join(check.SessionNames(true), ",")}
+	removeSession = [2]string{"X-Envoy-Auth-Headers-To-Remove", strings.Join(check.SessionNames(false), ",")}
+)
 
 // queueBeside decides about a described request without a pass. The visitor is admitted now, or has to wait: a ticket is given, polled
 // and claimed below /.waiting-room only, which the page's script does.

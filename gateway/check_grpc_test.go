@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -102,7 +103,7 @@ func TestCheckGRPC_FromQueueToPass(t *testing.T) {
 		option(ok.Headers, "x-waiting-room") != "OVERWRITE_IF_EXISTS_OR_ADD pass",
 		!strings.HasPrefix(cookie, "APPEND_IF_EXISTS_OR_ADD wr_sale_pass="),
 		option(ok.ResponseHeadersToAdd, "cache-control") != "OVERWRITE_IF_EXISTS_OR_ADD private, no-store",
-		strings.Join(ok.HeadersToRemove, " ") != "x_waiting_room_session x.waiting.room.session",
+		len(ok.HeadersToRemove) != 26 || slices.Contains(ok.HeadersToRemove, "x-waiting-room-session"),
 		first.DynamicMetadata.Fields["room"].GetStringValue() != "sale", first.DynamicMetadata.Fields["state"].GetStringValue() != "pass":
 		t.Errorf("a free room: %v", first)
 	}
@@ -140,8 +141,11 @@ func TestCheckGRPC_BypassRemovesSession(t *testing.T) {
 		t.Errorf("an imitation: %v", a)
 	}
 	a = inquire(t, conn, described("GET /", "X-Waiting-Room-Session: forged"))
-	if got := strings.Join(a.GetOkResponse().GetHeadersToRemove(), " "); got != "x-waiting-room-session x_waiting_room_session x.waiting.room.session" {
-		t.Errorf("removed: %q", got)
+	got := a.GetOkResponse().GetHeadersToRemove()
+	for _, name := range []string{"x-waiting-room-session", "x_waiting_room_session", "x.waiting.room.session", "x-waiting_room.session"} {
+		if !slices.Contains(got, name) {
+			t.Errorf("%s is not removed: %q", name, got)
+		}
 	}
 }
 

@@ -33,6 +33,13 @@ func startChecked(t testing.TB, o Options) *checked {
 		o.Rooms[i].Renew, o.Rooms[i].MaxSession, o.Rooms[i].PollBudget = true, 12*time.Hour, 20000
 	}
 	c := &checked{bench: startTicking(t, redistest.Client(t), redistest.Prefix(t), 20*time.Millisecond, o)}
+	c.serveChecks(t)
+	return c
+}
+
+// serveChecks serves checks until the test ends.
+func (c *checked) serveChecks(t testing.TB) {
+	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -46,7 +53,6 @@ func startChecked(t testing.TB, o Options) *checked {
 			t.Errorf("serve checks: %v", err)
 		}
 	})
-	return c
 }
 
 // ask sends a check about a request, given as to call, in the dialect of the gateway.

@@ -21,17 +21,13 @@ const (
 	sessionField = "x-waiting-room-session"
 )
 
-// sessionAliases are the spellings of sessionField that origins confuse with it most often. They are always removed: Envoy need not
-// describe all fields.
-var sessionAliases = []string{"x_waiting_room_session", "x.waiting.room.session"}
-
-// respond returns the answer a to r as a CheckResponse.
-func respond(r *authv3.CheckRequest, a *check.Answer) *authv3.CheckResponse {
+// respond returns an answer as a CheckResponse.
+func respond(a *check.Answer) *authv3.CheckResponse {
 	state := string(a.Response.Header.Peek("X-Waiting-Room"))
 	out := &authv3.CheckResponse{DynamicMetadata: metadata(a.Room, state)}
 	if a.Passes() {
 		out.Status = &status.Status{Code: int32(codes.OK)}
-		out.HttpResponse = &authv3.CheckResponse_OkResponse{OkResponse: passing(r, &a.Response.Header, state)}
+		out.HttpResponse = &authv3.CheckResponse_OkResponse{OkResponse: passing(&a.Response.Header, state)}
 		return out
 	}
 	out.Status = &status.Status{Code: int32(codes.Unauthenticated)}
@@ -43,13 +39,13 @@ func respond(r *authv3.CheckRequest, a *check.Answer) *authv3.CheckResponse {
 }
 
 // passing returns the changes to a request that may go on, and to its response. A response that receives a cookie may not be stored.
-func passing(r *authv3.CheckRequest, h *fasthttp.ResponseHeader, state string) *authv3.OkHttpResponse {
+func passing(h *fasthttp.ResponseHeader, state string) *authv3.OkHttpResponse {
 	ok := &authv3.OkHttpResponse{Headers: []*corev3.HeaderValueOption{replace(stateField, state)}}
 	session := string(h.Peek("X-Waiting-Room-Session"))
 	if session != "" {
 		ok.Headers = append(ok.Headers, replace(sessionField, session))
 	}
-	ok.HeadersToRemove = removed(r, session != "")
+	ok.HeadersToRemove = check.SessionNames(session != "")
 	for name, value := range h.All() {
 		switch {
 		case http1.EqualFold(name, "set-cookie"):
@@ -62,31 +58,6 @@ func passing(r *authv3.CheckRequest, h *fasthttp.ResponseHeader, state string) *
 		ok.ResponseHeadersToAdd = append(ok.ResponseHeadersToAdd, replace("cache-control", "private, no-store"))
 	}
 	return ok
-}
-
-// removed returns the fields of r that the origin could read as the session's: all aliases, and the field itself unless the answer
-// replaces it.
-func removed(r *authv3.CheckRequest, replaced bool) []string {
-	names := sessionAliases
-	if !replaced {
-		names = append([]string{sessionField}, names...)
-	}
-	each(r.GetAttributes().GetRequest().GetHttp(), func(name, _ []byte) bool {
-		if http1.IsAlias(name, sessionField) && !http1.EqualFold(name, sessionField) && !isOneOf(name, sessionAliases) {
-			names = append(names[:len(names):len(names)], strings.ToLower(string(name)))
-		}
-		return true
-	})
-	return names
-}
-
-func isOneOf(name []byte, list []string) bool {
-	for _, s := range list {
-		if http1.EqualFold(name, s) {
-			return true
-		}
-	}
-	return false
 }
 
 // denying returns the response that the visitor receives instead of the origin's.

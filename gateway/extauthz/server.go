@@ -2,6 +2,7 @@ package extauthz
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/netip"
 	"time"
@@ -59,7 +60,11 @@ func New(g Gateway) *Server {
 
 // Serve answers the checks that arrive at ln until Shutdown or Close, and then returns nil.
 func (s *Server) Serve(ln net.Listener) error {
-	return s.grpc.Serve(netutil.LimitListener(ln, connectionsMax))
+	err := s.grpc.Serve(netutil.LimitListener(ln, connectionsMax))
+	if errors.Is(err, grpc.ErrServerStopped) { // before Serve
+		return nil
+	}
+	return err
 }
 
 // Shutdown stops accepting, asks clients to use other connections, and returns when the checks that have begun are answered or ctx
@@ -105,7 +110,7 @@ func (q *question) Describe(into *wire.Description, proxies []netip.Prefix) *che
 	return describe(q.request, q.peer, proxies, into)
 }
 
-func (q *question) Answer(a *check.Answer) { q.response = respond(q.request, a) }
+func (q *question) Answer(a *check.Answer) { q.response = respond(a) }
 
 // peerOf returns the address of the connection's other end.
 func peerOf(ctx context.Context) netip.Addr {
