@@ -245,6 +245,9 @@ func TestCheckGRPC_UnlistedPeerIsRefused(t *testing.T) {
 	if a.Status.Code != int32(codes.PermissionDenied) || a.GetDeniedResponse().GetStatus().GetCode() != 403 || refusedChecks(c, "peer") != 1 {
 		t.Errorf("%v", a)
 	}
+	if n, err := testutil.GatherAndCount(c.reg, "anteroom_checks_refused_total"); err != nil || n == 0 {
+		t.Errorf("%d series of refused checks in the metrics, %v", n, err)
+	}
 }
 
 // The visitor's address is that of the connection to Envoy. Only where a trusted proxy stands in front of Envoy, X-Forwarded-For counts.
