@@ -195,7 +195,7 @@ func addGRPCChecks(parts *lifecycle.Group, authz *extauthz.Server, ln net.Listen
 		return
 	}
 	parts.Add(func() error {
-		log.Info("check listening", "addr", ln.Addr().String(), "protocol", "grpc")
+		log.Info("gRPC check listening", "addr", ln.Addr().String())
 		return authz.Serve(ln)
 	}, authz.Close)
 }

@@ -107,7 +107,7 @@ admin: {listen: "127.0.0.1:0"}
 check: {grpc: "`+checks+`", trusted: [127.0.0.1/32]}
 store: {dir: "`+t.TempDir()+`"}
 `+usual)
-	configtest.Eventually(t, "the program answers checks", func() bool { return strings.Contains(stderr.String(), `"check listening"`) })
+	configtest.Eventually(t, "the program answers checks", func() bool { return strings.Contains(stderr.String(), `"gRPC check listening"`) })
 	conn, err := grpc.NewClient(checks, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
