@@ -25,17 +25,23 @@ func isAllowed(name string) bool {
 }
 
 // fromEnvoy changes a request as Envoy's connection manager does with use_remote_address: true. After source/common/http/conn_manager_utility.cc:
-// X-Forwarded-For is extended, X-Forwarded-Proto replaced, and x-envoy-… of a visitor removed.
+// X-Forwarded-For is extended, X-Forwarded-Proto replaced, and x-envoy-… of a visitor removed. A filter header_mutation before the check
+// removes X-Waiting-Room-Session and X-Forwarded-Host.
 func fromEnvoy(r *http.Request) (message, error) {
 	m, err := received(r)
 	removeHopByHop(m.header)
+	if m.upgrade != "" { // stays in the chain of filters
+		m.header.Set("Upgrade", m.upgrade)
+	}
+	remove(m.header, "x-waiting-room-session")
+	remove(m.header, "x-forwarded-host")
 	for name := range m.header {
 		if strings.HasPrefix(strings.ToLower(name), "x-envoy-") {
 			m.header.Del(name)
 		}
 	}
 	m.header.Set("X-Forwarded-For", strings.Join(append(m.header.Values("X-Forwarded-For"), addressOf(r)), ","))
-	m.header.Set("X-Forwarded-Proto", "http")
+	m.header.Set("X-Forwarded-Proto", schemeOf(r))
 	return m, err
 }
 
@@ -51,9 +57,9 @@ func ask(addr string, m message) (*response, error) {
 	return send(addr, check)
 }
 
-// Envoy returns a proxy that asks as Envoy's filter ext_authz with http_service does, with failure_mode_allow: false and the lists of
+// Envoy returns a proxy that asks as Envoy's filter ext_authz with http_service does, with failure_mode_allow: Site.Open and the lists of
 // fields above. After Envoy v1.37, source/extensions/filters/common/ext_authz/ext_authz_http_impl.cc: 200 passes; 5xx and no answer are
-// errors, for which the visitor gets 403 without a body; any other answer is the visitor's. Of 200, X-Waiting-Room-Session replaces the
+// errors, for which the visitor gets status_on_error, 503 here, without a body; any other answer is the visitor's. Of 200, X-Waiting-Room-Session replaces the
 // field of the request, Set-Cookie is added to the response, and the fields that x-envoy-auth-headers-to-remove lists are removed.
 func Envoy(s Site) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -69,7 +75,7 @@ func Envoy(s Site) http.Handler {
 		res, err := ask(s.Checks, m)
 		switch {
 		case err != nil || res.status >= 500:
-			w.WriteHeader(http.StatusForbidden)
+			unchecked(w, s, m)
 			return
 		case res.status != http.StatusOK:
 			respond(w, res.status, res.header, res.body)
@@ -89,6 +95,16 @@ func Envoy(s Site) http.Handler {
 			}
 		})
 	})
+}
+
+// unchecked carries out failure_mode_allow for a request without an answer.
+func unchecked(w http.ResponseWriter, s Site, m message) {
+	if !s.Open {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return
+	}
+	m.header.Set("X-Envoy-Auth-Failure-Mode-Allowed", "true")
+	pass(w, s.Origin, m, nil)
 }
 
 // remove removes a field whose name need not be canonical.
@@ -124,7 +140,7 @@ func GatewayAPI(s Site) http.Handler {
 		res, err := ask(s.Checks, m)
 		switch {
 		case err != nil:
-			w.WriteHeader(http.StatusForbidden)
+			w.WriteHeader(http.StatusServiceUnavailable)
 			return
 		case res.status != http.StatusOK:
 			respond(w, res.status, res.header, res.body)
@@ -137,10 +153,10 @@ func GatewayAPI(s Site) http.Handler {
 	})
 }
 
-// EnvoyGRPC returns a proxy that asks as Envoy's filter ext_authz with grpc_service does, with failure_mode_allow: false. After Envoy
+// EnvoyGRPC returns a proxy that asks as Envoy's filter ext_authz with grpc_service does, with failure_mode_allow: Site.Open. After Envoy
 // v1.37, source/extensions/filters/common/ext_authz/check_request_utils.cc and ext_authz_grpc_impl.cc: a check has all fields of the
 // request, repeated ones joined with commas, and the address of the visitor's connection; OK passes with the changes of ok_response; an
-// error is 403; otherwise the visitor gets denied_response.
+// error is status_on_error, 503 here; otherwise the visitor gets denied_response.
 func EnvoyGRPC(s Site, client authv3.AuthorizationClient) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		m, err := fromEnvoy(r)
@@ -154,9 +170,9 @@ func EnvoyGRPC(s Site, client authv3.AuthorizationClient) http.Handler {
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), time.Minute)
 		defer cancel()
-		a, err := client.Check(ctx, checkRequest(m, addressOf(r)))
+		a, err := client.Check(ctx, checkRequest(m, addressOf(r), schemeOf(r)))
 		if err != nil {
-			w.WriteHeader(http.StatusForbidden)
+			unchecked(w, s, m)
 			return
 		}
 		if a.GetStatus().GetCode() != 0 {
@@ -173,10 +189,10 @@ func EnvoyGRPC(s Site, client authv3.AuthorizationClient) http.Handler {
 }
 
 // checkRequest returns the CheckRequest of a message.
-func checkRequest(m message, address string) *authv3.CheckRequest {
+func checkRequest(m message, address, scheme string) *authv3.CheckRequest {
 	h := &authv3.AttributeContext_HttpRequest{
-		Method: m.method, Path: m.target, Host: m.host, Scheme: "http", Protocol: "HTTP/1.1", Size: int64(len(m.body)),
-		Headers: map[string]string{":method": m.method, ":path": m.target, ":authority": m.host, ":scheme": "http"},
+		Method: m.method, Path: m.target, Host: m.host, Scheme: scheme, Protocol: "HTTP/1.1", Size: int64(len(m.body)),
+		Headers: map[string]string{":method": m.method, ":path": m.target, ":authority": m.host, ":scheme": scheme},
 	}
 	for name, values := range m.header {
 		h.Headers[strings.ToLower(name)] = strings.Join(values, ",")

@@ -29,7 +29,7 @@ func Traefik(s Site, cookies ...string) http.Handler {
 		}
 		if isOwn(m) {
 			m.header.Set("X-Forwarded-For", addressOf(r))
-			m.header.Set("X-Forwarded-Proto", "http")
+			m.header.Set("X-Forwarded-Proto", schemeOf(r))
 			pass(w, s.Visitors, m, nil)
 			return
 		}
@@ -37,7 +37,7 @@ func Traefik(s Site, cookies ...string) http.Handler {
 		removeHopByHop(check.header)
 		check.header.Del("Content-Length") // the check has no body, and net/http writes its own length
 		for name, value := range map[string]string{
-			"X-Forwarded-For": addressOf(r), "X-Forwarded-Method": m.method, "X-Forwarded-Proto": "http", "X-Forwarded-Port": "80",
+			"X-Forwarded-For": addressOf(r), "X-Forwarded-Method": m.method, "X-Forwarded-Proto": schemeOf(r), "X-Forwarded-Port": "80",
 			"X-Forwarded-Host": m.host, "X-Forwarded-Uri": m.target,
 		} {
 			check.header.Set(name, value)

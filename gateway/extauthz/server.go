@@ -31,9 +31,9 @@ type Gateway interface {
 // above what the gateway accepts: a request that is too large gets the denying answer of a check, not an error of the transport, which
 // failure_mode_allow would turn into a pass.
 const (
-	messageMax     = 1 << 20
+	messageMax     = 2 << 20
 	connectionsMax = 1024
-	streamsMax     = 1024 // checks at once of a connection
+	streamsMax     = 256 // checks at once of a connection
 	window         = 1 << 20
 	headerMax      = 16 << 10
 	pingMin        = 10 * time.Second // between two keepalive pings of a client
