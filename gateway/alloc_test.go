@@ -8,9 +8,13 @@ import (
 	"testing"
 	"time"
 
+	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
+
 	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/gateway/check"
 	"github.com/anteroom/anteroom/gateway/meter"
 	"github.com/anteroom/anteroom/gateway/proxy"
+	"github.com/anteroom/anteroom/internal/dialect"
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
@@ -102,6 +106,24 @@ func statusPath(t testing.TB) func() {
 	return keepAsking(t, b.addr, "GET /.waiting-room/sale/status HTTP/1.1\r\nHost: shop.test\r\nX-Waiting-Room-Token: "+token+"\r\n\r\n", []byte("}"))
 }
 
+// checkPath returns a function that sends a check about a request with a pass, as a proxy of a dialect does.
+func checkPath(t testing.TB, d dialect.Dialect) func() {
+	t.Helper()
+	c := startChecked(t, Options{Rooms: []Room{{ID: "sale", Policy: policy(0)}}, Check: Check{Dialect: d}})
+	_, raw := aPass(t, "sale", 0, 300, "")
+	line, fields := "GET "+check.Path, ""
+	switch d.Family() {
+	case dialect.Original:
+		fields = "X-Original-Method: GET\r\nX-Original-URI: /sale/seats?row=7\r\n"
+	case dialect.Forwarded:
+		fields = "X-Forwarded-Method: GET\r\nX-Forwarded-Uri: /sale/seats?row=7\r\nX-Forwarded-Host: shop.test\r\n"
+	case dialect.Itself:
+		line += "/sale/seats?row=7"
+	}
+	return keepAsking(t, c.at, line+" HTTP/1.1\r\nHost: shop.test\r\n"+fields+"User-Agent: Mozilla/5.0\r\nAccept: text/html\r\n"+
+		"X-Forwarded-For: 192.0.2.7\r\nX-Forwarded-Proto: http\r\nCookie: cart=1; wr_sale_pass="+raw+"\r\n\r\n", []byte("\r\n\r\n"))
+}
+
 // allocations returns the average number of allocations in a call of ask: the least of up to five measurements, because
 // testing.AllocsPerRun counts those of all goroutines.
 func allocations(ask func()) float64 {
@@ -169,6 +191,46 @@ func TestStatus_AllocatesLittle(t *testing.T) {
 	ask()
 	if n := allocations(ask); n > 0 {
 		t.Errorf("a status poll makes %v allocations", n)
+	}
+}
+
+func TestCheck_AllocatesNothing(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	for _, d := range []dialect.Dialect{dialect.Nginx, dialect.Traefik, dialect.Envoy} {
+		ask := checkPath(t, d)
+		ask()
+		if n := allocations(ask); n > 0 {
+			t.Errorf("%s: a check with a valid pass makes %v allocations", d, n)
+		}
+	}
+}
+
+func BenchmarkCheck(b *testing.B) {
+	for _, d := range []dialect.Dialect{dialect.Nginx, dialect.Traefik, dialect.Envoy} {
+		b.Run(d.String(), func(b *testing.B) {
+			ask := checkPath(b, d)
+			ask()
+			b.ReportAllocs()
+			for b.Loop() {
+				ask()
+			}
+		})
+	}
+}
+
+// The allocations of client and server together are counted: both are in this process.
+func BenchmarkCheckGRPC(b *testing.B) {
+	c := startChecked(b, Options{Rooms: []Room{{ID: "sale", Policy: policy(0)}}})
+	_, conn := overGRPC(b, c.Gateway)
+	_, raw := aPass(b, "sale", 0, 300, "")
+	client, r := authv3.NewAuthorizationClient(conn), described("GET /sale/seats?row=7", asPage, "Cookie: cart=1; wr_sale_pass="+raw, "User-Agent: Mozilla/5.0")
+	b.ReportAllocs()
+	for b.Loop() {
+		if a, err := client.Check(b.Context(), r); err != nil || a.GetOkResponse() == nil {
+			b.Fatal(a, err)
+		}
 	}
 }
 

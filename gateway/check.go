@@ -3,6 +3,7 @@ package gateway
 import (
 	"net"
 	"net/netip"
+	"strings"
 
 	"github.com/valyala/fasthttp"
 
@@ -79,8 +80,28 @@ func (c checks) serve(q *wire.Request, ctx *fasthttp.RequestCtx, refusal *http1.
 	v := c.g.begin(q, ctx)
 	defer c.g.finish(v)
 	v.beside = true
-	if fault := readCheck(v, q, refusal); fault != nil {
-		c.g.metrics.ChecksRefused[fault.Name].Inc()
+	v.cookieless = !v.state.options.Check.Dialect.Cookies()
+	answerCheck(v, readCheck(v, q, refusal))
+}
+
+// Check decides about the request that q describes, as about an HTTP check, and answers q.
+func (g *Gateway) Check(q check.Question) {
+	g.life.running.Add(1)
+	v := g.acquire(nil, nil)
+	defer g.finish(v)
+	if v.described == nil {
+		v.described = &wire.Description{}
+	}
+	v.req = v.described.Blank(q.Peer())
+	v.out.Begin(v.req, nil, v.start)
+	v.beside, v.asked = true, q
+	answerCheck(v, readQuestion(v, q))
+}
+
+// answerCheck writes the response to a check. fault is why it is refused, or nil.
+func answerCheck(v *visit, fault *check.Fault) {
+	if fault != nil {
+		v.g.metrics.ChecksRefused[fault.Name].Inc()
 		v.refuse(answer.CheckRefused.With(fault.Detail))
 		return
 	}
@@ -101,6 +122,18 @@ func readCheck(v *visit, q *wire.Request, refusal *http1.Refusal) *check.Fault {
 		v.described = &wire.Description{}
 	}
 	if fault := check.Describe(o.Check.Dialect, v.described, q, v.state.hops); fault != nil {
+		return fault
+	}
+	return readDescription(v)
+}
+
+// readQuestion makes the request that q describes the request of v.
+func readQuestion(v *visit, q check.Question) *check.Fault {
+	if !forwarded.Contains(v.state.options.Check.Trusted, q.Peer()) {
+		v.peer.Addr = q.Peer()
+		return check.UnknownPeer
+	}
+	if fault := q.Describe(v.described, v.state.hops); fault != nil {
 		return fault
 	}
 	return readDescription(v)
@@ -151,12 +184,23 @@ func decideBeside(v *visit, at route.Place) (decision, *answer.Problem) {
 
 // pass writes that the described request may go on.
 func pass(v *visit, d *decision) {
-	if d.session == (token.ID{}) {
-		v.out.Passed("bypass", "")
-		return
+	state, session, remove := "bypass", "", answer.NoField
+	if d.session != (token.ID{}) {
+		state, session = "pass", v.sessionText(d.session)
 	}
-	v.out.Passed("pass", v.sessionText(d.session))
+	if v.asked == nil && v.state.options.Check.Dialect.RemovesFields() {
+		if remove = removeAliases; session == "" {
+			remove = removeSession
+		}
+	}
+	v.out.Passed(state, session, remove)
 }
+
+// The fields by which Envoy removes a session that the visitor has sent: its aliases, and the field itself where the check has none.
+var (
+	removeAliases = [2]string{"X-Envoy-Auth-Headers-To-Remove", strings.Join(check.SessionNames(true), ",")}
+	removeSession = [2]string{"X-Envoy-Auth-Headers-To-Remove", strings.Join(check.SessionNames(false), ",")}
+)
 
 // queueBeside decides about a described request without a pass. The visitor is admitted now, or has to wait: a ticket is given, polled
 // and claimed below /.waiting-room only, which the page's script does.
@@ -174,7 +218,7 @@ func queueBeside(v *visit, policy *admission.Policy) (decision, *answer.Problem)
 	if p != nil {
 		return decision{}, v.refuseAccount(p)
 	}
-	if !v.state.options.Check.Dialect.Cookies() {
+	if v.cookieless {
 		return mustWait(v), nil
 	}
 	addEndedPass(v, &a)
@@ -201,7 +245,7 @@ func mustWait(v *visit) decision {
 	f := v.room.forecaster.Room()
 	t := forecast.Ticket{Wait: v.room.forecaster.Ticket(f, v.room.queue.Now()).Wait}
 	s := v.status(f, &token.Waiting{}, &t, waitingState(f, 0))
-	s.Refresh, s.Reason = v.room.forecaster.FirstPoll(f, false, &t, v.g.random()), answer.ReasonNoTicket
+	s.Refresh, s.Reason = v.room.forecaster.FirstPoll(f, false, &t, random()), answer.ReasonNoTicket
 	return decision{action: doWait, outcome: waiting, status: s}
 }
 

@@ -3,6 +3,7 @@ package gateway
 import (
 	"bufio"
 	"context"
+	"maps"
 	"net"
 	"net/netip"
 	"strings"
@@ -33,6 +34,13 @@ func startChecked(t testing.TB, o Options) *checked {
 		o.Rooms[i].Renew, o.Rooms[i].MaxSession, o.Rooms[i].PollBudget = true, 12*time.Hour, 20000
 	}
 	c := &checked{bench: startTicking(t, redistest.Client(t), redistest.Prefix(t), 20*time.Millisecond, o)}
+	c.serveChecks(t)
+	return c
+}
+
+// serveChecks serves checks until the test ends.
+func (c *checked) serveChecks(t testing.TB) {
+	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -46,7 +54,6 @@ func startChecked(t testing.TB, o Options) *checked {
 			t.Errorf("serve checks: %v", err)
 		}
 	})
-	return c
 }
 
 // ask sends a check about a request, given as to call, in the dialect of the gateway.
@@ -294,5 +301,48 @@ func TestCheck_PanicDenies(t *testing.T) {
 	room.store.ticketStore = panicking{room.store.ticketStore}
 	if a := c.ask("GET /", asPage); a.status != 401 || !strings.Contains(a.body, "internal") {
 		t.Errorf("%s", a.text())
+	}
+}
+
+// storeCalls returns how often each script of a visitor was called. Those that every tick calls are left out.
+func storeCalls(t *testing.T, b *bench) map[string]uint64 {
+	t.Helper()
+	families, err := b.reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls := map[string]uint64{}
+	for _, f := range families {
+		if f.GetName() != "anteroom_store_command_seconds" {
+			continue
+		}
+		for _, m := range f.Metric {
+			switch script := m.Label[0].GetValue(); script {
+			case "room_enter", "room_claim", "room_seen", "room_leave":
+				calls[script] = m.Histogram.GetSampleCount()
+			}
+		}
+	}
+	return calls
+}
+
+// While there is a queue, checks are answered from memory: with a pass, with a ticket, and without either.
+func TestCheck_AsksStoreNothing(t *testing.T) {
+	c := startChecked(t, Options{Rooms: []Room{{ID: "sale", Policy: policy(0)}}})
+	ticket := c.call("POST /.waiting-room/sale/tickets", asJSON).code(t, 201)
+	eventually(t, "there is a queue", func() bool { return c.line("sale").Snapshot().Waiting == 1 })
+	_, raw := aPass(t, "sale", 0, 300, "")
+	before := storeCalls(t, c.bench)
+	if before["room_enter"] == 0 {
+		t.Fatalf("the calls of the ticket are not counted: %v", before)
+	}
+	for range 50 {
+		c.ask("GET /seats", asPage, "Cookie: wr_sale_pass="+raw).code(t, 200)
+		c.ask("GET /seats", asPage).code(t, 401)
+		c.ask("GET /seats", asJSON, ticket.jar()).code(t, 401)
+		c.ask("GET /seats", asImage).code(t, 401)
+	}
+	if after := storeCalls(t, c.bench); !maps.Equal(before, after) {
+		t.Errorf("calls of the store: %v before the checks, %v after", before, after)
 	}
 }

@@ -253,7 +253,7 @@ func admit(v *visit, s *admission.Standing, used int64) decision {
 func wait(v *visit, r *forecast.Room, w *token.Waiting, poll int, lost string) decision {
 	t := v.room.forecaster.Ticket(r, w.Order)
 	if poll == 0 {
-		poll = v.room.forecaster.FirstPoll(r, w.Epoch != "", &t, v.g.random())
+		poll = v.room.forecaster.FirstPoll(r, w.Epoch != "", &t, random())
 	}
 	s := v.status(r, w, &t, waitingState(r, w.Order))
 	s.Refresh, s.Token, s.Reason = poll, v.grant.token, lost

@@ -122,7 +122,7 @@ func (e *ticketEvents) ask(b []byte, ctx context.Context, o *forecast.Room, p *f
 		out := r.status(o, w, &forecast.Ticket{}, answer.StateAdmitted, r.queue.RedisNow()) // no pass is needed now
 		return appendEvent(b, "admitted", &out), false
 	}
-	next := p.Poll(e.g.random())
+	next := p.Poll(random())
 	standing, err := r.store.Check(ctx, ticketOf(w, next, p.Wait, e.client))
 	if err != nil {
 		standing = admission.Standing{State: admission.Waiting}
@@ -148,7 +148,7 @@ func (e *ticketEvents) ask(b []byte, ctx context.Context, o *forecast.Room, p *f
 		renewed = e.g.cache.Ring().AppendWaiting(make([]byte, 0, 512), w)
 		*p = r.forecaster.Ticket(o, t.Order)
 		if unordered {
-			next = forecast.PollWithin(t, p.Poll(e.g.random()))
+			next = forecast.PollWithin(t, p.Poll(random()))
 		}
 	}
 	if early && len(renewed) == 0 && (!p.Near() || p.Position == e.shown) {

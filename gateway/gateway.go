@@ -95,7 +95,7 @@ func New(o Options, m *metrics.Metrics) (*Gateway, error) {
 }
 
 // random returns a number in [0, 1), which spreads polls.
-func (g *Gateway) random() float64 { return rand.Float64() } //nolint:gosec // spreads polls; no security depends on it
+func random() float64 { return rand.Float64() } //nolint:gosec // spreads polls; no security depends on it
 
 // fasthttpLog logs what fasthttp reports.
 type fasthttpLog struct{ log *slog.Logger }

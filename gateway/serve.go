@@ -9,6 +9,7 @@ import (
 
 	"github.com/anteroom/anteroom/gateway/accesslog"
 	"github.com/anteroom/anteroom/gateway/answer"
+	"github.com/anteroom/anteroom/gateway/check"
 	"github.com/anteroom/anteroom/gateway/client"
 	"github.com/anteroom/anteroom/gateway/route"
 	"github.com/anteroom/anteroom/gateway/wire"
@@ -96,6 +97,9 @@ func (g *Gateway) finish(v *visit) {
 		return
 	}
 	v.out.Finish()
+	if v.asked != nil {
+		v.asked.Answer(&check.Answer{Room: v.roomID(), Response: v.out.Response()})
+	}
 	took := time.Since(v.start)
 	m := g.metrics.None
 	if v.room != nil {

@@ -26,7 +26,7 @@ func (v *visit) check(w token.Waiting, poll int) (checkedTicket, error) {
 	c := checkedTicket{token: w, forecast: v.room.forecaster.Room(), poll: poll}
 	t := v.room.forecaster.Ticket(c.forecast, w.Order)
 	if poll == 0 {
-		c.poll = t.Poll(v.g.random())
+		c.poll = t.Poll(random())
 	}
 	c.ticket = ticketOf(&w, c.poll, t.Wait, v.grant.client())
 	var err error
@@ -116,7 +116,7 @@ func waitingStatus(v *visit, code int, c *checkedTicket) decision {
 	}
 	t := v.room.forecaster.Ticket(c.forecast, s.Ticket.Order)
 	if unordered && s.Ticket.Order != 0 { // the lottery has given the ticket an order
-		c.poll = forecast.PollWithin(&s.Ticket, t.Poll(v.g.random()))
+		c.poll = forecast.PollWithin(&s.Ticket, t.Poll(random()))
 	}
 	out := v.status(c.forecast, &c.token, &t, waitingState(c.forecast, s.Ticket.Order))
 	out.Refresh, out.Token = c.poll, v.grant.token
@@ -190,7 +190,7 @@ func expiredStatus(v *visit, code int, reason string) decision {
 	}
 	w := v.grant.signTicket(&s.Ticket, v.takenAt(s.Ticket.Order), lineage{announced: t.Wait})
 	out := v.status(r, &w, &t, answer.StateExpired)
-	out.Reason, out.Token, out.Refresh = reason, v.grant.token, v.room.forecaster.FirstPoll(r, w.Epoch != "", &t, v.g.random())
+	out.Reason, out.Token, out.Refresh = reason, v.grant.token, v.room.forecaster.FirstPoll(r, w.Epoch != "", &t, random())
 	return withStatus(code, out)
 }
 

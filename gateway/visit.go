@@ -7,6 +7,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/anteroom/anteroom/gateway/answer"
+	"github.com/anteroom/anteroom/gateway/check"
 	"github.com/anteroom/anteroom/gateway/proxy"
 	"github.com/anteroom/anteroom/gateway/wire"
 	"github.com/anteroom/anteroom/token"
@@ -24,6 +25,9 @@ type visit struct {
 	outcome outcome
 	left    bool // to another handler
 	beside  bool // another proxy asks about the request
+
+	cookieless bool           // that proxy carries no cookie to the visitor
+	asked      check.Question // the check, where it is no HTTP request
 
 	described *wire.Description // memory of described requests
 
@@ -44,7 +48,8 @@ func (g *Gateway) release(v *visit) {
 	r, token, pass := &v.request, v.grant.token[:0], v.grant.pass[:0]
 	v.request = request{readings: r.readings, binding: r.binding, memory: r.memory}
 	v.tokens, v.grant = tokenCheck{}, grant{token: token, pass: pass}
-	v.g, v.ctx, v.outcome, v.left, v.beside, v.proxied = nil, nil, proxied, false, false, proxy.Forward{}
+	v.g, v.ctx, v.outcome, v.left, v.proxied = nil, nil, proxied, false, proxy.Forward{}
+	v.beside, v.cookieless, v.asked = false, false, nil
 	v.out.Reset()
 	g.visits.Put(v)
 }

@@ -25,7 +25,7 @@ func TestParseWrk_RefusesFailedRuns(t *testing.T) {
 
 func TestFlags_RefuseWrongValues(t *testing.T) {
 	for args, want := range map[string]string{
-		"--only pass,polls":                 `--only "polls": want some of pass, poll, join, mix, slow`,
+		"--only pass,polls":                 `--only "polls": want some of pass, poll, join, check, mix, slow`,
 		"--slow 0":                          "--slow 0",
 		"--against gateway --only poll,mix": `--only "mix": --against compares only pass, poll, join`,
 		"--rounds 0":                        "--rounds 0",

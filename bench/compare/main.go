@@ -26,7 +26,7 @@ type options struct {
 }
 
 // parts are the values of --only.
-var parts = []string{"pass", "poll", "join", "mix", "slow", "million"}
+var parts = []string{"pass", "poll", "join", "check", "mix", "slow", "million"}
 
 // wants reports whether a part is measured: all but million are if --only is empty.
 func (o options) wants(part string) bool {
@@ -78,6 +78,7 @@ type bench struct {
 	nginx       *child.Child // nil: not started yet
 	proxyAddr   string       // of nginx as a proxy
 	statusAddr  string       // of nginx with a constant response
+	checks      string       // address of the gateway's socket for checks
 	mixes       int          // rooms of the mix that have been used
 }
 
@@ -86,7 +87,12 @@ func run(r *rig.Run, o options) {
 	b.origin = r.Port()
 	r.Nginx("origin", 1, b.origin, fmt.Sprintf("  server {\n    listen %s;\n    location / { default_type text/plain; return 200 \"%s\"; }\n  }", b.origin, strings.Repeat("x", rig.PageBytes)))
 	b.site = r.Serve(rig.Site)
-	b.gateway = r.Gateway(o.gateway, b.settings(b.site))
+	settings := b.settings(b.site)
+	if o.against == "" {
+		b.checks = r.Port()
+		settings += fmt.Sprintf("check: {listen: %q, trusted: [127.0.0.1/32]}\n", b.checks)
+	}
+	b.gateway = r.Gateway(o.gateway, settings)
 	peers := []string{"nginx", "HAProxy"}
 	var rows []table.Row
 	if o.against != "" {
@@ -104,7 +110,7 @@ func (b *bench) measure() (rows []table.Row) {
 	for _, part := range []struct {
 		names []string
 		rows  func() []table.Row
-	}{{[]string{"pass", "poll", "join"}, b.requests}, {[]string{"mix"}, b.mixRows}, {[]string{"slow"}, b.slowRows}, {[]string{"million"}, b.millionRows}} {
+	}{{[]string{"pass", "poll", "join", "check"}, b.requests}, {[]string{"mix"}, b.mixRows}, {[]string{"slow"}, b.slowRows}, {[]string{"million"}, b.millionRows}} {
 		if slices.ContainsFunc(part.names, b.wants) {
 			rows = append(rows, part.rows()...)
 		}

@@ -53,6 +53,10 @@ func (b *bench) requests() (rows []table.Row) {
 		r := b.turns("join in a long queue", min(b.rounds, 3), request{Method: "POST", Path: "/.waiting-room/line/tickets", Body: "{}", Credentials: b.File("none", "\n")}, ours)
 		rows = append(rows, table.Row{What: "join in a long queue", Unit: "/s", Ours: r[0].Rate, Bars: []table.Bar{{Limit: 80_000}}})
 	}
+	if b.wants("check") {
+		rows = append(rows, b.checkRows(b.credentials("passes", passes.Admitted, func(c visitor.Credentials) string { return c.Pass }),
+			b.credentials("tokens", queue.Waiting[front:], func(c visitor.Credentials) string { return c.Token }))...)
+	}
 	return rows
 }
 

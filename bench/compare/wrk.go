@@ -14,7 +14,7 @@ import (
 )
 
 // script makes wrk send each request with another credential, the same for every server, and print its summary as JSON.
-// Arguments: the file of credentials (one a line), the header for them, the method, the body.
+// Arguments: the file of credentials (one a line), the header for them, the method, the body, further header lines between bars.
 const script = `
 local started, own, requests, i, n = 0, 0, {}, 0, 0
 function setup(thread)
@@ -26,6 +26,7 @@ function init(args)
   for line in io.lines(args[1]) do
     local headers = { ["Accept"] = "application/json" }
     if args[2] ~= "" then headers[args[2]] = line end
+    for name, value in args[5]:gmatch("([^:|]+): ([^|]+)") do headers[name] = value end
     if body then headers["Content-Type"] = "application/json" end
     n = n + 1
     requests[n] = wrk.format(args[3], wrk.path, headers, body)
@@ -51,6 +52,7 @@ type request struct {
 	Method      string
 	Body        string
 	Path        string
+	Fields      string // further header lines, between bars
 }
 
 // contest is one of the servers that are compared.
@@ -73,7 +75,7 @@ func (b *bench) fire(what string, c contest, r request) shot {
 	defer cancel()
 	before, cpuErr := child.CPU(c.server.PID())
 	cmd := rig.Program(ctx, b.wrk, "-t", fmt.Sprint(b.threads), "-c", fmt.Sprint(b.connections), "-d", fmt.Sprintf("%ds", b.seconds),
-		"-s", b.script, "http://"+c.addr+r.Path, "--", r.Credentials, r.Header, r.Method, r.Body)
+		"-s", b.script, "http://"+c.addr+r.Path, "--", r.Credentials, r.Header, r.Method, r.Body, r.Fields)
 	out, err := cmd.Output()
 	result, parseErr := parseWrk(out)
 	if err = errors.Join(err, parseErr); err != nil {

@@ -266,6 +266,7 @@ func keepFixed(started, next *config.Config) []string {
 	}{
 		{"listen", started.Listen, next.Listen},
 		{"check.listen", started.Check.Listen, next.Check.Listen},
+		{"check.grpc", started.Check.GRPC, next.Check.GRPC},
 		{"admin.listen", started.Admin.Listen, next.Admin.Listen},
 		{"store", started.Store, next.Store},
 		{"limits", fixedLimits(started.Limits), fixedLimits(next.Limits)},

@@ -14,6 +14,7 @@ import (
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/gateway"
 	"github.com/anteroom/anteroom/gateway/console"
+	"github.com/anteroom/anteroom/gateway/extauthz"
 	"github.com/anteroom/anteroom/gateway/metrics"
 	"github.com/anteroom/anteroom/internal/cli"
 	"github.com/anteroom/anteroom/internal/config"
@@ -112,12 +113,22 @@ func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config,
 	if err != nil {
 		return errors.Join(cli.CannotListen("check.listen", cfg.Check.Listen, err), listener.Close(), admin.Close())
 	}
+	grpcChecks, err := listenForChecks(cfg.Check.GRPC)
+	if err != nil {
+		err = errors.Join(cli.CannotListen("check.grpc", cfg.Check.GRPC, err), listener.Close(), admin.Close())
+		if checks != nil {
+			err = errors.Join(err, checks.Close())
+		}
+		return err
+	}
+	authz := extauthz.New(g)
 
 	var parts lifecycle.Group
 	parts.AddUntilDone(ctx)
 	parts.AddReloads(hup, reload, func() []string { return cfg.Files() })
-	addVisitors(&parts, g, listener, probes, cfg.ShutdownTimeout, log)
+	addVisitors(&parts, g, listener, authz, probes, cfg.ShutdownTimeout, log)
 	addChecks(&parts, g, checks, log)
+	addGRPCChecks(&parts, authz, grpcChecks, log)
 	addOperators(&parts, operators, admin, log)
 	if s.Away != nil {
 		addFit(&parts, func(ctx context.Context) error { return errors.Join(s.Fit(ctx), core.CheckLayout(ctx)) })
@@ -135,8 +146,9 @@ func listen(addr string) (net.Listener, error) {
 	return lc.Listen(context.Background(), "tcp", addr)
 }
 
-// addVisitors serves visitors. Its stop first fails /readyz until balancers have noticed, then drains, then closes.
-func addVisitors(parts *lifecycle.Group, g *gateway.Gateway, ln net.Listener, probes *balancers, timeout time.Duration, log *slog.Logger) {
+// addVisitors serves visitors. Its stop first fails /readyz until balancers have noticed, then drains, then closes. authz, whose checks g
+// decides, is drained before g ends.
+func addVisitors(parts *lifecycle.Group, g *gateway.Gateway, ln net.Listener, authz *extauthz.Server, probes *balancers, timeout time.Duration, log *slog.Logger) {
 	ended := make(chan struct{})
 	parts.Add(func() error {
 		g.Settle()
@@ -151,6 +163,7 @@ func addVisitors(parts *lifecycle.Group, g *gateway.Gateway, ln net.Listener, pr
 		log.Info("draining", "shutdown_timeout", timeout.String())
 		g.NotReady()
 		probes.wait(ctx, timeout/3)
+		drainChecks(ctx, authz, timeout/3, log)
 		if err := g.Shutdown(ctx); err != nil {
 			log.Warn("requests were cut at shutdown_timeout", "error", err)
 		}
@@ -174,6 +187,27 @@ func addChecks(parts *lifecycle.Group, g *gateway.Gateway, ln net.Listener, log 
 		log.Info("check listening", "addr", ln.Addr().String())
 		return g.ServeCheck(ln)
 	}, func() { _ = ln.Close() })
+}
+
+// addGRPCChecks answers the checks of Envoy over gRPC. The shutdown of the visitors' part drains it.
+func addGRPCChecks(parts *lifecycle.Group, authz *extauthz.Server, ln net.Listener, log *slog.Logger) {
+	if ln == nil {
+		return
+	}
+	parts.Add(func() error {
+		log.Info("gRPC check listening", "addr", ln.Addr().String())
+		return authz.Serve(ln)
+	}, authz.Close)
+}
+
+// drainChecks waits until the checks over gRPC that have begun are answered, for at most atMost: a proxy that does not close its
+// connections must not take the time of the visitors.
+func drainChecks(ctx context.Context, authz *extauthz.Server, atMost time.Duration, log *slog.Logger) {
+	ctx, cancel := context.WithTimeout(ctx, atMost)
+	defer cancel()
+	if err := authz.Shutdown(ctx); err != nil {
+		log.Warn("checks over gRPC were cut: a proxy kept its connection", "waited", atMost.String())
+	}
 }
 
 // addFit ends the gateway if a store that was away at the start replies and cannot be used.

@@ -10,6 +10,10 @@ import (
 	"strings"
 	"testing"
 
+	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
 	"github.com/anteroom/anteroom/internal/config/configtest"
 	"github.com/anteroom/anteroom/internal/redistest"
 )
@@ -93,4 +97,34 @@ store: {url: "`+server.URL()+`", dir: "`+unused+`"}
 	if _, err := os.Stat(unused); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("store.dir is used beside store.url: %v", err)
 	}
+}
+
+func TestServe_AnswersChecksOverGRPC(t *testing.T) {
+	checks := configtest.FreeAddress(t)
+	stderr, stop := configtest.Serve(t, newRoot(nil), `
+listen: "127.0.0.1:0"
+admin: {listen: "127.0.0.1:0"}
+check: {grpc: "`+checks+`", trusted: [127.0.0.1/32]}
+store: {dir: "`+t.TempDir()+`"}
+`+usual)
+	configtest.Eventually(t, "the program answers checks", func() bool { return strings.Contains(stderr.String(), `"gRPC check listening"`) })
+	conn, err := grpc.NewClient(checks, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	var answer *authv3.CheckResponse
+	configtest.Eventually(t, "the room is known", func() bool {
+		answer, err = authv3.NewAuthorizationClient(conn).Check(t.Context(), &authv3.CheckRequest{Attributes: &authv3.AttributeContext{
+			Request: &authv3.AttributeContext_Request{Http: &authv3.AttributeContext_HttpRequest{Method: "GET", Path: "/", Host: "shop.test"}},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer.GetOkResponse() != nil
+	})
+	if state := answer.DynamicMetadata.Fields["state"].GetStringValue(); state != "pass" {
+		t.Errorf("a check of a free room: %v", answer)
+	}
+	stop() // also with the connection of the proxy
 }

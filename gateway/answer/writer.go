@@ -114,6 +114,9 @@ func (w *Writer) Sent() Sent {
 	return w.sent
 }
 
+// Response returns the response of a request that is served without fasthttp, where nothing has been sent.
+func (w *Writer) Response() *fasthttp.Response { return w.res }
+
 // IsSent reports whether the response has been sent.
 func (w *Writer) IsSent() bool { return w.sent.Done }
 
@@ -211,12 +214,19 @@ func (w *Writer) sendStatus(code int, s *Status) bool {
 	return true
 }
 
+// NoField is no header field.
+var NoField [2]string
+
 // Passed writes the response to a check whose request may go on. state is the value of X-Waiting-Room, session the visitor's; empty: none.
-func (w *Writer) Passed(state, session string) {
+// field is a further header field.
+func (w *Writer) Passed(state, session string, field [2]string) {
 	b := append(w.head[:0], "Cache-Control: no-store\r\nX-Waiting-Room: "...)
 	b = append(append(b, state...), "\r\n"...)
 	if session != "" {
 		b = append(append(append(b, "X-Waiting-Room-Session: "...), session...), "\r\n"...)
+	}
+	if field[0] != "" {
+		b = append(append(append(append(b, field[0]...), ": "...), field[1]...), "\r\n"...)
 	}
 	if w.head = w.appendCookies(b); w.req.Answer(w.start, 200, w.head, nil) {
 		w.sent = Sent{Done: true, Code: 200}
@@ -227,6 +237,9 @@ func (w *Writer) Passed(state, session string) {
 	h.Set("X-Waiting-Room", state)
 	if session != "" {
 		h.Set("X-Waiting-Room-Session", session)
+	}
+	if field[0] != "" {
+		h.Set(field[0], field[1])
 	}
 	w.end()
 }

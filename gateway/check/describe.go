@@ -68,7 +68,7 @@ func Describe(d dialect.Dialect, into *wire.Description, q *wire.Request, proxie
 	into.Begin(method, target, host, address, secure)
 	h := q.Header()
 	for i := range h.Lines {
-		if l := &h.Lines[i]; keeps(h.Name(l)) {
+		if l := &h.Lines[i]; Keeps(h.Name(l)) {
 			into.Add(h.Name(l), h.Value(l))
 		}
 	}
@@ -95,15 +95,21 @@ func scheme(q *wire.Request) (secure, ok bool) {
 		return false, true
 	case len(values) > 1:
 		return false, false
-	case http1.EqualFold(values[0], "https"), http1.EqualFold(values[0], "wss"):
-		return true, true
 	}
-	return false, http1.EqualFold(values[0], "http") || http1.EqualFold(values[0], "ws")
+	return IsSecure(values[0])
 }
 
-// keeps reports whether a field of a check is a field of the described request: all but those that belong to the connection,
+// IsSecure reports whether a scheme is one of connections that use TLS. ok is false for schemes other than those of HTTP and WebSocket.
+func IsSecure(scheme []byte) (secure, ok bool) {
+	if http1.EqualFold(scheme, "https") || http1.EqualFold(scheme, "wss") {
+		return true, true
+	}
+	return false, http1.EqualFold(scheme, "http") || http1.EqualFold(scheme, "ws")
+}
+
+// Keeps reports whether a field of a check is a field of the described request: all but those that belong to the connection,
 // that describe requests in some dialect, or that only the gateway writes.
-func keeps(name []byte) bool {
+func Keeps(name []byte) bool {
 	switch http1.RequestKind(name) {
 	case http1.KindKeep:
 		return !http1.PrefixFold(name, "x-original-")

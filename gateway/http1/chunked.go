@@ -259,7 +259,7 @@ func (c *ChunkReader) parseSize(b []byte) (uint64, error) {
 // validFieldLine reports whether b is `token ":" value`, without its CRLF.
 func validFieldLine(b []byte) bool {
 	colon := bytes.IndexByte(b, ':')
-	return colon > 0 && isToken(b[:colon]) && validValue(b[colon+1:])
+	return colon > 0 && IsToken(b[:colon]) && ValidValue(b[colon+1:])
 }
 
 // NoEOF returns io.ErrUnexpectedEOF for io.EOF, and other errors as they are: the connection ended inside a body.

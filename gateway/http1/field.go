@@ -58,7 +58,8 @@ const oddName = 2
 // IsTokenByte reports whether a token may contain c.
 func IsTokenByte(c byte) bool { return tokenTable[c] }
 
-func isToken(b []byte) bool {
+// IsToken reports whether b is a token (RFC 9110 §5.6.2), as field names and methods are.
+func IsToken(b []byte) bool {
 	for _, c := range b {
 		if !tokenTable[c] {
 			return false
@@ -241,9 +242,9 @@ const (
 	high = 0x8080808080808080
 )
 
-// validValue reports whether a field value has no control character except HTAB. Bytes above 0x7f are opaque to HTTP
+// ValidValue reports whether a field value has no control character except HTAB. Bytes above 0x7f are opaque to HTTP
 // and pass (RFC 9110 §5.5). It checks eight bytes at a time.
-func validValue(b []byte) bool {
+func ValidValue(b []byte) bool {
 	for len(b) >= 8 {
 		x := binary.LittleEndian.Uint64(b)
 		del := x ^ 0x7f*ones

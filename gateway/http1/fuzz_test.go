@@ -180,7 +180,7 @@ func FuzzValidValue(f *testing.F) {
 	f.Add([]byte("text/html; charset=utf-8"))
 	f.Add([]byte("\t\x7f\x80\xff\x00"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if validValue(b) != validValueSlow(b) {
+		if ValidValue(b) != validValueSlow(b) {
 			t.Fatalf("%q", b)
 		}
 	})

@@ -134,7 +134,7 @@ func (h *RequestHeader) Scan(b []byte, lim *Limits) (int, *Refusal) {
 			return 0, refuseName
 		}
 		v, e := trimmed(b, c+1, end-2)
-		if !validValue(b[v:e]) {
+		if !ValidValue(b[v:e]) {
 			return 0, refuseValue
 		}
 		k := RequestKind(b[i:c])
@@ -226,7 +226,7 @@ func (h *RequestHeader) note(k Kind, value []byte, v, e int, hasCoding *bool, ho
 	case KindTrailer:
 		for rest := value; len(rest) > 0; {
 			var e []byte
-			if e, rest = nextElement(rest); !isToken(e) || ForbiddenTrailer(e) {
+			if e, rest = nextElement(rest); !IsToken(e) || ForbiddenTrailer(e) {
 				return refuseTrailer
 			}
 			if h.Trailer.elements++; h.Trailer.elements > maxListed {

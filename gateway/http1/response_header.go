@@ -81,7 +81,7 @@ func (a *ResponseHeader) Scan(b []byte) (int, error) {
 			return 0, ResponseError("a header name is not a token, or a line is folded")
 		}
 		v, e := trimmed(b, c+1, end-2)
-		if !validValue(b[v:e]) {
+		if !ValidValue(b[v:e]) {
 			return 0, ResponseError("a header value holds a control character")
 		}
 		k := ResponseKind(b[i:c])
@@ -136,7 +136,7 @@ func (a *ResponseHeader) statusLine(l []byte) (http10 bool, err error) {
 	}
 	if len(l) > 13 {
 		a.Reason = l[13:]
-		if !validValue(a.Reason) {
+		if !ValidValue(a.Reason) {
 			return false, ResponseError("its reason phrase holds a control character")
 		}
 	}

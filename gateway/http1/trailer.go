@@ -21,7 +21,7 @@ func AppendTrailers(dst, lines []byte, announced func(name []byte) bool) []byte 
 func AppendAllowedNames(dst, list []byte, n int, drop func(name []byte) bool) ([]byte, int) {
 	for len(list) > 0 {
 		var e []byte
-		if e, list = nextElement(list); !isToken(e) || ForbiddenTrailer(e) || drop != nil && drop(e) {
+		if e, list = nextElement(list); !IsToken(e) || ForbiddenTrailer(e) || drop != nil && drop(e) {
 			continue
 		}
 		if n == 0 {

@@ -171,7 +171,7 @@ func New(reg prometheus.Registerer, version string) *Metrics {
 	if reg != nil {
 		reg.MustRegister(m.requests, m.requestSeconds, m.upstream, m.upstreamErrors, m.waitSeconds, m.etaError, m.ranges, m.joinsRefused, m.challenges, m.proofs, m.captcha, m.permits,
 			m.overQuota, m.storeSeconds, m.storeErrors, m.Streams, m.StreamsLimit, m.StreamsRefused, m.Panics, m.AcceptErrors, prefaces,
-			rejected, accounts, fetches, build)
+			rejected, checks, accounts, fetches, build)
 	}
 	return m
 }

@@ -16,6 +16,14 @@ type Description struct {
 	broken  bool
 }
 
+// Blank forgets the description and returns its request without a header: only the address of its peer is known until Request.
+func (d *Description) Blank(peer netip.Addr) *Request {
+	d.from = described{peer: peer}
+	d.request.header.Reset()
+	d.request.from = &d.from
+	return &d.request
+}
+
 // Begin starts the description of a request from a client. secure reports whether the client's connection uses TLS.
 func (d *Description) Begin(method, target, host []byte, peer netip.Addr, secure bool) {
 	d.from, d.broken = described{peer, secure}, false
@@ -27,7 +35,7 @@ func (d *Description) Begin(method, target, host []byte, peer netip.Addr, secure
 	d.check(host)
 }
 
-// Add adds a field.
+// Add adds a field. The name is a token.
 func (d *Description) Add(name, value []byte) {
 	d.raw = append(append(d.raw, name...), ": "...)
 	d.raw = append(append(d.raw, value...), "\r\n"...)

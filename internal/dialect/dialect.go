@@ -43,7 +43,7 @@ var dialects = [...]struct {
 	Traefik:    {"traefik", Forwarded, true, redirectOrError},
 	Caddy:      {"caddy", Forwarded, false, redirectOrError},
 	Envoy:      {"envoy", Itself, true, redirectOrRefusal},
-	GatewayAPI: {"gateway-api", Itself, true, redirectOrRefusal},
+	GatewayAPI: {"gateway-api", Itself, false, redirectOrRefusal},
 	HAProxy:    {"haproxy", Original, true, redirectOrError},
 }
 
@@ -79,8 +79,16 @@ func (d Dialect) Family() Family { return dialects[d].family }
 // Cookies reports whether the proxy sends a cookie of a passing check to the visitor.
 func (d Dialect) Cookies() bool { return dialects[d].cookies }
 
+// RemovesFields reports whether the proxy removes the fields from a passing request that the response to the check lists in
+// X-Envoy-Auth-Headers-To-Remove. Other proxies remove or replace them by their own configuration.
+func (d Dialect) RemovesFields() bool { return d == Envoy || d == GatewayAPI }
+
 // CanDeny reports whether the proxy can send a status of a denying check to the visitor.
 func (d Dialect) CanDeny(status int) bool { return dialects[d].deny(status) }
+
+// CanDenyOverGRPC reports whether Envoy can send a status of a denying check to the visitor where it asks over gRPC: all that a dialect can
+// send, and all errors.
+func CanDenyOverGRPC(status int) bool { return isRedirect(status) || status >= 400 && status < 600 }
 
 // Denials describes the statuses for which CanDeny returns true.
 func (d Dialect) Denials() string {
