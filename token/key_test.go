@@ -1,6 +1,7 @@
 package token
 
 import (
+	"bytes"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
@@ -11,7 +12,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"encoding/pem"
-	"math/big"
+
 	"slices"
 	"strings"
 	"testing"
@@ -131,24 +132,24 @@ func TestRing_JWKS(t *testing.T) {
 	if len(k) != 7 || k["kid"] != padded.ID || k["kty"] != "EC" || k["crv"] != "P-256" || k["alg"] != "ES256" || k["use"] != "sig" {
 		t.Errorf("the ES256 key: %v", k)
 	}
-	var at [2]*big.Int
-	for i, name := range []string{"x", "y"} {
+	point := []byte{4} // uncompressed (SEC 1 §2.3.3)
+	for _, name := range []string{"x", "y"} {
 		b, err := strict64.DecodeString(k[name])
 		if err != nil || len(b) != 32 {
 			t.Fatalf("%s is %q, want 32 bytes: %v", name, k[name], err)
 		}
-		at[i] = new(big.Int).SetBytes(b)
+		point = append(point, b...)
 	}
-	public := padded.Private.(*ecdsa.PrivateKey).PublicKey
-	if at[0].Cmp(public.X) != 0 || at[1].Cmp(public.Y) != 0 {
-		t.Errorf("the ES256 key is at %v, want %v, %v", at, public.X, public.Y)
+	public, err := padded.Private.(*ecdsa.PrivateKey).PublicKey.Bytes()
+	if err != nil || !bytes.Equal(point, public) {
+		t.Errorf("the ES256 key is %x, want %x (%v)", point, public, err)
 	}
-	if at[0].BitLen() > 248 {
+	if point[1] != 0 {
 		t.Error("x has no leading zero: this test proves nothing")
 	}
 	// What an origin does with it.
 	p := testPass()
-	_, err := jwt.NewParser(jwt.WithValidMethods([]string{"EdDSA"}), jwt.WithoutClaimsValidation()).Parse(string(r.AppendPass(nil, &p)), func(tok *jwt.Token) (any, error) {
+	_, err = jwt.NewParser(jwt.WithValidMethods([]string{"EdDSA"}), jwt.WithoutClaimsValidation()).Parse(string(r.AppendPass(nil, &p)), func(tok *jwt.Token) (any, error) {
 		public, err := strict64.DecodeString(set.Keys[0]["x"])
 		return ed25519.PublicKey(public), err
 	})

@@ -27,11 +27,6 @@ var (
 	DoubtfulRequest = &Fault{"request", "The check, or the request that it describes, is malformed."}
 )
 
-// Faults returns all faults.
-func Faults() []*Fault {
-	return []*Fault{UnknownPeer, UnknownPath, NoTarget, NoMethod, NoHost, DoubtfulScheme, DoubtfulRequest}
-}
-
 // Describe describes to into the request that the check q, in dialect d, asks about. proxies are the networks whose X-Forwarded-For is believed beyond the
 // proxy that sent the check.
 func Describe(d dialect.Dialect, into *wire.Description, q *wire.Request, proxies []netip.Prefix) *Fault {

@@ -11,7 +11,6 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/anteroom/anteroom/admission"
-	"github.com/anteroom/anteroom/gateway/check"
 	"github.com/anteroom/anteroom/gateway/forecast"
 	"github.com/anteroom/anteroom/gateway/proxy"
 	"github.com/anteroom/anteroom/gateway/wire"
@@ -44,6 +43,7 @@ var (
 		"closed", "draining", "full", "account", "store", admission.ReasonAddress, admission.ReasonNetwork,
 		"proof_missing", "proof_invalid", "captcha_missing", "captcha_failed", "captcha_unavailable",
 	}
+	checkFaults     = []string{"peer", "path", "target", "method", "host", "scheme", "request"}
 	proofOutcomes   = []string{"accepted", "repeated", "invalid", "expired", "spent"}
 	captchaOutcomes = []string{"passed", "failed", "unavailable"}
 	permitResults   = []string{"issued", "over_quota", "accepted", "missing", "invalid", "redeemed", "redeemed_before", "not_redeemed"}
@@ -150,8 +150,8 @@ func New(reg prometheus.Registerer, version string) *Metrics {
 		m.RejectedTokens[reason] = rejected.WithLabelValues(reason)
 	}
 	checks := counter("checks_refused_total", "Checks of other proxies that were refused.", "reason")
-	for _, fault := range check.Faults() {
-		m.ChecksRefused[fault.Name] = checks.WithLabelValues(fault.Name)
+	for _, fault := range checkFaults {
+		m.ChecksRefused[fault] = checks.WithLabelValues(fault)
 	}
 	m.overQuota = counter("session_requests_refused_total", "Requests of sessions beyond guard.requests_per_session.", "room")
 	accounts := counter("accounts_rejected_total", "JWTs of the site that were not accepted.", "reason")
