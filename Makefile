@@ -26,11 +26,11 @@ LINK  := -ldflags=-w
 PLAIN := CGO_ENABLED=0
 
 # Tests of the built programs and in a browser: the race detector would check their clients only. `make race` builds the programs with it.
-PROGRAMS := ./test/e2e ./gateway/page ./gateway/console
+PROGRAMS := ./test/e2e ./test/integrations ./gateway/page ./gateway/console
 # Simulations on one goroutine: the race detector would find nothing and multiply their time.
 SEQUENTIAL := ./eta ./eta/backtest ./bulk/congestion ./admission/drawcheck ./lua
 # The modules of this tree.
-MODULES := . bench deploy/helm/test sdk/go test/sdk
+MODULES := . bench deploy/helm/test sdk/go test/sdk test/integrations/caddy
 
 # The toolchains of the SDKs in sdk/.
 SDK_NEEDS := node php javac python3-cryptography
@@ -57,7 +57,7 @@ run: ## Start the demo shop and the gateway in front of it; Ctrl-C stops both
 
 .PHONY: test
 test: ## Run every test that CI runs: race, browser, cluster, chart
-	@tools/need.sh gcc redis-server chromium npm prometheus python3-sklearn $(SDK_NEEDS)
+	@tools/need.sh gcc redis-server nginx haproxy chromium npm prometheus python3-sklearn $(SDK_NEEDS)
 	@tools/need.sh chromium-headless-shell || echo "make test: the browser tests run in a full Chromium, which takes a minute of processor time longer" >&2
 	@tools/npm.sh test/axe
 	@$(MAKE) --no-print-directory test-build
@@ -74,7 +74,7 @@ test-programs: ## Run the tests of the built programs and of the pages in a brow
 
 .PHONY: test-race
 test-race: ## Run all other tests but the long ones with the race detector
-	$(GO) test -race -short -count=1 -vet=off $(LINK) -timeout $(TEST_TIMEOUT) $$($(GO) list ./... | grep -vxF "$$($(GO) list ./test/e2e ./gateway/page $(SEQUENTIAL))")
+	$(GO) test -race -short -count=1 -vet=off $(LINK) -timeout $(TEST_TIMEOUT) $$($(GO) list ./... | grep -vxF "$$($(GO) list ./test/e2e ./test/integrations ./gateway/page $(SEQUENTIAL))")
 
 .PHONY: test-long
 test-long: ## Run the long tests, which -short leaves out, and tests that the race detector disturbs: allocations, memory of connections
@@ -92,9 +92,14 @@ sdk: ## Run the tests of the SDKs alone: Go, Node, Python, PHP and Java
 	@tools/need.sh $(SDK_NEEDS)
 	cd test/sdk && SDK_REQUIRED=1 $(GO) test -count=1 -timeout 5m -v -run 'SDKs|Go_' ./...
 
+.PHONY: integrations
+integrations: ## Run the suites of checks alone, through nginx, HAProxy and Caddy with what gateway snippet prints
+	@tools/need.sh redis-server nginx haproxy
+	$(PLAIN) $(GO) test -count=1 -vet=off $(LINK) -timeout 10m -v ./test/integrations
+
 .PHONY: race
 race: ## Run every test with the race detector, the programs' too; 25 minutes
-	@tools/need.sh gcc redis-server chromium npm prometheus python3-sklearn $(SDK_NEEDS)
+	@tools/need.sh gcc redis-server nginx haproxy chromium npm prometheus python3-sklearn $(SDK_NEEDS)
 	$(GO) test -race -count=1 -vet=off -timeout 1h ./...
 	cd bench && $(GO) test -race -count=1 -vet=off -timeout 10m ./...
 	cd test/sdk && SDK_REQUIRED=1 $(GO) test -race -count=1 -vet=off -timeout 10m ./...

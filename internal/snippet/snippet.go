@@ -1,0 +1,203 @@
+package snippet
+
+import (
+	"embed"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"text/template"
+
+	"github.com/anteroom/anteroom/internal/config"
+)
+
+//go:embed texts
+var texts embed.FS
+
+// Options are the choices of the command line.
+type Options struct {
+	Proxy    string   // one of Proxies
+	Room     string   // print the hosts of this room only; empty: of all rooms
+	Check    []string // addresses of checks instead of check.listen
+	Visitors []string // addresses of the visitors' sockets instead of listen
+	Origin   string   // URL of the site instead of the first origin
+	Open     bool     // requests go on while no check is answered
+	Lua      bool     // HAProxy: print the file of lua-load
+	Verify   string   // HAProxy verifies passes by the public key in this file and asks no check; empty: it asks
+	// PassCookie returns the name of a room's cookie for passes, on a site with TLS or without.
+	PassCookie func(room string, secure bool) string
+}
+
+// proxy is a proxy for which configuration is printed.
+type proxy struct {
+	name     string
+	dialects []string // values of check.dialect that fit
+	one      bool     // it takes only one address of checks
+	page     bool     // the visitors' socket answers those who have to wait, and the proxy tells them from others by check.deny: 401
+	closed   string   // why it has no open mode; empty: it has one
+}
+
+var proxies = []proxy{
+	{name: "nginx", dialects: []string{"nginx"}, page: true},
+	{name: "traefik", dialects: []string{"traefik"}, one: true, closed: "Traefik's forwardAuth refuses every request while the check is away"},
+	{name: "caddy", dialects: []string{"caddy"}},
+	{name: "envoy", dialects: []string{"envoy"}},
+	{name: "envoy-gateway", dialects: []string{"gateway-api"}, one: true},
+	{name: "gateway-api", dialects: []string{"gateway-api"}, one: true, closed: "the Gateway API demands that ExternalAuth refuses every request while the check is away"},
+	{name: "haproxy", dialects: []string{"haproxy"}, page: true},
+}
+
+// Proxies returns the names of the proxies.
+func Proxies() []string {
+	names := make([]string, len(proxies))
+	for i, p := range proxies {
+		names[i] = p.name
+	}
+	return names
+}
+
+// Write prints the configuration of a proxy.
+func Write(w io.Writer, cfg *config.Config, o Options) error {
+	i := slices.IndexFunc(proxies, func(p proxy) bool { return p.name == o.Proxy })
+	if i < 0 {
+		return fmt.Errorf("there is no text for %q; use one of %s", o.Proxy, strings.Join(Proxies(), ", "))
+	}
+	p := proxies[i]
+	fit := fits
+	if o.Verify != "" {
+		fit = verifies
+	}
+	if err := errors.Join(fit(cfg, &p, &o), reaches(cfg)); err != nil {
+		return err
+	}
+	d, err := collect(cfg, &o)
+	if err != nil {
+		return err
+	}
+	if p.one && len(d.Check) > 1 {
+		return fmt.Errorf("--check: %s takes one address of checks, not %d; name a service or balancer that leads to all gateways", p.name, len(d.Check))
+	}
+	file := p.name
+	switch {
+	case o.Lua:
+		file = "haproxy-lua"
+	case o.Verify != "":
+		file = "haproxy-verify"
+		if d.Verify, err = patternOf(cfg, &o, d); err != nil {
+			return err
+		}
+	}
+	return pages.ExecuteTemplate(w, file+".tmpl", d)
+}
+
+var pages = template.Must(template.New("").Funcs(template.FuncMap{"join": join, "list": list, "quoted": quoted, "names": serverNames, "sites": sites, "rule": rule, "service": service, "port": port}).
+	ParseFS(texts, "texts/*.tmpl"))
+
+// fits checks that the gateway's settings agree with the proxy.
+func fits(cfg *config.Config, p *proxy, o *Options) error {
+	var list []error
+	if !cfg.Check.On() {
+		list = append(list, errors.New("check.listen: is empty, so the gateway answers no checks; give it an address, as 127.0.0.1:8090, and check.trusted the proxy's"))
+	} else if !slices.Contains(p.dialects, cfg.Check.Dialect) {
+		list = append(list, fmt.Errorf("check.dialect: %q does not describe requests as %s does; set it to %s", cfg.Check.Dialect, p.name, strings.Join(p.dialects, " or ")))
+	}
+	if p.page && cfg.Check.On() && cfg.Check.Deny != 401 {
+		list = append(list, fmt.Errorf("check.deny: %d is also the status of a refused check or of an absent gateway; set it to 401, since the visitors' socket answers visitors who have to wait", cfg.Check.Deny))
+	}
+	for _, asks := range cfg.Check.Trusted {
+		if !slices.ContainsFunc(cfg.TrustedProxies, func(t netip.Prefix) bool { return t.Bits() <= asks.Bits() && t.Contains(asks.Addr()) }) {
+			list = append(list, fmt.Errorf("trusted_proxies: lacks %s of check.trusted, so the visitors' socket would ignore the address and scheme that the proxy sends, and the names of cookies would differ; add it", asks))
+		}
+	}
+	if o.Open && p.closed != "" {
+		list = append(list, fmt.Errorf("--open: %s; leave the flag out", p.closed))
+	}
+	if o.Lua && p.name != "haproxy" {
+		list = append(list, fmt.Errorf("--lua: %s loads no Lua file; leave the flag out", p.name))
+	}
+	return errors.Join(list...)
+}
+
+// reaches checks that the visitors' socket takes what every printed configuration sends to it.
+func reaches(cfg *config.Config) error {
+	var list []error
+	if cfg.TrustedHeader != "X-Forwarded-For" {
+		list = append(list, fmt.Errorf("trusted_header: %q is not the header in which the printed configuration names the visitor; set it to X-Forwarded-For", cfg.TrustedHeader))
+	}
+	if cfg.TLS.CertFile != "" {
+		list = append(list, errors.New("tls.cert_file: the visitors' socket uses TLS, but the proxy reaches it without; remove the setting, since the proxy has the certificate"))
+	}
+	if cfg.ProxyProtocol != "none" {
+		list = append(list, fmt.Errorf("proxy_protocol: %q expects a header that the printed configuration does not send; set it to none", cfg.ProxyProtocol))
+	}
+	return errors.Join(list...)
+}
+
+// data is what the texts print.
+type data struct {
+	Hosts    []string // of the rooms
+	Rooms    []string // ids
+	Cookies  []string // of passes
+	Check    []string // host:port
+	Visitors []string
+	Origin   *url.URL
+	Open     bool
+	// Ending are the rooms whose passes end, because no check can renew them.
+	Ending []string
+	Verify *pattern
+}
+
+func collect(cfg *config.Config, o *Options) (*data, error) {
+	d := &data{Open: o.Open}
+	for i := range cfg.Rooms {
+		r := &cfg.Rooms[i]
+		if o.Room != "" && r.ID != o.Room {
+			continue
+		}
+		d.Rooms = append(d.Rooms, r.ID)
+		d.Cookies = append(d.Cookies, o.PassCookie(r.ID, true), o.PassCookie(r.ID, false))
+		if r.Session.Renew != "server" {
+			d.Ending = append(d.Ending, r.ID)
+		}
+		for _, host := range r.Hosts {
+			if !slices.Contains(d.Hosts, host) {
+				d.Hosts = append(d.Hosts, host)
+			}
+		}
+	}
+	switch {
+	case len(d.Rooms) == 0 && o.Room != "":
+		return nil, fmt.Errorf("--room: no room has the id %q", o.Room)
+	case len(d.Rooms) == 0:
+		return nil, errors.New("rooms: the configuration has none, so there is nothing to ask about; add one")
+	case slices.Contains(d.Hosts, "*"):
+		d.Hosts = []string{"*"}
+	}
+	var faults [3]error
+	if o.Verify == "" {
+		d.Check, faults[0] = addresses("check.listen", "--check", cfg.Check.Listen, o.Check)
+	}
+	d.Visitors, faults[1] = addresses("listen", "--visitors", cfg.Listen, o.Visitors)
+	d.Origin, faults[2] = origin(cfg, o.Origin)
+	return d, errors.Join(faults[:]...)
+}
+
+// origin returns the address of the site.
+func origin(cfg *config.Config, flag string) (*url.URL, error) {
+	address := flag
+	switch {
+	case address != "":
+	case len(cfg.Origins) > 0 && len(cfg.Origins[0].Servers) > 0:
+		address = cfg.Origins[0].Servers[0]
+	default:
+		address = "http://127.0.0.1:9000"
+	}
+	u, err := url.Parse(address)
+	if err != nil || u.Scheme != "http" || u.Port() == "" || u.Path != "" {
+		return nil, fmt.Errorf("--origin: %q is not an address as http://host:port", address)
+	}
+	return u, nil
+}

@@ -1,0 +1,56 @@
+package suite
+
+import (
+	"testing"
+
+	"github.com/anteroom/anteroom/internal/dialect"
+)
+
+// Proxy is a proxy under test.
+type Proxy struct {
+	Name    string // argument of gateway snippet
+	Dialect dialect.Dialect
+	// Page reports whether visitors who have to wait are answered by the visitors' socket. Then the status is that of the
+	// gateway's own page and not check.deny.
+	Page bool
+	// HTTP2 reports whether visitors may use HTTP/2 with TLS.
+	HTTP2 bool
+	// NoOpen reports whether the proxy refuses every request while the check is away, whatever its configuration.
+	NoOpen bool
+	// Start starts the proxy and returns its address. It ends with the test.
+	Start func(t testing.TB, s *Setup) string
+}
+
+// Setup is what a proxy is started with.
+type Setup struct {
+	Gateways []*Gateway
+	Hosts    []string // of the rooms
+	Origin   string   // host:port
+	Open     bool     // requests go on while no gateway answers
+	TLS      bool     // visitors use TLS; CertFile and KeyFile have the certificate
+	CertFile string
+	KeyFile  string
+
+	t     testing.TB
+	proxy *Proxy
+	away  string // address of checks at which nothing listens, instead of the gateways'
+}
+
+// Snippet returns what `gateway snippet` prints for the proxy.
+func (s *Setup) Snippet(flags ...string) string {
+	s.t.Helper()
+	args := []string{"snippet", s.proxy.Name, "--config", s.Gateways[0].Config, "--origin", "http://" + s.Origin}
+	for _, g := range s.Gateways {
+		args = append(args, "--visitors", g.Visitors)
+		if s.away == "" {
+			args = append(args, "--check", g.Check)
+		}
+	}
+	if s.away != "" {
+		args = append(args, "--check", s.away)
+	}
+	if s.Open {
+		args = append(args, "--open")
+	}
+	return Output(s.t, Program(s.t, "gateway"), append(args, flags...)...)
+}
