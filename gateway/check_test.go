@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -344,5 +345,26 @@ func TestCheck_AsksStoreNothing(t *testing.T) {
 	}
 	if after := storeCalls(t, c.bench); !maps.Equal(before, after) {
 		t.Errorf("calls of the store: %v before the checks, %v after", before, after)
+	}
+}
+
+// Envoy removes the fields that a passing check lists: every name that an origin may read as the session, unless the check replaces it.
+func TestCheck_ListsFieldsForEnvoyToRemove(t *testing.T) {
+	for _, d := range []dialect.Dialect{dialect.Envoy, dialect.GatewayAPI, dialect.Traefik} {
+		c := startChecked(t, Options{Rooms: []Room{{ID: "sale", Policy: policy(0), Bypass: []Bypass{{Paths: []string{"/static/"}}}}}, Check: Check{Dialect: d}})
+		_, raw := aPass(t, "sale", 0, 300, "")
+		for request, names := range map[string]int{"GET /static/a.css": 27, "GET /seats": 26} {
+			if !d.RemovesFields() {
+				names = 0
+			}
+			a := c.ask(request, "Cookie: wr_sale_pass="+raw).code(t, 200)
+			list := strings.FieldsFunc(a.header.Get("X-Envoy-Auth-Headers-To-Remove"), func(r rune) bool { return r == ',' })
+			if len(list) != names || slices.Contains(list, "x-waiting-room-session") != (names == 27) || slices.Contains(list, "x_waiting.room-session") != (names > 0) {
+				t.Errorf("%s, %s: %d fields %q", d, request, len(list), list)
+			}
+		}
+		if a := c.ask("GET /seats", asPage); a.status != 401 || a.header.Get("X-Envoy-Auth-Headers-To-Remove") != "" {
+			t.Errorf("%s, denied: %s", d, a.text())
+		}
 	}
 }

@@ -49,7 +49,6 @@ type beside struct {
 	proxied bench // sends to the proxy
 	origin  *echo
 	site    checktest.Site
-	handler http.Handler
 }
 
 // echo is an origin that reports in its response what it has received.
@@ -95,8 +94,7 @@ func startBeside(t testing.TB, at int, o Options) *beside {
 	o.Check.Dialect = in.dialect
 	b := &beside{checked: startChecked(t, o), origin: startEcho(t)}
 	b.site = checktest.Site{Checks: b.at, Visitors: b.addr, Origin: strings.TrimPrefix(b.origin.URL, "http://")}
-	b.handler = in.start(t, b.Gateway, b.site)
-	front := httptest.NewServer(b.handler)
+	front := httptest.NewServer(in.start(t, b.Gateway, b.site))
 	t.Cleanup(front.Close)
 	b.proxied = *b.bench
 	b.proxied.addr = front.Listener.Addr().String()
@@ -304,7 +302,7 @@ func TestContract_GatewayAway(t *testing.T) {
 	ln.Close()
 	for at, in := range integrations {
 		b := startBeside(t, at, Options{Rooms: []Room{{ID: "sale", Policy: policy(1000)}}})
-		handler := b.handler
+		var handler http.Handler
 		if in.name == "envoy-grpc" {
 			s, conn := overGRPC(t, b.Gateway)
 			s.Close()

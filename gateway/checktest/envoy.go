@@ -9,6 +9,8 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
+
+	"github.com/anteroom/anteroom/gateway/check"
 )
 
 // checkPath is the prefix of the path of checks that keep the path of the request.
@@ -25,16 +27,19 @@ func isAllowed(name string) bool {
 }
 
 // fromEnvoy changes a request as Envoy's connection manager does with use_remote_address: true. After source/common/http/conn_manager_utility.cc:
-// X-Forwarded-For is extended, X-Forwarded-Proto replaced, and x-envoy-… of a visitor removed. A filter header_mutation before the check
-// removes X-Waiting-Room-Session and X-Forwarded-Host.
-func fromEnvoy(r *http.Request) (message, error) {
+// X-Forwarded-For is extended, X-Forwarded-Proto replaced, and x-envoy-… of a visitor removed. With Site.Clean a
+// filter header_mutation before the check removes the session.
+func (s Site) fromEnvoy(r *http.Request) (message, error) {
 	m, err := received(r)
 	removeHopByHop(m.header)
 	if m.upgrade != "" { // stays in the chain of filters
 		m.header.Set("Upgrade", m.upgrade)
 	}
-	remove(m.header, "x-waiting-room-session")
-	remove(m.header, "x-forwarded-host")
+	if s.Clean {
+		for _, name := range check.SessionNames(false) {
+			remove(m.header, name)
+		}
+	}
 	for name := range m.header {
 		if strings.HasPrefix(strings.ToLower(name), "x-envoy-") {
 			m.header.Del(name)
@@ -63,7 +68,7 @@ func ask(addr string, m message) (*response, error) {
 // field of the request, Set-Cookie is added to the response, and the fields that x-envoy-auth-headers-to-remove lists are removed.
 func Envoy(s Site) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		m, err := fromEnvoy(r)
+		m, err := s.fromEnvoy(r)
 		switch {
 		case err != nil:
 			w.WriteHeader(http.StatusBadRequest)
@@ -122,7 +127,7 @@ func remove(h http.Header, name string) {
 // the visitor. Without an answer the request fails.
 func GatewayAPI(s Site) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		m, err := fromEnvoy(r)
+		m, err := s.fromEnvoy(r)
 		switch {
 		case err != nil:
 			w.WriteHeader(http.StatusBadRequest)
@@ -159,7 +164,7 @@ func GatewayAPI(s Site) http.Handler {
 // error is status_on_error, 503 here; otherwise the visitor gets denied_response.
 func EnvoyGRPC(s Site, client authv3.AuthorizationClient) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		m, err := fromEnvoy(r)
+		m, err := s.fromEnvoy(r)
 		switch {
 		case err != nil:
 			w.WriteHeader(http.StatusBadRequest)

@@ -17,6 +17,7 @@ type Site struct {
 	Visitors string // of the gateway's socket for visitors, which serves the paths below /.waiting-room
 	Origin   string
 	Open     bool // requests that could not be checked go on, where the proxy can be configured so
+	Clean    bool // X-Waiting-Room-Session of a visitor and its aliases are removed before the check, where the proxy can be configured so
 }
 
 // message is a request on its way to the gateway or to the origin. Its target is sent byte for byte.

@@ -63,7 +63,7 @@ func passing(h *fasthttp.ResponseHeader, state string) *authv3.OkHttpResponse {
 // denying returns the response that the visitor receives instead of the origin's.
 func denying(res *fasthttp.Response) *authv3.DeniedHttpResponse {
 	denied := &authv3.DeniedHttpResponse{
-		Status: &typev3.HttpStatus{Code: typev3.StatusCode(res.StatusCode())}, //nolint:gosec // a status of three digits
+		Status: &typev3.HttpStatus{Code: typev3.StatusCode(res.StatusCode())},
 		Body:   string(res.Body()),
 	}
 	for name, value := range res.Header.All() {
