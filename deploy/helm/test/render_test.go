@@ -22,6 +22,7 @@ import (
 	networking "k8s.io/api/networking/v1"
 	policy "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	gatewayapi "sigs.k8s.io/gateway-api/apis/v1"
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 )
@@ -161,6 +162,7 @@ var kinds = map[string]func() runtime.Object{
 	"policy/v1 PodDisruptionBudget":           func() runtime.Object { return &policy.PodDisruptionBudget{} },
 	"monitoring.coreos.com/v1 ServiceMonitor": func() runtime.Object { return &monitoring.ServiceMonitor{} },
 	"monitoring.coreos.com/v1 PrometheusRule": func() runtime.Object { return &monitoring.PrometheusRule{} },
+	"gateway.networking.k8s.io/v1 HTTPRoute":  func() runtime.Object { return &gatewayapi.HTTPRoute{} },
 }
 
 // decodeObject decodes an object strictly: unknown fields, fields in other case and repeated fields are errors. It returns nil
@@ -179,6 +181,9 @@ func decodeObject(text string) (runtime.Object, error) {
 	}
 	if err := yaml.Unmarshal(data, &head); err != nil {
 		return nil, err
+	}
+	if name, ok := definitions[head.APIVersion+" "+head.Kind]; ok {
+		return decodeDefined(name, data)
 	}
 	make, ok := kinds[head.APIVersion+" "+head.Kind]
 	if !ok {

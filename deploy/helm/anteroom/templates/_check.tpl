@@ -44,8 +44,8 @@
 
 {{- if $g.enabled -}}
 {{- $several := or $g.autoscaling.enabled (gt (int $g.replicas) 1) -}}
-{{- if not $g.config.origins -}}
-{{- $p = append $p "gateway.config.origins is empty: the gateway has no site to protect; set for instance [{id: shop, servers: [\"http://shop.shop.svc:80\"]}]" -}}
+{{- if not (or $g.config.origins $g.check.enabled) -}}
+{{- $p = append $p "gateway.config.origins is empty: the gateway has no site to protect; set for instance [{id: shop, servers: [\"http://shop.shop.svc:80\"]}], or set gateway.check.enabled=true, if another proxy forwards the requests" -}}
 {{- end -}}
 {{- if and (not $g.tokenKeys) $several -}}
 {{- $p = append $p (printf "gateway.tokenKeys is empty, and %s must sign with the same key (generated keys would differ between them and change with each rendering); make one with: kubectl create secret generic anteroom-keys --from-literal=k1=\"$(openssl rand -base64 48)\" and set gateway.tokenKeys=[{id: k1, secret: {name: anteroom-keys, key: k1}}]" (ternary "gateways that scale" (printf "%d gateways" (int $g.replicas)) $g.autoscaling.enabled)) -}}
@@ -87,7 +87,8 @@
 {{- if and $g.autoscaling.enabled (gt (int $g.autoscaling.minReplicas) (int $g.autoscaling.maxReplicas)) -}}
 {{- $p = append $p (printf "gateway.autoscaling.minReplicas is %d, more than maxReplicas (%d)" (int $g.autoscaling.minReplicas) (int $g.autoscaling.maxReplicas)) -}}
 {{- end -}}
-{{- if and $v.networkPolicy.enabled (not $v.networkPolicy.origins) -}}
+{{- $p = concat $p (include "anteroom.check.proxies" . | fromYamlArray) -}}
+{{- if and $v.networkPolicy.enabled (not $v.networkPolicy.origins) (or $g.config.origins (not $g.check.enabled)) -}}
 {{- $p = append $p "networkPolicy.origins is empty: no gateway would reach its origin; set egress rules, for instance [{to: [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: shop}}}], ports: [{port: 8080}]}], or [{}] for anywhere" -}}
 {{- end -}}
 {{- end -}}
@@ -110,6 +111,9 @@
 
 {{- range $program := list "gateway" "bulkworker" -}}
 {{- range (index $v $program).secretSettings -}}
+{{- if and (eq $program "gateway") (hasPrefix "check." .setting) -}}
+{{- $p = append $p (printf "gateway.secretSettings: %s is set by the chart; use gateway.check" .setting) -}}
+{{- end -}}
 {{- if or (eq .setting "store.url") (eq .setting "admin.token") (hasPrefix "tokens." .setting) -}}
 {{- $p = append $p (printf "%s.secretSettings: %s is set by the chart; use %s" $program .setting (ternary "store.urlSecret" (ternary "gateway.adminTokens or gateway.tokenKeys" "bulkworker.adminToken" (eq $program "gateway")) (eq .setting "store.url"))) -}}
 {{- end -}}

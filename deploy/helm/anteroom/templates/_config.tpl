@@ -5,6 +5,9 @@
 {{- $config := deepCopy $v.config -}}
 {{- $_ := set $config "listen" ":8080" -}}
 {{- $_ := set $config "shutdown_timeout" (printf "%ds" (int $v.shutdownTimeoutSeconds)) -}}
+{{- with include "anteroom.checks.settings" . -}}
+{{- $_ := set $config "check" (fromYaml .) -}}
+{{- end -}}
 {{- $admins := list -}}
 {{- range $v.adminTokens -}}
 {{- $admins = append $admins (dict "name" .name "role" (default "write" .role) "token_file" (printf "/etc/anteroom/secrets/admin/%s" .name)) -}}

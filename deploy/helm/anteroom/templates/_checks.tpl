@@ -1,0 +1,59 @@
+{{/* What proxies that ask the check have in common. */}}
+
+{{/* The dialect of the checks: that of the integration, or gateway.check.dialect. */}}
+{{- define "anteroom.checks.dialect" -}}
+{{- $check := .Values.gateway.check -}}
+{{- /* Over HTTP, Envoy Gateway carries no cookie of a passing check to the visitor, and so is no "envoy". */ -}}
+{{- default $check.dialect (index (dict "envoyGateway" "gateway-api" "traefik" "traefik" "gatewayAPI" "gateway-api" "nginxGatewayFabric" "nginx" "" "") $check.integration) -}}
+{{- end -}}
+
+{{/* The section check of the gateway's configuration. */}}
+{{- define "anteroom.checks.settings" -}}
+{{- with .Values.gateway.check -}}
+{{- if .enabled -}}
+listen: ":8081"
+trusted: {{ toYaml .trusted | nindent 2 }}
+dialect: {{ include "anteroom.checks.dialect" $ }}
+{{- if .deny }}
+deny: {{ int .deny }}
+{{- end }}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "anteroom.checks.service" -}}
+{{ include "anteroom.fullname" . }}-gateway-checks
+{{- end -}}
+
+{{- define "anteroom.checks.host" -}}
+{{ include "anteroom.checks.service" . }}.{{ .Release.Namespace }}.svc
+{{- end -}}
+
+{{/*
+The request headers that proxies have to send, where they send none but those of a list: which request it is, who the visitor is, and
+which form the response has.
+*/}}
+{{- define "anteroom.checks.headers" -}}
+{{- $headers := list "accept" "accept-language" "access-control-request-method" "cookie" "origin" "sec-fetch-dest" "sec-fetch-mode" "sec-purpose" "upgrade" "user-agent" "x-forwarded-for" "x-forwarded-proto" "x-http-method" "x-http-method-override" "x-method-override" "x-waiting-room-pass" "x-waiting-room-permit" "x-waiting-room-token" -}}
+{{- range .Values.gateway.check.headers -}}
+{{- $headers = append $headers (lower .) -}}
+{{- end -}}
+{{- toYaml (uniq $headers) -}}
+{{- end -}}
+
+{{/* The names of the cookies that a passing check may set: the pass of each room, over TLS and without. */}}
+{{- define "anteroom.checks.cookies" -}}
+{{- $names := list -}}
+{{- range .Values.gateway.config.rooms -}}
+{{- $names = append $names (printf "__Host-wr_%s_pass" .id) -}}
+{{- $names = append $names (printf "wr_%s_pass" .id) -}}
+{{- end -}}
+{{- toYaml $names -}}
+{{- end -}}
+
+{{/* Whether the chart routes the site's requests, and guards them. */}}
+{{- define "anteroom.route.site" -}}
+{{- with .Values.gateway -}}
+{{- if and .route.enabled .check.enabled .route.backend.name -}}true{{- end -}}
+{{- end -}}
+{{- end -}}
