@@ -7,7 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -30,23 +30,29 @@ func TestTrialRuns(t *testing.T) {
 	for _, d := range of[*apps.Deployment](r) {
 		p := pod{d.Name, d.Spec.Template.Labels, d.Spec.Template.Spec, nil}
 		m := mount(t, r, p)
-		here := 0
-		for i, e := range m.env {
-			if strings.HasPrefix(e, "ANTEROOM_STORE__URL=") {
-				if !strings.Contains(e, ":"+password+"@"+d.Labels["app.kubernetes.io/instance"]+"-anteroom-valkey:6379") {
-					t.Fatalf("%s has %s", d.Name, e)
-				}
-				m.env[i] = "ANTEROOM_STORE__URL=unix://:" + password + "@" + socket
-				here++
-			}
-		}
-		if here != 1 {
-			t.Fatalf("%s has %d store URLs", d.Name, here)
-		}
+		m.useStore(t, socket, password)
 		if out, err := m.command(t, append(m.args("check-config"), "--store")...).CombinedOutput(); err != nil {
 			t.Errorf("%s: %v\n%s", d.Name, err, out)
 		}
 		runProgram(t, m)
+	}
+}
+
+// useStore replaces the bundled Valkey's address with a socket of this machine.
+func (m mounted) useStore(t *testing.T, socket, password string) {
+	t.Helper()
+	here := 0
+	for i, e := range m.env {
+		if strings.HasPrefix(e, "ANTEROOM_STORE__URL=") {
+			if !strings.Contains(e, ":"+password+"@"+releaseName+"-anteroom-valkey:6379") {
+				t.Fatalf("%s has %s", m.container.Name, e)
+			}
+			m.env[i] = "ANTEROOM_STORE__URL=unix://:" + password + "@" + socket
+			here++
+		}
+	}
+	if here != 1 {
+		t.Fatalf("%s has %d store URLs", m.container.Name, here)
 	}
 }
 
@@ -133,55 +139,83 @@ func findServer(t *testing.T) string {
 	return ""
 }
 
-var listening = regexp.MustCompile(`^(admin )?listening$`)
+// sockets has the port of a container for each log line of a socket.
+var sockets = map[string]string{"listening": "http", "admin listening": "admin", "check listening": "check"}
 
-// runProgram starts a program with its container's arguments, runs its probes, and ends it.
-func runProgram(t *testing.T, m mounted) {
+// running is a program that runs as its container would, on ports of this machine.
+type running struct {
+	cmd       *exec.Cmd
+	addresses map[string]string // by the name of the container's port
+	reloaded  chan struct{}     // receives a value when the program has read its configuration again
+	ended     chan struct{}
+}
+
+// start starts a program with its container's arguments, and waits until it listens.
+func start(t *testing.T, m mounted) *running {
 	t.Helper()
 	args := append(m.args("serve"), "--listen", "127.0.0.1:0")
 	if m.container.Name == "gateway" {
 		args = append(args, "--admin-listen", "127.0.0.1:0")
 	}
-	cmd := m.command(t, args...)
-	stderr, err := cmd.StderrPipe()
+	p := &running{m.command(t, args...), make(map[string]string), make(chan struct{}, 8), make(chan struct{})}
+	if slices.ContainsFunc(m.container.Ports, func(port core.ContainerPort) bool { return port.Name == "check" }) {
+		p.cmd.Env = append(p.cmd.Env, "ANTEROOM_CHECK__LISTEN=127.0.0.1:0")
+	}
+	stderr, err := p.cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
+	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = cmd.Process.Kill() })
-	addresses, reloaded := make(chan [2]string, 8), make(chan struct{}, 8)
-	ended := make(chan struct{})
+	t.Cleanup(func() { _ = p.cmd.Process.Kill() })
+	addresses := make(chan [2]string, 8)
 	go func() {
-		defer close(ended)
+		defer close(p.ended)
 		for lines := bufio.NewScanner(stderr); lines.Scan(); {
 			var line struct{ Msg, Addr string }
 			if json.Unmarshal(lines.Bytes(), &line) != nil {
 				continue
 			}
-			if listening.MatchString(line.Msg) {
-				addresses <- [2]string{line.Msg, line.Addr}
+			if port := sockets[line.Msg]; port != "" {
+				addresses <- [2]string{port, line.Addr}
 			}
 			if line.Msg == "configuration reloaded" {
-				reloaded <- struct{}{}
+				p.reloaded <- struct{}{}
 			}
 		}
 	}()
-	ports := map[string]string{}
-	names := map[string]string{"listening": "http", "admin listening": "admin"}
 	for range m.container.Ports {
 		select {
 		case a := <-addresses:
-			ports[names[a[0]]] = a[1]
-		case <-ended:
-			t.Fatalf("%s ended: %v", m.container.Name, cmd.Wait())
+			p.addresses[a[0]] = a[1]
+		case <-p.ended:
+			t.Fatalf("%s ended: %v", m.container.Name, p.cmd.Wait())
 		case <-time.After(patience):
-			t.Fatalf("%s listens on %v only", m.container.Name, ports)
+			t.Fatalf("%s listens on %v only", m.container.Name, p.addresses)
 		}
 	}
+	return p
+}
+
+// stop ends the program with SIGTERM, and checks its exit status.
+func (p *running) stop(t *testing.T) {
+	t.Helper()
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	<-p.ended
+	if err := p.cmd.Wait(); err != nil {
+		t.Errorf("%s ended with %v", p.cmd.Path, err)
+	}
+}
+
+// runProgram starts a program with its container's arguments, runs its probes, and ends it.
+func runProgram(t *testing.T, m mounted) {
+	t.Helper()
+	p := start(t, m)
 	for _, probe := range []*core.Probe{m.container.LivenessProbe, m.container.ReadinessProbe} {
-		url := "http://" + ports[probe.HTTPGet.Port.StrVal] + probe.HTTPGet.Path
+		url := "http://" + p.addresses[probe.HTTPGet.Port.StrVal] + probe.HTTPGet.Path
 		waitFor(t, url, func() bool {
 			answer, err := http.Get(url)
 			if err != nil {
@@ -194,20 +228,14 @@ func runProgram(t *testing.T, m mounted) {
 	if m.container.Name == "gateway" { // the bulk worker of the trial has no secret file
 		switchTo2(t, m.here("/etc/anteroom/secrets"))
 		select {
-		case <-reloaded:
-		case <-ended:
+		case <-p.reloaded:
+		case <-p.ended:
 			t.Fatal("the gateway ended when a Secret changed")
 		case <-time.After(patience):
 			t.Errorf("the gateway did not load a changed Secret within %s", patience)
 		}
 	}
-	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	<-ended
-	if err := cmd.Wait(); err != nil {
-		t.Errorf("%s ended with %v", m.container.Name, err)
-	}
+	p.stop(t)
 }
 
 func waitFor(t *testing.T, what string, there func() bool) {
