@@ -272,6 +272,8 @@ func secretValue(t *testing.T, r *release, name, key string) string {
 		return certificate().cert
 	case "tls.key":
 		return certificate().key
+	case "es1.pem":
+		return certificate().key // a key of P-256
 	case "ed1.pem":
 		return edKey()
 	case "url":

@@ -19,7 +19,7 @@
 {{- $keys := list -}}
 {{- range $v.tokenKeys -}}
 {{- $alg := default "HS256" .alg -}}
-{{- $file := ternary "private_key_file" "secret_file" (eq $alg "EdDSA") -}}
+{{- $file := ternary "private_key_file" "secret_file" (ne $alg "HS256") -}}
 {{- $keys = append $keys (dict "id" .id "alg" $alg "active" (or (default false .active) (eq (len $v.tokenKeys) 1)) $file (printf "/etc/anteroom/secrets/keys/%s" .id)) -}}
 {{- end -}}
 {{- if not $keys -}}
