@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 go=${GO:-go}
 export CGO_ENABLED=0
-tools/need.sh redis-server promtool
+tools/need.sh redis-server promtool nginx
 echo "building bin/static/gateway and bin/static/bulkworker, as deploy/Containerfile does" >&2
 mkdir -p bin/static
 "$go" build -o bin/static/ ./cmd/gateway ./cmd/bulkworker

@@ -2,6 +2,7 @@ package chart
 
 import (
 	"fmt"
+	"maps"
 	"net/url"
 	"path/filepath"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"testing"
 
 	core "k8s.io/api/core/v1"
+	networking "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	gatewayapi "sigs.k8s.io/gateway-api/apis/v1"
 	"sigs.k8s.io/yaml"
@@ -214,5 +216,22 @@ func TestCheckDeny_AgreesWithTheProgram(t *testing.T) {
 				t.Errorf("%s, deny %d: %v", dialect, deny, byChart)
 			}
 		}
+	}
+}
+
+// TestChecksAreForProxies checks which peers a network policy admits to each port of the gateway.
+func TestChecksAreForProxies(t *testing.T) {
+	r := render(t, override(t, "check", `
+networkPolicy:
+  visitors: [{podSelector: {matchLabels: {who: visitors}}}]
+  monitoring: [{podSelector: {matchLabels: {who: monitoring}}}]
+  proxies: [{podSelector: {matchLabels: {who: proxies}}}]
+`))
+	got := make(map[int32]string)
+	for _, rule := range of[*networking.NetworkPolicy](r)[0].Spec.Ingress {
+		got[rule.Ports[0].Port.IntVal] += rule.From[0].PodSelector.MatchLabels["who"]
+	}
+	if want := map[int32]string{8080: "visitors", 9090: "monitoring", 8081: "proxies"}; !maps.Equal(got, want) {
+		t.Errorf("the policy admits %v; want %v", got, want)
 	}
 }

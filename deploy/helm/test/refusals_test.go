@@ -60,6 +60,7 @@ func TestRefusals(t *testing.T) {
 		{"checks without a dialect", "check", `gateway: {check: {integration: ""}}`, "gateway.check.integration and gateway.check.dialect are both empty"},
 		{"a status that nginx does not carry", "check", `gateway: {check: {integration: nginxGatewayFabric, deny: 429}}`, "gateway.check.deny is 429, which nginx does not carry; set 401 or 403"},
 		{"a status that Envoy does not carry", "check", `gateway: {check: {deny: 503}}`, "set 302, 303, 307 or 400 to 499"},
+		{"passes whose renewal is lost", "check", `gateway: {config: {rooms: [{id: a, session: {renew: server}}, {id: b}]}}`, "session.renew of b is true, and envoyGateway carries no renewed pass"},
 		{"an integration without checks", "redis", `gateway: {check: {integration: traefik}}`, "gateway.check.integration is traefik, and gateway.check.enabled is false"},
 		{"a proxy that cannot fail open", "check", `gateway: {check: {integration: traefik, failOpen: true}}`, "gateway.check.failOpen has an effect with gateway.check.integration=envoyGateway only"},
 		{"headers for a proxy that sends all", "check", `gateway: {check: {integration: traefik, headers: [X-Kind]}}`, "gateway.check.headers has an effect with"},

@@ -25,6 +25,14 @@
 {{- else -}}
 {{- $p = concat $p (include "anteroom.check.deny" . | fromYamlArray) -}}
 {{- end -}}
+{{- if has (include "anteroom.checks.dialect" .) (list "caddy" "gateway-api") -}}
+{{- range $g.config.rooms -}}
+{{- $renew := default dict .session | dig "renew" "true" | toString -}}
+{{- if eq $renew "true" -}}
+{{- $p = append $p (printf "gateway.config.rooms: session.renew of %s is true, and %s carries no renewed pass to visitors, whose sessions would end after session.ttl; set session: {renew: server}" .id (default $check.dialect $check.integration)) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- if and $check.failOpen (ne $check.integration "envoyGateway") -}}
 {{- $p = append $p "gateway.check.failOpen has an effect with gateway.check.integration=envoyGateway only: other proxies refuse requests while no gateway answers; remove it" -}}
 {{- end -}}
