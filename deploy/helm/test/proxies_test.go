@@ -24,9 +24,9 @@ const (
 
 // checkSettings is the section check of a rendered configuration.
 type checkSettings struct {
-	Listen, Dialect string
-	Trusted         []string
-	Deny            int
+	Listen, GRPC, Dialect string
+	Trusted               []string
+	Deny                  int
 }
 
 func settingsOfChecks(t *testing.T, r *release) checkSettings {
@@ -38,21 +38,30 @@ func settingsOfChecks(t *testing.T, r *release) checkSettings {
 	return config.Check
 }
 
+// renewed is a room for proxies that carry no renewed pass to visitors.
+const renewed = `config: {rooms: [{id: sale, session: {renew: server}}]}`
+
 // TestIntegrations renders each integration: which object asks the check, what the HTTPRoute of the site has, and in which dialect the
 // gateway reads checks.
 func TestIntegrations(t *testing.T) {
 	const site = releaseName + "-anteroom-site"
-	for _, row := range []struct{ integration, dialect, object, filter string }{
-		{"envoyGateway", "gateway-api", "SecurityPolicy " + checks + " for HTTPRoute " + site, ""},
-		{"traefik", "traefik", "Middleware " + checks, "ExtensionRef traefik.io Middleware " + checks},
-		{"gatewayAPI", "gateway-api", "", "ExternalAuth HTTP " + checks + ":8099"},
-		{"nginxGatewayFabric", "nginx", "SnippetsFilter " + checks, "ExtensionRef gateway.nginx.org SnippetsFilter " + checks},
+	for _, row := range []struct{ integration, protocol, dialect, object, filter string }{
+		{"envoyGateway", "", "", "SecurityPolicy " + checks + " for HTTPRoute " + site, ""},
+		{"envoyGateway", "HTTP", "gateway-api", "SecurityPolicy " + checks + " for HTTPRoute " + site, ""},
+		{"traefik", "", "traefik", "Middleware " + checks, "ExtensionRef traefik.io Middleware " + checks},
+		{"gatewayAPI", "", "gateway-api", "", "ExternalAuth HTTP " + checks + ":8099"},
+		{"gatewayAPI", "GRPC", "", "", "ExternalAuth GRPC " + checks + ":8099"},
+		{"nginxGatewayFabric", "", "nginx", "SnippetsFilter " + checks, "ExtensionRef gateway.nginx.org SnippetsFilter " + checks},
 	} {
-		t.Run(row.integration, func(t *testing.T) {
+		t.Run(row.integration+row.protocol, func(t *testing.T) {
 			t.Parallel()
-			r := render(t, override(t, "check", `gateway: {check: {port: 8099, integration: `+row.integration+`}}`))
-			if got := settingsOfChecks(t, r); got.Dialect != row.dialect || got.Listen != ":8081" || !slices.Equal(got.Trusted, []string{"10.4.0.0/16"}) {
-				t.Errorf("check is %+v; want the dialect %s", got, row.dialect)
+			r := render(t, override(t, "check", `gateway: {check: {port: 8099, integration: `+row.integration+`, protocol: "`+row.protocol+`"}, `+renewed+`}`))
+			listen, grpc := ":8081", ""
+			if row.dialect == "" {
+				listen, grpc = grpc, listen
+			}
+			if got := settingsOfChecks(t, r); got.Dialect != row.dialect || got.Listen != listen || got.GRPC != grpc || !slices.Equal(got.Trusted, []string{"10.4.0.0/16"}) {
+				t.Errorf("check is %+v; want the dialect %q", got, row.dialect)
 			}
 			if got := objectThatAsks(t, r); got != row.object {
 				t.Errorf("%q asks the check; want %q", got, row.object)
@@ -60,7 +69,7 @@ func TestIntegrations(t *testing.T) {
 			if got := routesOf(t, r); got[site] != "/ "+row.filter+" -> shop:8080" || got[visitors] != "/.waiting-room  -> "+visitors+":80" || len(got) != 2 {
 				t.Errorf("HTTPRoutes %q; want the filter %q", got, row.filter)
 			}
-			checkAddresses(t, r, 8099)
+			checkAddresses(t, r, 8099, grpc != "")
 		})
 	}
 }
@@ -109,10 +118,11 @@ func routesOf(t *testing.T, r *release) map[string]string {
 }
 
 // checkAddresses checks that every address of the check in a rendered object is that of a Service with the port.
-func checkAddresses(t *testing.T, r *release, port int32) {
+func checkAddresses(t *testing.T, r *release, port int32, grpc bool) {
 	t.Helper()
 	if !slices.ContainsFunc(of[*core.Service](r), func(s *core.Service) bool {
-		return s.Name == checks && len(s.Spec.Ports) == 1 && s.Spec.Ports[0].Port == port && s.Spec.Ports[0].TargetPort.StrVal == "check"
+		return s.Name == checks && len(s.Spec.Ports) == 1 && s.Spec.Ports[0].Port == port && s.Spec.Ports[0].TargetPort.StrVal == "check" &&
+			(s.Spec.Ports[0].AppProtocol != nil && *s.Spec.Ports[0].AppProtocol == "kubernetes.io/h2c") == grpc
 	}) {
 		t.Fatalf("there is no Service %s with the port %d", checks, port)
 	}
@@ -129,7 +139,7 @@ func checkAddresses(t *testing.T, r *release, port int32) {
 				t.Errorf("nginx does not ask %s:\n%s", host, snippets(t, r)["http"])
 			}
 		case "SecurityPolicy":
-			refs, _, _ := unstructured.NestedSlice(u.Object, "spec", "extAuth", "http", "backendRefs")
+			refs, _, _ := unstructured.NestedSlice(u.Object, "spec", "extAuth", map[bool]string{true: "grpc", false: "http"}[grpc], "backendRefs")
 			if len(refs) != 1 || refs[0].(map[string]any)["name"] != checks || refs[0].(map[string]any)["port"] != int64(port) {
 				t.Errorf("Envoy asks %v; want %s:%d", refs, checks, port)
 			}
@@ -144,7 +154,7 @@ func TestIntegrations_SendWhatTheCheckReads(t *testing.T) {
 		"x-forwarded-for", "x-forwarded-proto", "x-waiting-room-pass", "x-waiting-room-token", "x-http-method-override", "x-probe",
 	}
 	for _, integration := range []string{"envoyGateway", "gatewayAPI"} {
-		r := render(t, override(t, "check", `gateway: {check: {headers: [X-Probe], integration: `+integration+`}}`))
+		r := render(t, override(t, "check", `gateway: {check: {headers: [X-Probe], protocol: HTTP, integration: `+integration+`}, `+renewed+`}`))
 		var sent []string
 		for _, u := range of[*unstructured.Unstructured](r) {
 			sent, _, _ = unstructured.NestedStringSlice(u.Object, "spec", "extAuth", "headersToExtAuth")
@@ -199,11 +209,15 @@ func TestRouteWithoutChecks(t *testing.T) {
 // TestCheckDeny_AgreesWithTheProgram compares which statuses the chart and the program accept in each dialect.
 func TestCheckDeny_AgreesWithTheProgram(t *testing.T) {
 	t.Parallel()
-	for _, dialect := range []string{"nginx", "traefik", "caddy", "envoy", "gateway-api", "haproxy"} {
-		own := `gateway: {route: {backend: {name: ""}}, check: {integration: "", dialect: ` + dialect + `, deny: `
+	for _, dialect := range []string{"nginx", "traefik", "caddy", "envoy", "gateway-api", "haproxy", "GRPC"} {
+		how := "dialect: " + dialect
+		if dialect == "GRPC" {
+			how = "protocol: GRPC"
+		}
+		own := `gateway: {` + renewed + `, route: {backend: {name: ""}}, check: {integration: "", ` + how + `, deny: `
 		r := render(t, override(t, "check", own+`401}}`))
 		m := mount(t, r, programs(r)[0])
-		for _, deny := range []int{301, 302, 303, 307, 308, 400, 401, 403, 404, 429, 499, 500, 502, 503, 504} {
+		for _, deny := range []int{301, 302, 303, 307, 308, 400, 401, 403, 404, 429, 499, 500, 502, 503, 504, 599} {
 			_, byChart := tryRender(t, override(t, "check", own+strconv.Itoa(deny)+`}}`))
 			config := strings.Replace(m.here(configMap(t, r, "gateway.yaml")), "deny: 401", "deny: "+strconv.Itoa(deny), 1)
 			file := filepath.Join(m.dir, "deny.yaml")

@@ -5,6 +5,7 @@
 {{- $g := $v.gateway -}}
 {{- $check := $g.check -}}
 {{- $route := $g.route -}}
+{{- $grpc := eq (include "anteroom.checks.protocol" .) "GRPC" -}}
 
 {{- if hasKey $g.config "check" -}}
 {{- $p = append $p "gateway.config.check is set by the chart; remove it, and use gateway.check" -}}
@@ -18,26 +19,28 @@
 {{- $p = append $p (printf "gateway.check.trusted: %s is every address, so visitors could describe their own requests; set the addresses of the proxy's pods" .) -}}
 {{- end -}}
 {{- end -}}
-{{- if and $check.integration $check.dialect -}}
-{{- $p = append $p (printf "gateway.check.dialect is %q, but the dialect of gateway.check.integration=%s is %s; remove gateway.check.dialect" $check.dialect $check.integration (include "anteroom.checks.dialect" .)) -}}
-{{- else if not (or $check.integration $check.dialect) -}}
-{{- $p = append $p "gateway.check.integration and gateway.check.dialect are both empty: no check could be read; set one of them" -}}
+{{- if and $grpc (has $check.integration (list "traefik" "nginxGatewayFabric")) -}}
+{{- $p = append $p (printf "gateway.check.protocol is GRPC, and %s asks over HTTP only; remove it" $check.integration) -}}
+{{- else if and $check.dialect (or $grpc $check.integration) -}}
+{{- $p = append $p (printf "gateway.check.dialect is %q, which only checks over HTTP without an integration have; remove it" $check.dialect) -}}
+{{- else if not (or $check.integration $check.dialect $grpc) -}}
+{{- $p = append $p "gateway.check.integration and gateway.check.dialect are both empty: no check could be read; set one of them, or gateway.check.protocol=GRPC" -}}
 {{- else -}}
 {{- $p = concat $p (include "anteroom.check.deny" . | fromYamlArray) -}}
 {{- end -}}
-{{- if has (include "anteroom.checks.dialect" .) (list "caddy" "gateway-api") -}}
+{{- if and (not $grpc) (has (include "anteroom.checks.dialect" .) (list "caddy" "gateway-api")) -}}
 {{- range $g.config.rooms -}}
 {{- $renew := default dict .session | dig "renew" "true" | toString -}}
 {{- if eq $renew "true" -}}
-{{- $p = append $p (printf "gateway.config.rooms: session.renew of %s is true, and %s carries no renewed pass to visitors, whose sessions would end after session.ttl; set session: {renew: server}" .id (default $check.dialect $check.integration)) -}}
+{{- $p = append $p (printf "gateway.config.rooms: session.renew of %s is true, and over HTTP %s carries no renewed pass to visitors, whose sessions would end after session.ttl; set session: {renew: server}" .id (default $check.dialect $check.integration)) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
 {{- if and $check.failOpen (ne $check.integration "envoyGateway") -}}
 {{- $p = append $p "gateway.check.failOpen has an effect with gateway.check.integration=envoyGateway only: other proxies refuse requests while no gateway answers; remove it" -}}
 {{- end -}}
-{{- if and $check.headers (not (has $check.integration (list "envoyGateway" "gatewayAPI"))) -}}
-{{- $p = append $p "gateway.check.headers has an effect with gateway.check.integration=envoyGateway or gatewayAPI only: other proxies send all headers; remove it" -}}
+{{- if and $check.headers (or $grpc (not (has $check.integration (list "envoyGateway" "gatewayAPI")))) -}}
+{{- $p = append $p "gateway.check.headers has an effect with gateway.check.integration=envoyGateway or gatewayAPI over HTTP only: the others send all headers; remove it" -}}
 {{- end -}}
 {{- if and $check.targetRefs (ne $check.integration "envoyGateway") -}}
 {{- $p = append $p "gateway.check.targetRefs has an effect with gateway.check.integration=envoyGateway only; remove it, and name the filter in your routes" -}}
@@ -47,7 +50,7 @@
 {{- $p = append $p "gateway.check.targetRefs is empty, so nothing would be checked; name your routes, for instance [{kind: HTTPRoute, name: shop}], or set gateway.route.enabled=true and gateway.route.backend" -}}
 {{- end -}}
 {{- if and (eq $check.integration "gatewayAPI") (not $site) -}}
-{{- $p = append $p "gateway.check.integration is gatewayAPI, whose filter is part of the HTTPRoute; set gateway.route.enabled=true and gateway.route.backend.name, or write the filter into your own route and set gateway.check.dialect=gateway-api instead" -}}
+{{- $p = append $p "gateway.check.integration is gatewayAPI, whose filter is part of the HTTPRoute; set gateway.route.enabled=true and gateway.route.backend.name, or write the filter into your own route and set gateway.check.dialect=gateway-api, or gateway.check.protocol=GRPC, instead" -}}
 {{- end -}}
 {{- if and $site (not $check.integration) -}}
 {{- $p = append $p (printf "gateway.route.backend.name is %q, and nothing would ask the check; set gateway.check.integration, or remove gateway.route.backend" $route.backend.name) -}}
@@ -98,6 +101,10 @@
 {{- $refusal := and (ge $deny 400) (lt $deny 500) -}}
 {{- $p := list -}}
 {{- if eq $deny 0 -}}
+{{- else if eq (include "anteroom.checks.protocol" .) "GRPC" -}}
+{{- if not (or $redirect (and (ge $deny 400) (le $deny 599))) -}}
+{{- $p = append $p (printf "gateway.check.deny is %d, which is not the status of a refusal; set 302, 303, 307 or 400 to 599" $deny) -}}
+{{- end -}}
 {{- else if eq $dialect "nginx" -}}
 {{- if not (has $deny (list 401 403)) -}}
 {{- $p = append $p (printf "gateway.check.deny is %d, which nginx does not carry; set 401 or 403" $deny) -}}

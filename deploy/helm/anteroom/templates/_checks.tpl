@@ -1,9 +1,15 @@
 {{/* What proxies that ask the check have in common. */}}
 
-{{/* The dialect of the checks: that of the integration, or gateway.check.dialect. */}}
+{{/* HTTP or GRPC. Over HTTP, Envoy Gateway carries no cookie of a passing check to the visitor. */}}
+{{- define "anteroom.checks.protocol" -}}
+{{- with .Values.gateway.check -}}
+{{- default (ternary "GRPC" "HTTP" (eq .integration "envoyGateway")) .protocol -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The dialect of checks over HTTP: that of the integration, or gateway.check.dialect. */}}
 {{- define "anteroom.checks.dialect" -}}
 {{- $check := .Values.gateway.check -}}
-{{- /* Over HTTP, Envoy Gateway carries no cookie of a passing check to the visitor, and so is no "envoy". */ -}}
 {{- default $check.dialect (index (dict "envoyGateway" "gateway-api" "traefik" "traefik" "gatewayAPI" "gateway-api" "nginxGatewayFabric" "nginx" "" "") $check.integration) -}}
 {{- end -}}
 
@@ -11,9 +17,13 @@
 {{- define "anteroom.checks.settings" -}}
 {{- with .Values.gateway.check -}}
 {{- if .enabled -}}
-listen: ":8081"
 trusted: {{ toYaml .trusted | nindent 2 }}
+{{- if eq (include "anteroom.checks.protocol" $) "GRPC" }}
+grpc: ":8081"
+{{- else }}
+listen: ":8081"
 dialect: {{ include "anteroom.checks.dialect" $ }}
+{{- end }}
 {{- if .deny }}
 deny: {{ int .deny }}
 {{- end }}
