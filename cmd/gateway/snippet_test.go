@@ -120,21 +120,24 @@ func TestSnippet_NamesWhatDoesNotFit(t *testing.T) {
 
 func TestSnippet_PrintsHostsAndCookiesOfRooms(t *testing.T) {
 	const config = `listen: "0.0.0.0:8080"
-check: {listen: "[::]:8090", trusted: [127.0.0.1/32], dialect: traefik}
+check: {listen: "[::]:8090", trusted: [127.0.0.1/32], dialect: traefik, grpc: "10.0.0.5:8091"}
 rooms: [{id: sale, hosts: [shop.example, "*.shop.example"]}, {id: beta, hosts: [beta.example]}]
 `
 	for args, want := range map[string][]string{
 		"traefik": {"Host(`shop.example`) || HostRegexp(`^.+\\\\.shop\\\\.example$`) || Host(`beta.example`)",
 			"[__Host-wr_sale_pass, wr_sale_pass, __Host-wr_beta_pass, wr_beta_pass]", "http://127.0.0.1:8090/.waiting-room/check", "http://127.0.0.1:8080"},
-		"traefik --room beta":                {"rule: \"Host(`beta.example`)\"", "[__Host-wr_beta_pass, wr_beta_pass]"},
-		"traefik --visitors 10.0.0.5:80":     {"{url: \"http://10.0.0.5:80\"}"},
-		"traefik --origin http://[::1]:9000": {"{url: \"http://[::1]:9000\"}"},
+		"envoy":                               {"grpc_service: {envoy_grpc: {cluster_name: room_check}", "room_check (10.0.0.5:8091)"},
+		"envoy-gateway --check anteroom:8091": {"grpc: {backendRefs: [{name: anteroom, port: 8091}]}"},
+		"traefik --room beta":                 {"rule: \"Host(`beta.example`)\"", "[__Host-wr_beta_pass, wr_beta_pass]"},
+		"traefik --visitors 10.0.0.5:80":      {"{url: \"http://10.0.0.5:80\"}"},
+		"traefik --origin http://[::1]:9000":  {"{url: \"http://[::1]:9000\"}"},
 	} {
 		code, out, faults := snippetOf(t, config, strings.Fields(args)...)
 		for _, text := range want {
 			if code != 0 || !strings.Contains(out, text) {
 				t.Errorf("%s lacks %s: %d %s\n%s", args, text, code, faults, out)
 			}
+			isYAML(t, out)
 		}
 	}
 }

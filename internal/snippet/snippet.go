@@ -37,6 +37,7 @@ type proxy struct {
 	dialects []string // values of check.dialect that fit
 	one      bool     // it takes only one address of checks
 	page     bool     // the visitors' socket answers those who have to wait, and the proxy tells them from others by check.deny: 401
+	grpc     bool     // it asks over gRPC where the gateway answers so
 	closed   string   // why it has no open mode; empty: it has one
 }
 
@@ -44,8 +45,8 @@ var proxies = []proxy{
 	{name: "nginx", dialects: []string{"nginx"}, page: true},
 	{name: "traefik", dialects: []string{"traefik"}, one: true, closed: "Traefik's forwardAuth refuses every request while the check is away"},
 	{name: "caddy", dialects: []string{"caddy"}},
-	{name: "envoy", dialects: []string{"envoy"}},
-	{name: "envoy-gateway", dialects: []string{"gateway-api"}, one: true},
+	{name: "envoy", dialects: []string{"envoy"}, grpc: true},
+	{name: "envoy-gateway", dialects: []string{"gateway-api"}, one: true, grpc: true},
 	{name: "gateway-api", dialects: []string{"gateway-api"}, one: true, closed: "the Gateway API demands that ExternalAuth refuses every request while the check is away"},
 	{name: "haproxy", dialects: []string{"haproxy"}, page: true},
 }
@@ -73,7 +74,7 @@ func Write(w io.Writer, cfg *config.Config, o Options) error {
 	if err := errors.Join(fit(cfg, &p, &o), reaches(cfg)); err != nil {
 		return err
 	}
-	d, err := collect(cfg, &o)
+	d, err := collect(cfg, &p, &o)
 	if err != nil {
 		return err
 	}
@@ -96,15 +97,19 @@ func Write(w io.Writer, cfg *config.Config, o Options) error {
 var pages = template.Must(template.New("").Funcs(template.FuncMap{"join": join, "list": list, "quoted": quoted, "names": serverNames, "sites": sites, "rule": rule, "service": service, "port": port}).
 	ParseFS(texts, "texts/*.tmpl"))
 
+// overGRPC reports whether the proxy asks over gRPC: where it can and the gateway answers so, since a check then needs no lists of fields.
+func overGRPC(cfg *config.Config, p *proxy) bool { return p.grpc && cfg.Check.GRPC != "" }
+
 // fits checks that the gateway's settings agree with the proxy.
 func fits(cfg *config.Config, p *proxy, o *Options) error {
 	var list []error
-	if !cfg.Check.On() {
-		list = append(list, errors.New("check.listen: is empty, so the gateway answers no checks; give it an address, as 127.0.0.1:8090, and check.trusted the proxy's"))
-	} else if !slices.Contains(p.dialects, cfg.Check.Dialect) {
+	over := overGRPC(cfg, p)
+	if cfg.Check.Listen == "" && !over {
+		list = append(list, errors.New("check.listen: is empty, so the gateway answers no checks of this proxy; give it an address, as 127.0.0.1:8090, and check.trusted the proxy's"))
+	} else if !over && !slices.Contains(p.dialects, cfg.Check.Dialect) {
 		list = append(list, fmt.Errorf("check.dialect: %q does not describe requests as %s does; set it to %s", cfg.Check.Dialect, p.name, strings.Join(p.dialects, " or ")))
 	}
-	if p.page && cfg.Check.On() && cfg.Check.Deny != 401 {
+	if p.page && cfg.Check.Listen != "" && cfg.Check.Deny != 401 {
 		list = append(list, fmt.Errorf("check.deny: %d is also the status of a refused check or of an absent gateway; set it to 401, since the visitors' socket answers visitors who have to wait", cfg.Check.Deny))
 	}
 	for _, asks := range cfg.Check.Trusted {
@@ -145,13 +150,14 @@ type data struct {
 	Visitors []string
 	Origin   *url.URL
 	Open     bool
+	GRPC     bool // checks are asked over gRPC
 	// Ending are the rooms whose passes end, because no check can renew them.
 	Ending []string
 	Verify *pattern
 }
 
-func collect(cfg *config.Config, o *Options) (*data, error) {
-	d := &data{Open: o.Open}
+func collect(cfg *config.Config, p *proxy, o *Options) (*data, error) {
+	d := &data{Open: o.Open, GRPC: overGRPC(cfg, p)}
 	for i := range cfg.Rooms {
 		r := &cfg.Rooms[i]
 		if o.Room != "" && r.ID != o.Room {
@@ -177,7 +183,11 @@ func collect(cfg *config.Config, o *Options) (*data, error) {
 		d.Hosts = []string{"*"}
 	}
 	var faults [3]error
-	if o.Verify == "" {
+	switch {
+	case o.Verify != "":
+	case d.GRPC:
+		d.Check, faults[0] = addresses("check.grpc", "--check", cfg.Check.GRPC, o.Check)
+	default:
 		d.Check, faults[0] = addresses("check.listen", "--check", cfg.Check.Listen, o.Check)
 	}
 	d.Visitors, faults[1] = addresses("listen", "--visitors", cfg.Listen, o.Visitors)
