@@ -17,6 +17,8 @@ type Proxy struct {
 	HTTP2 bool
 	// NoOpen reports whether the proxy refuses every request while the check is away, whatever its configuration.
 	NoOpen bool
+	// OneCheck reports whether the proxy takes one address of checks only, which a balancer has.
+	OneCheck bool
 	// Start starts the proxy and returns its address. It ends with the test.
 	Start func(t testing.TB, s *Setup) string
 }
