@@ -81,6 +81,9 @@ func (c checks) serve(q *wire.Request, ctx *fasthttp.RequestCtx, refusal *http1.
 	defer c.g.finish(v)
 	v.beside = true
 	v.cookieless = !v.state.options.Check.Dialect.Cookies()
+	if q.HasBody() {
+		q.CloseAfter() // some proxies describe the length of a body that they do not send: what follows may be the next check
+	}
 	answerCheck(v, readCheck(v, q, refusal))
 }
 
@@ -170,7 +173,7 @@ func decideBeside(v *visit, at route.Place) (decision, *answer.Problem) {
 		v.kind = client.KindOf(v.req)
 		return decision{}, answer.AmbiguousPath
 	case route.ToOwn:
-		if v.kind = client.KindOf(v.req); !v.readings.AreOwn() {
+		if v.kind = client.KindOf(v.req); !v.readings.AreOwn() || !route.IsOwn(route.PathOf(v.target)) {
 			return decision{}, answer.AmbiguousPath
 		}
 		return toOrigin(nil, bypassed), nil
@@ -258,8 +261,13 @@ func (v *visit) deny(status int) int {
 		return status
 	case status == answer.CheckRefused.Status, status == answer.AmbiguousPath.Status, status == answer.UnknownHost.Status:
 		return answer.CheckRefused.Status
-	case deny < 400 && v.kind != client.Navigation:
-		return 401 // only browsers are redirected
+	case v.tokens.pass != nil: // the room's page would redirect the visitor back to the room
+		if !v.state.options.Check.Dialect.CanDeny(status) {
+			return 403
+		}
+		return status
+	case deny < 400 && (v.kind != client.Navigation || status == answer.Internal.Status):
+		return 401 // only browsers are redirected, and not by a fault
 	}
 	return deny
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/gateway/check"
+	"github.com/anteroom/anteroom/gateway/meter"
 	"github.com/anteroom/anteroom/gateway/metrics"
 	"github.com/anteroom/anteroom/internal/dialect"
 	"github.com/anteroom/anteroom/internal/redistest"
@@ -191,6 +192,10 @@ func TestCheck_RespondsByRule(t *testing.T) {
 		{"a path outside the room", Room{Policy: crowded, Paths: []string{"/sale"}}, "GET /other", nil, 200, "bypass"},
 		{"a path of the room, spelled otherwise", Room{Policy: crowded, Paths: []string{"/sale"}}, "GET /x/..//%73ale", []string{asJSON}, 401, "waiting"},
 		{"a path of the gateway", Room{Policy: crowded}, "GET /.waiting-room/sale/status", nil, 200, "bypass"},
+		{"a path of the gateway in other letters, which a proxy sends to the site", Room{Policy: crowded}, "GET /.Waiting-Room/index.php", nil, 403, ""},
+		{"a path of the gateway with an escape, likewise", Room{Policy: crowded}, "GET /%2ewaiting-room/x", nil, 403, ""},
+		{"a path of the gateway with a parameter, likewise", Room{Policy: crowded}, "GET /.waiting-room;x/buy", nil, 403, ""},
+		{"a path of the gateway without its slash, likewise", Room{Policy: crowded}, "GET /.waiting-room", nil, 403, ""},
 		{"a path that may be of the gateway", Room{Policy: crowded}, "GET /.waiting-room/..%2fbuy", nil, 403, ""},
 		{"another host", Room{Policy: crowded, Hosts: []string{"other.test"}}, "GET /", nil, 403, ""},
 		{"the method TRACE", Room{Policy: policy(5)}, "TRACE /", nil, 403, ""},
@@ -289,6 +294,43 @@ func TestCheck_RedirectsBrowsersWhereDenyIsRedirect(t *testing.T) {
 	}
 }
 
+// nginx describes the length of a body that it does not send with the check. The bytes that follow on the connection are the next check.
+func TestCheck_WithBodyIsLastOfItsConnection(t *testing.T) {
+	c := startChecked(t, Options{Rooms: []Room{{ID: "sale", Policy: policy(5)}}})
+	conn, err := net.Dial("tcp", c.at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(time.Minute))
+	in := bufio.NewReader(conn)
+	lines := []string{"GET /.waiting-room/check", "X-Original-URI: /", "X-Original-Method: POST", "Content-Length: 40"}
+	a, err := exchange(conn, in, lines...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.code(t, 200)
+	if a, err = exchange(conn, in, lines[:3]...); err == nil {
+		t.Errorf("a check was read as a body: %s", a.text())
+	}
+}
+
+// A visitor with a pass would be redirected from the room's page to the room, and from there to the page.
+func TestCheck_RedirectsNobodyWithPass(t *testing.T) {
+	for _, row := range []struct {
+		d            dialect.Dialect
+		deny, status int
+	}{{dialect.Envoy, 302, 429}, {dialect.Traefik, 503, 429}, {dialect.Nginx, 401, 403}} {
+		room := Room{ID: "sale", Policy: policy(5), SessionRequests: meter.Quota{N: 1, Per: time.Hour}}
+		c := startChecked(t, Options{Rooms: []Room{room}, Check: Check{Dialect: row.d, Deny: row.deny}})
+		first := c.ask("GET /seats", asPage).code(t, 200)
+		c.ask("GET /seats", asPage, first.jar()).code(t, 200)
+		if a := c.ask("GET /seats", asPage, first.jar()); a.status != row.status || a.header.Get("Location") != "" || a.header.Get("Retry-After") == "" {
+			t.Errorf("%s: %s", row.d, a.text())
+		}
+	}
+}
+
 // panicking is a store whose joins panic.
 type panicking struct{ ticketStore }
 
@@ -297,11 +339,13 @@ func (panicking) Join(context.Context, admission.Arrival) (admission.Standing, a
 }
 
 func TestCheck_PanicDenies(t *testing.T) {
-	c := startChecked(t, Options{Rooms: []Room{{ID: "sale", Policy: policy(5)}}})
-	room := c.state.Load().byID["sale"]
-	room.store.ticketStore = panicking{room.store.ticketStore}
-	if a := c.ask("GET /", asPage); a.status != 401 || !strings.Contains(a.body, "internal") {
-		t.Errorf("%s", a.text())
+	for _, check := range []Check{{}, {Dialect: dialect.Envoy, Deny: 302}} {
+		c := startChecked(t, Options{Rooms: []Room{{ID: "sale", Policy: policy(5)}}, Check: check})
+		room := c.state.Load().byID["sale"]
+		room.store.ticketStore = panicking{room.store.ticketStore}
+		if a := c.ask("GET /", asPage); a.status != 401 || !strings.Contains(a.body, "internal") {
+			t.Errorf("%s", a.text())
+		}
 	}
 }
 

@@ -32,7 +32,7 @@ func addEndedPass(v *visit, a *arrival) bool {
 func endedPass(v *visit) (p token.Pass, ok bool) {
 	policy := &v.room.queue.Snapshot().Policy
 	// The store subtracts its outages from the age of the pass, so the pass may have ended longer ago than absence.
-	p, err := v.g.cache.Ring().VerifyPass(v.tokens.ended, v.room.id, v.now/1e6-int64(policy.Absence.Seconds())-day)
+	p, err := v.g.cache.VerifyPass(v.tokens.ended, v.room.id, v.now/1e6-int64(policy.Absence.Seconds())-day)
 	most := int64(v.room.options.MaxSession.Seconds())
 	switch {
 	case err != nil, p.Order == 0, p.Fence == 0, !v.binding.Matches(p.Bind):

@@ -12,7 +12,8 @@ import (
 // them than the cache holds, keeping and finding one costs more than verifying it.
 //
 // The cache remembers only that the signature and the claims are valid; every hit compares the room, the type and the time.
-// Forged tokens are never kept. The cache holds at most the number of tokens it was made for, about half a kilobyte each. A full
+// Expired tokens are kept too, for expiredKept: a client may send them with every request. Tokens that name another room are
+// refused without a check of the signature. Forged tokens are never kept. The cache holds at most the number of tokens it was made for, about half a kilobyte each. A full
 // cache replaces expired tokens first, then tokens that were not verified again.
 type Cache struct {
 	state atomic.Pointer[cacheState]
@@ -31,6 +32,9 @@ type cacheEntry struct {
 	pass    Pass
 	waiting *Waiting // nil: a pass
 }
+
+// expiredKept is how long the cache keeps a token that was expired when it was verified, in seconds.
+const expiredKept = 600
 
 // NewCache returns a cache for at most size tokens, rounded up to a power of two (at least 8). Until Swap sets a ring, the cache
 // refuses every token with ErrKey.
@@ -59,14 +63,23 @@ func (c *Cache) VerifyPass(raw []byte, room string, now int64) (Pass, error) {
 		if e.waiting != nil {
 			return Pass{}, ErrType
 		}
+		if expired(e.pass.Expires, now) {
+			return Pass{}, ErrExpired
+		}
 		return e.pass, nil
 	}
-	p, err := s.ring.VerifyPass(raw, room, now)
-	if err == nil {
-		p.Room = strings.Clone(p.Room)
-		s.table.Put(key, now, &cacheEntry{raw: string(raw), room: p.Room, pass: p}, p.Expires+Leeway)
+	if s.otherRoom(raw, room) {
+		return Pass{}, ErrAudience
 	}
-	return p, err
+	p, err := s.ring.readPass(raw, room, now)
+	if keep := keepUntil(err, p.Expires, now); keep > 0 {
+		p.Room = strings.Clone(p.Room)
+		s.table.Put(key, now, &cacheEntry{raw: string(raw), room: p.Room, pass: p}, keep)
+	}
+	if err != nil {
+		return Pass{}, err
+	}
+	return p, nil
 }
 
 // VerifyWaiting returns the result of Ring.VerifyWaiting, from the cache if it has the token.
@@ -83,18 +96,47 @@ func (c *Cache) VerifyWaiting(raw []byte, room string, now int64) (Waiting, erro
 		if e.waiting == nil {
 			return Waiting{}, ErrType
 		}
+		if expired(e.waiting.Expires, now) {
+			return Waiting{}, ErrExpired
+		}
 		return *e.waiting, nil
 	}
-	w, err := s.ring.VerifyWaiting(raw, room, now)
-	if err == nil {
+	if s.otherRoom(raw, room) {
+		return Waiting{}, ErrAudience
+	}
+	w, err := s.ring.readWaiting(raw, room, now)
+	if keep := keepUntil(err, w.Expires, now); keep > 0 {
 		w.Room = strings.Clone(w.Room)
 		kept := w
-		s.table.Put(key, now, &cacheEntry{raw: string(raw), room: w.Room, waiting: &kept}, w.Expires+Leeway)
+		s.table.Put(key, now, &cacheEntry{raw: string(raw), room: w.Room, waiting: &kept}, keep)
 	}
-	return w, err
+	if err != nil {
+		return Waiting{}, err
+	}
+	return w, nil
 }
 
-// lookup returns the entry of a token that is valid now, or nil and the token's key in the table.
+// keepUntil returns until when the cache keeps a token that was verified with a result; 0: not at all.
+func keepUntil(err error, expires, now int64) int64 {
+	switch err {
+	case nil:
+		return expires + Leeway
+	case ErrExpired: //nolint:errorlint // a reader of the Ring returns it as it is
+		return now + expiredKept
+	}
+	return 0
+}
+
+// otherRoom reports whether a token names another room than room, where checking its signature is expensive.
+func (s *cacheState) otherRoom(raw []byte, room string) bool {
+	if s.ring.symmetric {
+		return false
+	}
+	named := s.ring.RoomOf(raw)
+	return named != "" && named != room
+}
+
+// lookup returns the entry of a token that is kept now, or nil and the token's key in the table.
 func (s *cacheState) lookup(raw []byte, room string, now int64) (*cacheEntry, uint64, error) {
 	switch {
 	case len(raw) > MaxLength:

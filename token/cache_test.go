@@ -1,6 +1,7 @@
 package token
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -53,6 +54,42 @@ func answersAsItsRing(t *testing.T, c *Cache) {
 			if err := row.verify(); Reason(err) != row.want {
 				t.Errorf("round %d, %s: %v, want %q", round, row.name, err, row.want)
 			}
+		}
+	}
+}
+
+// A client chooses which tokens it sends with each request. Those that ended, and those of other rooms, cost no check of a signature
+// each time: checking one costs as much as ten requests.
+func TestCache_ChecksSignaturesOfRefusedTokensOnce(t *testing.T) {
+	c := newTestCache(t, 64, esKey("e1", true))
+	p, w := testPass(), testWaiting()
+	rawPass, rawWaiting := c.Ring().AppendPass(nil, &p), c.Ring().AppendWaiting(nil, &w)
+	for _, row := range []struct {
+		name   string
+		verify func(room string, now int64) error
+		raw    []byte
+		ends   int64
+	}{
+		{"pass", func(room string, now int64) error { _, err := c.VerifyPass(rawPass, room, now); return err }, rawPass, p.Expires},
+		{"waiting token", func(room string, now int64) error { _, err := c.VerifyWaiting(rawWaiting, room, now); return err }, rawWaiting, w.Expires},
+	} {
+		late := row.ends + Leeway
+		for range 2 {
+			if err := row.verify(testRoom, late); !errors.Is(err, ErrExpired) {
+				t.Errorf("%s that has ended: %v", row.name, err)
+			}
+		}
+		if e, _, err := c.state.Load().lookup(row.raw, testRoom, late); e == nil || err != nil {
+			t.Errorf("%s that has ended is not kept: %v", row.name, err)
+		}
+		if err := row.verify(testRoom, row.ends); err != nil {
+			t.Errorf("%s, after the clock was set back: %v", row.name, err)
+		}
+		if row.raw[len(row.raw)-2] ^= 1; !errors.Is(row.verify(testRoom, testNow), ErrSignature) {
+			t.Errorf("a forged %s: %v", row.name, row.verify(testRoom, testNow))
+		}
+		if err := row.verify("vip", testNow); !errors.Is(err, ErrAudience) {
+			t.Errorf("a forged %s of another room: %v, want no check of its signature", row.name, err)
 		}
 	}
 }

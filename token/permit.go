@@ -54,8 +54,22 @@ func (r *Ring) VerifyPermit(raw []byte, room string, now int64) (Permit, error) 
 	return p, nil
 }
 
-// PermitRoom returns the room that a permit names, without verifying the permit; empty if it cannot be read.
-func (r *Ring) PermitRoom(raw []byte) string {
+// Says reports whether a permit names a session, a path and a method, without verifying it. A text that names no path is for
+// VerifyPermit to judge.
+func (r *Ring) Says(raw []byte, session ID, path, method []byte) (sameSession, samePath, sameMethod bool) {
+	s := scratches.Get().(*scratch)
+	defer scratches.Put(s)
+	claims, ok := claimsText(s, raw)
+	var c claimSet
+	var named ID
+	if !ok || parseClaims(claims, &c) != nil || len(c.path) == 0 || !parseIDBytes(&named, c.sid) {
+		return true, true, true
+	}
+	return named == session, bytes.Equal(c.path, path), bytes.Equal(c.method, method)
+}
+
+// RoomOf returns the room that a token names, without verifying the token; empty if it cannot be read.
+func (r *Ring) RoomOf(raw []byte) string {
 	s := scratches.Get().(*scratch)
 	defer scratches.Put(s)
 	claims, ok := claimsText(s, raw)

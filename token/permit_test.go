@@ -24,7 +24,7 @@ func TestPermit_VerifiesAndSpells(t *testing.T) {
 			if string(raw[:5]) != "kept:" || err != nil || got != p {
 				t.Errorf("%s/%s:\n got %+v, %v\nwant %+v", key.Alg, name, got, err, p)
 			}
-			if room := r.PermitRoom(raw[5:]); room != testRoom {
+			if room := r.RoomOf(raw[5:]); room != testRoom {
 				t.Errorf("%s/%s: the room is %q", key.Alg, name, room)
 			}
 		}
@@ -97,7 +97,7 @@ func TestPermit_Refusals(t *testing.T) {
 		}
 	}
 	for _, raw := range []string{"", ".", "..", "a.b.c", "x.e30.y", strings.Repeat("x", MaxLength+1)} {
-		if room := r.PermitRoom([]byte(raw)); room != "" {
+		if room := r.RoomOf([]byte(raw)); room != "" {
 			t.Errorf("%.20q names the room %q", raw, room)
 		}
 	}

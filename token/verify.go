@@ -9,10 +9,20 @@ import (
 // VerifyWaiting checks a waiting token for a room and returns its claims. now is in seconds of the store's clock. Every error is
 // a Rejection.
 func (r *Ring) VerifyWaiting(raw []byte, room string, now int64) (Waiting, error) {
+	w, err := r.readWaiting(raw, room, now)
+	if err != nil {
+		return Waiting{}, err
+	}
+	return w, nil
+}
+
+// readWaiting is VerifyWaiting, which also returns the claims of a token that is good but for ErrExpired.
+func (r *Ring) readWaiting(raw []byte, room string, now int64) (Waiting, error) {
 	s := scratches.Get().(*scratch)
 	defer scratches.Put(s)
 	var c claimSet
-	if err := r.verify(raw, waiting, room, now, s, &c); err != nil {
+	err := r.verify(raw, waiting, room, now, s, &c)
+	if err != nil && err != ErrExpired { //nolint:errorlint // verify returns it as it is
 		return Waiting{}, err
 	}
 	w := Waiting{Room: room, Order: c.ord, Seen: c.seen, Hold: c.hold, Heard: c.heard, Fence: c.fence, IssuedAt: c.iat, Expires: c.exp, Account: c.acc, Used: c.used}
@@ -21,16 +31,26 @@ func (r *Ring) VerifyWaiting(raw []byte, room string, now int64) (Waiting, error
 	}
 	w.Promised, w.PromisedLow, w.PromisedHigh = c.eta, c.elo, c.ehi
 	w.Epoch, w.AddrHash, w.Bind = r.epoch(c.ep), string(c.ah), string(c.bnd)
-	return w, nil
+	return w, err
 }
 
 // VerifyPass checks a pass for a room and returns its claims. now is in seconds of the store's clock. Every error is a
 // Rejection.
 func (r *Ring) VerifyPass(raw []byte, room string, now int64) (Pass, error) {
+	p, err := r.readPass(raw, room, now)
+	if err != nil {
+		return Pass{}, err
+	}
+	return p, nil
+}
+
+// readPass is VerifyPass, which also returns the claims of a pass that is good but for ErrExpired.
+func (r *Ring) readPass(raw []byte, room string, now int64) (Pass, error) {
 	s := scratches.Get().(*scratch)
 	defer scratches.Put(s)
 	var c claimSet
-	if err := r.verify(raw, pass, room, now, s, &c); err != nil {
+	err := r.verify(raw, pass, room, now, s, &c)
+	if err != nil && err != ErrExpired { //nolint:errorlint // verify returns it as it is
 		return Pass{}, err
 	}
 	p := Pass{Room: room, Order: c.ord, Fence: c.fence, IssuedAt: c.iat, Expires: c.exp, Off: c.off, Live: c.live}
@@ -38,7 +58,7 @@ func (r *Ring) VerifyPass(raw []byte, room string, now int64) (Pass, error) {
 		return Pass{}, ErrClaims
 	}
 	p.Bind = string(c.bnd)
-	return p, nil
+	return p, err
 }
 
 // verify checks a token of either kind and parses its claims. Claims are read only after the signature has matched.

@@ -38,7 +38,7 @@ var _ Room = (*admission.Room)(nil)
 // Redeem redeems a permit, once for all gateways. find returns the room of an id, nil if there is none. key names the request, so that
 // a repetition has the same result; empty: a repetition gets ErrSpent. Errors are those above, or of the store.
 func Redeem(ctx context.Context, ring *token.Ring, find func(id string) Room, raw, key string) (Redemption, error) {
-	id := ring.PermitRoom([]byte(raw))
+	id := ring.RoomOf([]byte(raw))
 	r := find(id)
 	if r == nil {
 		return Redemption{}, ErrInvalid

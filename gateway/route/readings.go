@@ -59,6 +59,9 @@ func (r *Readings) AreOwn() bool {
 	return !r.many
 }
 
+// IsOwn reports whether a path is below Own as it is written. Proxies send such paths to the gateway, and all other spellings to the site.
+func IsOwn(path []byte) bool { return bytes.HasPrefix(path, []byte(Own+"/")) }
+
 // at returns a reading; the first is the path decoded once.
 func (r *Readings) at(i int) []byte {
 	if r.only != nil {
