@@ -81,7 +81,10 @@ func (c checks) serve(q *wire.Request, ctx *fasthttp.RequestCtx, refusal *http1.
 	v.beside = true
 	if fault := readCheck(v, q, refusal); fault != nil {
 		c.g.metrics.ChecksRefused[fault.Name].Inc()
-		v.refuse(answer.CheckRefused.With(fault.Detail))
+		problem := answer.CheckRefused
+		v.fault(problem.Level, "a check is refused; the proxy denies the visitor's request", problem.Code, fault.Name,
+			"reason", fault.Name, "detail", fault.Detail, "proxy", q.Peer().String(), "check.dialect", v.state.options.Check.Dialect.String())
+		v.refuse(problem.With(fault.Detail).WithoutLog())
 		return
 	}
 	decideCheck(v)
