@@ -84,7 +84,7 @@ func (c checks) serve(q *wire.Request, ctx *fasthttp.RequestCtx, refusal *http1.
 	if q.HasBody() {
 		q.CloseAfter() // some proxies describe the length of a body that they do not send: what follows may be the next check
 	}
-	answerCheck(v, readCheck(v, q, refusal))
+	answerCheck(v, q.Peer(), readCheck(v, q, refusal))
 }
 
 // Check decides about the request that q describes, as about an HTTP check, and answers q.
@@ -98,14 +98,20 @@ func (g *Gateway) Check(q check.Question) {
 	v.req = v.described.Blank(q.Peer())
 	v.out.Begin(v.req, nil, v.start)
 	v.beside, v.asked = true, q
-	answerCheck(v, readQuestion(v, q))
+	answerCheck(v, q.Peer(), readQuestion(v, q))
 }
 
-// answerCheck writes the response to a check. fault is why it is refused, or nil.
-func answerCheck(v *visit, fault *check.Fault) {
+// answerCheck writes the response to a check of a proxy. fault is why it is refused, or nil.
+func answerCheck(v *visit, proxy netip.Addr, fault *check.Fault) {
 	if fault != nil {
 		v.g.metrics.ChecksRefused[fault.Name].Inc()
-		v.refuse(answer.CheckRefused.With(fault.Detail))
+		problem, how := answer.CheckRefused, "grpc"
+		if v.asked == nil {
+			how = v.state.options.Check.Dialect.String()
+		}
+		v.fault(problem.Level, "a check is refused; the proxy denies the visitor's request", problem.Code, fault.Name,
+			"reason", fault.Name, "detail", fault.Detail, "proxy", proxy.String(), "check.dialect", how)
+		v.refuse(problem.With(fault.Detail).WithoutLog())
 		return
 	}
 	decideCheck(v)

@@ -253,6 +253,9 @@ func TestCheck_RefusesWhatItCannotRead(t *testing.T) {
 	if a := stranger.ask("GET /"); a.status != 403 || a.header.Get("X-Waiting-Room-Session") != "" {
 		t.Errorf("a peer that is not listed: %s", a.text())
 	}
+	if log := stranger.logs.String(); !strings.Contains(log, `"proxy":"127.0.0.1"`) || !strings.Contains(log, "not listed in check.trusted") {
+		t.Errorf("the log does not name the peer and the setting: %s", log)
+	}
 }
 
 func TestCheck_SpeaksEachDialect(t *testing.T) {

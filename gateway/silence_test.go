@@ -207,6 +207,31 @@ func TestLivePass_ReloadEndsNoSession(t *testing.T) {
 	two.call("GET /", asJSON, long).code(t, 202)
 }
 
+// A session that has ended by silence stays ended when session.ttl is raised: another visitor may have its slot of max_active.
+func TestLivePass_RaisedTTLRevivesNoSession(t *testing.T) {
+	t.Parallel()
+	p := live(9)
+	p.MaxActive, p.SessionTTL = 1, 8*time.Second
+	f := newTimedFleet(t, saleRoom(p))
+	one, two := f.gateways[0], f.gateways[1]
+	f.pass(6 * time.Minute) // for the first ttl of a store every session counts
+	silent := one.call("GET /", asPage).code(t, 200).jar()
+	f.pass(16 * time.Second)
+	next := two.call("GET /", asPage).code(t, 200).jar()
+	if err := one.line("sale").Patch(t.Context(), "ann", admission.Live{SessionTTL: new(5 * time.Minute)}); err != nil {
+		t.Fatal(err)
+	}
+	f.pass(4 * time.Second)
+	for _, b := range f.gateways {
+		b.call("GET /", asJSON, silent).code(t, 202)
+		b.call("GET /", asJSON, next).code(t, 200)
+	}
+	f.pass(4 * time.Second)
+	if n := one.line("sale").Snapshot().Active; n != 1 {
+		t.Errorf("%d sessions count, of max_active 1", n)
+	}
+}
+
 // A session that its origin revokes is over at every gateway.
 func TestLivePass_Revoked(t *testing.T) {
 	t.Parallel()

@@ -115,7 +115,7 @@ func (c *tokenCheck) goesOn(p *token.Pass) bool {
 		c.heard = heardLately
 		return true
 	}
-	if now-p.IssuedAt < ttl { // no silence can be that long
+	if now-p.IssuedAt < leastSilence(p, ttl) {
 		return true
 	}
 	alive, sure := c.r.room.store.Alive(c.g.life.ctx, admission.ID(p.Session))
@@ -124,6 +124,19 @@ func (c *tokenCheck) goesOn(p *token.Pass) bool {
 	}
 	return alive
 }
+
+// leastSilence returns for how many seconds a session goes on in any case after its pass was signed. The ttl of that time may have been
+// shorter than the ttl now, but not than shortestLiveTTL. A session that began without the store is unknown there until its gateway
+// reports it.
+func leastSilence(p *token.Pass, ttl int64) int64 {
+	if p.Off {
+		return ttl
+	}
+	return min(ttl, shortestLiveTTL)
+}
+
+// shortestLiveTTL is the shortest session.ttl of rooms with session.renew: server, in seconds.
+const shortestLiveTTL = 4
 
 // reportEvery returns how often a session with a ttl is reported to the store; both are in seconds.
 func reportEvery(ttl int64) int64 { return max(1, ttl/4) }

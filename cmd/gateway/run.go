@@ -92,7 +92,7 @@ func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config,
 			log.Warn("these settings need a restart; the old values stay in force", "settings", later)
 		}
 		if err := options.Ring.Continues(ring); err != nil {
-			log.Warn("the former signing key or tokens.issuer was removed: every place and pass signed with it has ended; to keep them, restore the key beside the new one, without active, for a day", "error", err)
+			log.Warn("the former signing key or tokens.issuer was removed: every place and pass signed with it has ended; to keep them, restore the key beside the new one, without active, for a day, or for session.max of rooms with session.renew: server if that is longer", "error", err)
 		}
 		ring = options.Ring
 		warn(next, log)
