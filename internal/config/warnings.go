@@ -87,7 +87,7 @@ func (c *Config) warnBeside(path string, room *Room, warn func(path, message str
 	if !c.Check.On() {
 		return
 	}
-	if d, err := dialect.Parse(c.Check.Dialect); err == nil && !d.Cookies() && room.Session.Renew != RenewServer {
+	if d, err := dialect.Parse(c.Check.Dialect); c.Check.Listen != "" && err == nil && !d.Cookies() && room.Session.Renew != RenewServer {
 		warn(path+".session.renew", d.String()+" carries no cookie of a passing check to the visitor, so every session ends after session.ttl; set session.renew: server")
 	}
 	if room.Admission.Strategy == "adaptive" && room.Admission.Prometheus.URL == "" && len(c.Origins) == 0 {
