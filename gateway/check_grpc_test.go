@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/anteroom/anteroom/gateway/extauthz"
+	"github.com/anteroom/anteroom/internal/redistest"
 )
 
 // overGRPC serves the checks of a gateway over gRPC, and returns the server and a connection to it.
@@ -199,6 +200,7 @@ func TestCheckGRPC_RefusesDoubtfulRequests(t *testing.T) {
 			}
 		}, "request"},
 		{"a field of 32 KB", field("a", strings.Repeat("b", 32<<10)), "request"},
+		{"a field of 1 MB", field("a", strings.Repeat("b", 1<<20)), "request"},
 		{"a field in two encodings", raw(&corev3.HeaderValue{Key: "a", Value: "b", RawValue: []byte("c")}), "request"},
 		{"a field map and a list", func(h *http) { h.HeaderMap = &corev3.HeaderMap{Headers: []*corev3.HeaderValue{{Key: "a", Value: "b"}}} }, "request"},
 		{"two hosts in a list", raw(&corev3.HeaderValue{Key: "host", Value: "shop.test"}, &corev3.HeaderValue{Key: "host", Value: "free.test"}), "host"},
@@ -335,5 +337,64 @@ func TestCheckGRPC_HealthAndShutdown(t *testing.T) {
 	defer cancel()
 	if err := s.Shutdown(ctx); err != nil {
 		t.Errorf("shutdown with an idle connection: %v", err)
+	}
+}
+
+// A check that has begun is answered before the server ends, as long as Shutdown may take; a check that takes longer is cut.
+func TestCheckGRPC_ShutdownWaitsForChecks(t *testing.T) {
+	for _, patient := range []bool{true, false} {
+		store := redistest.Server(t)
+		c := &checked{bench: start(t, store.Client(), "wr", Options{
+			Rooms: []Room{{ID: "sale", Policy: policy(1000)}}, Check: Check{Trusted: loopback()}, TrustedProxies: loopback(),
+		})}
+		s, conn := overGRPC(t, c.Gateway)
+		store.Stop() // a join waits for the store
+		type result struct {
+			answer *authv3.CheckResponse
+			err    error
+		}
+		answered := make(chan result, 1)
+		go func() {
+			a, err := authv3.NewAuthorizationClient(conn).Check(t.Context(), described("GET /", asPage))
+			answered <- result{a, err}
+		}()
+		eventually(t, "the check has begun", func() bool { return c.life.running.Load() > 0 })
+		limit := time.Minute
+		if !patient {
+			limit = 50 * time.Millisecond
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
+		ended := make(chan error, 1)
+		go func() { ended <- s.Shutdown(ctx) }()
+		if patient {
+			eventually(t, "the server accepts no more", func() bool {
+				other, err := net.Dial("tcp", conn.Target())
+				if err == nil {
+					other.Close()
+				}
+				return err != nil
+			})
+			store.Cont()
+		}
+		a, err := <-answered, <-ended
+		cancel()
+		if patient && (a.err != nil || a.answer.GetOkResponse() == nil || err != nil) {
+			t.Errorf("the check: %v, the shutdown: %v", a, err)
+		}
+		if !patient && (a.err == nil || err == nil) {
+			t.Errorf("cut: the check: %v, the shutdown: %v", a, err)
+		}
+		store.Cont()
+	}
+}
+
+// A fault of the gateway is a refusal, not an error of the call, which Envoy may be configured to let pass.
+func TestCheckGRPC_PanicDenies(t *testing.T) {
+	c := startChecked(t, Options{Rooms: []Room{{ID: "sale", Policy: policy(5)}}})
+	_, conn := overGRPC(t, c.Gateway)
+	room := c.state.Load().byID["sale"]
+	room.store.ticketStore = panicking{room.store.ticketStore}
+	if a := inquire(t, conn, described("GET /", asPage)); a.GetDeniedResponse().GetStatus().GetCode() != 401 || !strings.Contains(a.GetDeniedResponse().GetBody(), "internal") {
+		t.Errorf("%v", a)
 	}
 }
