@@ -79,8 +79,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	case <-drained:
 		return nil
 	case <-ctx.Done():
-		s.grpc.Stop()
-		<-drained
+		s.grpc.Stop() // GracefulStop goes on to wait for the checks that are cut
 		return ctx.Err()
 	}
 }
