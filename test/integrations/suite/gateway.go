@@ -17,7 +17,7 @@ import (
 type Gateway struct {
 	Config          string // file
 	Check, Visitors string // addresses
-	admin           string
+	admin, grpc     string
 	*Process
 }
 
@@ -32,7 +32,7 @@ func rooms(now time.Time, dir string, p *Proxy) []string {
 	const none = ", admission: {rate: 0}"
 	return []string{
 		room("free", ", admission: {rate: 1000}"),
-		room("full", none+", bypass: [{paths: [/open]}]"),
+		room("full", none+", bypass: [{paths: [/open]}, {paths: [/search], methods: [GET]}]"),
 		room("slow", ", admission: {rate: 2, burst: 1}"),
 		room("short", ", admission: {rate: 1000}, session: {ttl: 4s, renew: "+renew+"}"),
 		room("paused", ", admission: {rate: 1000}"),
@@ -63,7 +63,7 @@ func StartGateway(t testing.TB, store *redistest.PrivateServer, p *Proxy) *Gatew
 	WriteFile(t, dir, "draw", "the secret of the draw, of more than 32 bytes\n")
 	config := fmt.Sprintf(`listen: "127.0.0.1:0"
 admin: {listen: "127.0.0.1:0"}
-check: {listen: "127.0.0.1:0", trusted: [127.0.0.1/32], dialect: %s}
+check: {listen: "127.0.0.1:0", grpc: "127.0.0.1:0", trusted: [127.0.0.1/32], dialect: %s}
 store: {url: %q, timeout: 500ms}
 tokens: {keys: [{id: k1, secret: "a secret of the integration tests, 40 bytes"}]}
 shutdown_timeout: 1s
@@ -88,7 +88,8 @@ func StartGatewayWith(t testing.TB, config string) *Gateway {
 		default:
 		}
 		g.Visitors, g.Check, g.admin = g.logged("listening"), g.logged("check listening"), g.logged("admin listening")
-		return g.Visitors != "" && g.admin != "" && (g.Check != "" || !checks)
+		g.grpc = g.logged("gRPC check listening")
+		return g.grpc != "" && g.Visitors != "" && g.admin != "" && (g.Check != "" || !checks)
 	})
 	Eventually(t, "the store is up", func() bool { return strings.Contains(g.operate(t, "GET", "/metrics", ""), "anteroom_store_up 1") })
 	return g

@@ -19,6 +19,10 @@ type Proxy struct {
 	NoOpen bool
 	// OneCheck reports whether the proxy takes one address of checks only, which a balancer has.
 	OneCheck bool
+	// Aliases reports whether the proxy forwards other spellings of X-Waiting-Room-Session, so that the check refuses the request.
+	Aliases bool
+	// GRPC reports whether the proxy asks at check.grpc.
+	GRPC bool
 	// Start starts the proxy and returns its address. It ends with the test.
 	Start func(t testing.TB, s *Setup) string
 }
@@ -36,6 +40,21 @@ type Setup struct {
 	t     testing.TB
 	proxy *Proxy
 	away  string // address of checks at which nothing listens, instead of the gateways'
+}
+
+// Checks returns the addresses at which the proxy asks.
+func (s *Setup) Checks() (all []string) {
+	for _, g := range s.Gateways {
+		switch {
+		case s.away != "":
+			all = append(all, s.away)
+		case s.proxy.GRPC:
+			all = append(all, g.grpc)
+		default:
+			all = append(all, g.Check)
+		}
+	}
+	return all
 }
 
 // Snippet returns what `gateway snippet` prints for the proxy.

@@ -28,6 +28,9 @@ func Spoof(t *testing.T, s *Site) {
 					t.Errorf("ENTRY: the origin got %+v", got)
 				}
 			}
+			if s.Proxy.Aliases && c.alias && a != nil && a.StatusCode == 403 {
+				return
+			}
 			if c.reaches && (a == nil || !a.Reached()) {
 				t.Errorf("the request should reach the origin: %v", a)
 			}
@@ -54,6 +57,7 @@ func forged(r *Received) bool {
 type spoof struct {
 	name, text         string
 	open, reaches, cut bool
+	alias              bool // has another spelling of X-Waiting-Room-Session
 }
 
 func spoofs(pass string) (all []spoof) {
@@ -115,6 +119,10 @@ func spoofs(pass string) (all []spoof) {
 		name, _, _ := strings.Cut(cookie, "=")
 		add(fmt.Sprint("pass of another room in ", name, ", ", strings.Count(cookie, "=")), "GET /seats", "Cookie: "+cookie)
 	}
+	add("method by header, against a bypass rule with methods", "GET /search", "X-HTTP-Method-Override: POST")
+	if parts := strings.Split(pass, "."); len(parts) == 3 { // {"alg":"none","typ":"pass+jwt"}
+		add("pass without an algorithm", "GET /seats", "Cookie: wr_full_pass=eyJhbGciOiJub25lIiwidHlwIjoicGFzcytqd3QifQ."+parts[1]+".")
+	}
 	add("pass of another room as field", "GET /seats", "X-Waiting-Room-Pass: "+pass)
 	add("pass of another room as bearer", "GET /seats", "Authorization: Bearer "+pass)
 	for _, path := range []string{"/.waiting-room/check", "/.waiting-room/check/open", "/.waiting-room/check/", "/.waiting-room//check", "/.waiting-room/./check", "/.waiting-room/%63heck"} {
@@ -141,9 +149,14 @@ func spoofs(pass string) (all []spoof) {
 
 	// Requests that may reach the origin, but not with the client's session.
 	for _, field := range []string{session, "X_Waiting_Room_Session: forged", "X.Waiting.Room.Session: forged", "x-waiting-room-session: forged", "X-Waiting_Room-Session: forged", session + "\r\n" + session, session + "\r\nConnection: close, X-Waiting-Room-Session"} {
-		add("bypass with "+field, "GET /open", field).reaches = true
-		add("room that is off with "+field, "GET /seats", "Host: off.test", field).reaches = true
-		add("pass with "+field, "GET /seats", "Host: free.test", "Cookie: wr_free_pass="+pass, field).reaches = true
+		for name, more := range map[string][]string{
+			"bypass with ":           {"GET /open"},
+			"room that is off with ": {"GET /seats", "Host: off.test"},
+			"pass with ":             {"GET /seats", "Host: free.test", "Cookie: wr_free_pass=" + pass},
+		} {
+			c := add(name+field, more[0], append(more[1:], field)...)
+			c.reaches, c.alias = true, strings.ContainsAny(field, "_.")
+		}
 		add("visitors' socket with "+field, "GET /.waiting-room/full/status", field)
 	}
 	return all
