@@ -18,7 +18,7 @@ import (
 // These proxies cannot be run here. Package checktest has clients in their manner.
 
 func TestTraefik(t *testing.T) {
-	suite.Run(t, &suite.Proxy{Name: "traefik", Dialect: dialect.Traefik, NoOpen: true, OneCheck: true, Aliases: true, Start: transcribed(func(_ testing.TB, s checktest.Site, tls bool) http.Handler {
+	suite.Run(t, &suite.Proxy{Name: "traefik", Dialect: dialect.Traefik, NoOpen: true, OneCheck: true, Aliases: true, KeepsCaching: true, Start: transcribed(func(_ testing.TB, s checktest.Site, tls bool) http.Handler {
 		prefix := ""
 		if tls {
 			prefix = "__Host-"
@@ -32,7 +32,7 @@ func TestTraefik(t *testing.T) {
 }
 
 func TestEnvoy(t *testing.T) {
-	suite.Run(t, &suite.Proxy{Name: "envoy", Dialect: dialect.Envoy, OneCheck: true, Start: transcribed(func(_ testing.TB, s checktest.Site, _ bool) http.Handler {
+	suite.Run(t, &suite.Proxy{Name: "envoy", Dialect: dialect.Envoy, OneCheck: true, KeepsCaching: true, Start: transcribed(func(_ testing.TB, s checktest.Site, _ bool) http.Handler {
 		return checktest.Envoy(s)
 	})})
 }
