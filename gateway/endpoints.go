@@ -146,7 +146,7 @@ func serveRevoked(v *visit) (decision, *answer.Problem) {
 // publish sends a document that is the same for every client, or 304 to a client that has it.
 func (v *visit) publish(d *published.Document, o outcome, caching string) decision {
 	vary := ""
-	if len(v.site) > 0 {
+	if v.room != nil && len(v.room.options.CORSOrigins) > 0 { // also without an Origin: a cache may have it for a site that may read it
 		vary = "Origin"
 	}
 	fields := [][2]string{{"Cache-Control", caching}, {"ETag", d.ETag}, {"Vary", vary}}

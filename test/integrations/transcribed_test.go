@@ -18,7 +18,7 @@ import (
 // These proxies cannot be run here. Package checktest has clients in their manner.
 
 func TestTraefik(t *testing.T) {
-	suite.Run(t, &suite.Proxy{Name: "traefik", Dialect: dialect.Traefik, NoOpen: true, Aliases: true, Start: transcribed(func(_ testing.TB, s checktest.Site, tls bool) http.Handler {
+	suite.Run(t, &suite.Proxy{Name: "traefik", Dialect: dialect.Traefik, NoOpen: true, OneCheck: true, Aliases: true, KeepsCaching: true, Start: transcribed(func(_ testing.TB, s checktest.Site, tls bool) http.Handler {
 		prefix := ""
 		if tls {
 			prefix = "__Host-"
@@ -32,19 +32,19 @@ func TestTraefik(t *testing.T) {
 }
 
 func TestEnvoy(t *testing.T) {
-	suite.Run(t, &suite.Proxy{Name: "envoy", Dialect: dialect.Envoy, Start: transcribed(func(_ testing.TB, s checktest.Site, _ bool) http.Handler {
+	suite.Run(t, &suite.Proxy{Name: "envoy", Dialect: dialect.Envoy, OneCheck: true, KeepsCaching: true, Start: transcribed(func(_ testing.TB, s checktest.Site, _ bool) http.Handler {
 		return checktest.Envoy(s)
 	})})
 }
 
 func TestGatewayAPI(t *testing.T) {
-	suite.Run(t, &suite.Proxy{Name: "gateway-api", Dialect: dialect.GatewayAPI, NoOpen: true, Start: transcribed(func(_ testing.TB, s checktest.Site, _ bool) http.Handler {
+	suite.Run(t, &suite.Proxy{Name: "gateway-api", Dialect: dialect.GatewayAPI, NoOpen: true, OneCheck: true, Start: transcribed(func(_ testing.TB, s checktest.Site, _ bool) http.Handler {
 		return checktest.GatewayAPI(s)
 	})})
 }
 
 func TestEnvoyGRPC(t *testing.T) {
-	suite.Run(t, &suite.Proxy{Name: "envoy", Dialect: dialect.Envoy, GRPC: true, Start: transcribed(func(t testing.TB, s checktest.Site, _ bool) http.Handler {
+	suite.Run(t, &suite.Proxy{Name: "envoy", Dialect: dialect.Envoy, OneCheck: true, GRPC: true, Start: transcribed(func(t testing.TB, s checktest.Site, _ bool) http.Handler {
 		conn, err := grpc.NewClient(s.Checks, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultServiceConfig(`{"loadBalancingConfig": [{"round_robin": {}}]}`))
 		if err != nil {
 			t.Fatal(err)

@@ -21,6 +21,8 @@ type Proxy struct {
 	OneCheck bool
 	// Aliases reports whether the proxy forwards other spellings of X-Waiting-Room-Session, so that the check refuses the request.
 	Aliases bool
+	// KeepsCaching reports whether the proxy adds the cookie of a check and cannot change Cache-Control with it.
+	KeepsCaching bool
 	// GRPC reports whether the proxy asks at check.grpc.
 	GRPC bool
 	// Start starts the proxy and returns its address. It ends with the test.
