@@ -257,7 +257,8 @@ func fixedLimits(l config.Limits) config.Limits {
 }
 
 // keepFixed names the settings that differ from those at the start and need a restart. If TLS was turned on or off, it sets
-// next.TLS to the old value, so that the other changes can take effect.
+// next.TLS to the old value, so that the other changes can take effect. A check section that was removed stays too, because its sockets do:
+// without check.trusted every request of the proxy would be refused.
 func keepFixed(started, next *config.Config) []string {
 	var names []string
 	for _, s := range []struct {
@@ -281,6 +282,9 @@ func keepFixed(started, next *config.Config) []string {
 	if (started.TLS == config.TLS{}) != (next.TLS == config.TLS{}) {
 		names = append(names, "tls")
 		next.TLS = started.TLS
+	}
+	if started.Check.On() && !next.Check.On() {
+		next.Check = started.Check
 	}
 	return names
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"log/slog"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -90,6 +91,15 @@ func TestKeepFixed_KeepsWhatNeedsARestart(t *testing.T) {
 	next = &config.Config{Listen: ":8080", TLS: config.TLS{CertFile: "cert.pem", KeyFile: "key.pem"}, DefaultOrigin: "shop"}
 	if got := keepFixed(old, next); !slices.Equal(got, []string{"tls"}) || next.TLS != old.TLS || next.DefaultOrigin != "shop" {
 		t.Fatalf("TLS is turned on: %q, %+v", got, next)
+	}
+	old.Check = config.Check{Listen: "127.0.0.1:1", Trusted: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, Deny: 403}
+	next.Check = config.Check{}
+	if got := keepFixed(old, next); !slices.Equal(got, []string{"check.listen"}) || next.Check.Deny != 403 || len(next.Check.Trusted) != 1 {
+		t.Errorf("without the check section: %v, %+v", got, next.Check)
+	}
+	next.Check = config.Check{Listen: "127.0.0.1:1", Deny: 401}
+	if got := keepFixed(old, next); got != nil || next.Check.Deny != 401 {
+		t.Errorf("with another status: %v, %+v", got, next.Check)
 	}
 	if got := keepFixed(old, old); got != nil {
 		t.Fatalf("%q", got)

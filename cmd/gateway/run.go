@@ -97,6 +97,9 @@ func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config,
 		ring = options.Ring
 		warn(next, log)
 		cfg, started.TLS = next, next.TLS
+		listen, grpc := started.Check.Listen, started.Check.GRPC
+		started.Check = next.Check
+		started.Check.Listen, started.Check.GRPC = listen, grpc
 		log.Info("configuration reloaded", "rooms", len(next.Rooms))
 	}
 
