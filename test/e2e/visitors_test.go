@@ -537,6 +537,9 @@ func TestPublicKeys(t *testing.T) {
 		more: "tokens: {keys: [{id: ed1, alg: EdDSA, private_key_file: " + dir + "/key.pem, active: true}, {id: hs1, alg: HS256, secret: " + signingSecret + "}]}\n"})
 	c := newClient(t, g)
 	a := c.get(g, "/.waiting-room/jwks.json").want(http.StatusOK)
+	if caching := a.header.Get("Cache-Control"); caching != "public, max-age=300" {
+		t.Errorf("the key set has Cache-Control %q", caching)
+	}
 	var set struct{ Keys []map[string]any }
 	if err := json.Unmarshal([]byte(a.body), &set); err != nil || len(set.Keys) != 1 {
 		t.Fatalf("%v: %s", err, a.body)

@@ -89,7 +89,7 @@ func StartGatewayWith(t testing.TB, config string) *Gateway {
 		}
 		g.Visitors, g.Check, g.admin = g.logged("listening"), g.logged("check listening"), g.logged("admin listening")
 		g.grpc = g.logged("gRPC check listening")
-		return g.grpc != "" && g.Visitors != "" && g.admin != "" && (g.Check != "" || !checks)
+		return g.Visitors != "" && g.admin != "" && (!checks || g.Check != "" && g.grpc != "")
 	})
 	Eventually(t, "the store is up", func() bool { return strings.Contains(g.operate(t, "GET", "/metrics", ""), "anteroom_store_up 1") })
 	return g
