@@ -71,7 +71,7 @@ func TestPresenceBuckets_HoldQueuedTicketsOnly(t *testing.T) {
 				script("room_revoke", "", r.id, "", who)
 				delete(heard, who)
 			case "beat":
-				script("room_heartbeat", who, "", 0)
+				script("room_heartbeat", who, "", 0, "")
 				delete(heard, who)
 			case "reset":
 				if rapid.IntRange(0, 5).Draw(t, "rarely") == 0 {

@@ -223,7 +223,7 @@ var mutations = []mutation{
 	{
 		fault: "a permit opens every path",
 		file:  "gateway/steps.go",
-		old:   "	case p.Path != string(path):\n		return errOtherPath\n", new: "",
+		old:   "	case !samePath:\n		return errOtherPath\n", new: "",
 		pkg: "./gateway", tests: "^TestPermit_Opens",
 	},
 	{
