@@ -152,7 +152,7 @@ processors: {webhook: {kind: webhook, url: %q, timeout: 60s}}
 	p.text("#job .tags", "running")
 	p.text("#job dl", "Process")
 	accessible(t, p.ctx, "a running job")
-	p.press("#job [data-j=cancel]")
+	p.shows(`document.querySelector('#confirm').open || (document.querySelector('#job [data-j=cancel]').click(), false)`)
 	p.text("#confirm", "may succeed or fail first")
 	accessible(t, p.ctx, "confirmation for a job")
 	p.press("#confirm [value=yes]")
