@@ -1,6 +1,7 @@
 package token
 
 import (
+	"errors"
 	"strings"
 	"sync/atomic"
 
@@ -118,10 +119,10 @@ func (c *Cache) VerifyWaiting(raw []byte, room string, now int64) (Waiting, erro
 
 // keepUntil returns until when the cache keeps a token that was verified with a result; 0: not at all.
 func keepUntil(err error, expires, now int64) int64 {
-	switch err {
-	case nil:
+	switch {
+	case err == nil:
 		return expires + Leeway
-	case ErrExpired: //nolint:errorlint // a reader of the Ring returns it as it is
+	case errors.Is(err, ErrExpired):
 		return now + expiredKept
 	}
 	return 0

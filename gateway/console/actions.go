@@ -7,7 +7,9 @@ import (
 	"encoding/base64"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/internal/ophttp"
@@ -19,11 +21,7 @@ func (c *Console) patchRoom(w http.ResponseWriter, r *http.Request, who identity
 		return err
 	}
 	change, faults := decodePatch(body)
-	if m := change.Method; m != nil && *m == admission.Lottery && !mayDraw(&room.File) {
-		faults = append(faults, ophttp.Fault{Path: "method", Value: []byte(`"lottery"`), Problem: "needs queue.opens_at and queue.draw_secret_file in the file",
-			Allowed: "fifo, passthrough or reject"})
-	}
-	if len(faults) > 0 {
+	if faults = append(faults, faultsBeside(&room.File, &change)...); len(faults) > 0 {
 		return ophttp.Invalid(faults...)
 	}
 	if len(bytes.TrimSpace(body[1:len(body)-1])) == 0 {
@@ -32,6 +30,22 @@ func (c *Console) patchRoom(w http.ResponseWriter, r *http.Request, who identity
 	return c.change(w, r, who, room, "patch", func(ctx context.Context) error {
 		return room.Queue.Patch(ctx, who.name, change)
 	})
+}
+
+// minSilence is the shortest session.ttl with session.renew: server, as in the file.
+const minSilence = 4 * time.Second
+
+// faultsBeside returns what is wrong with a change beside the file of its room.
+func faultsBeside(file *admission.Policy, change *admission.Live) (faults []ophttp.Fault) {
+	if m := change.Method; m != nil && *m == admission.Lottery && !mayDraw(file) {
+		faults = append(faults, ophttp.Fault{Path: "method", Value: []byte(`"lottery"`), Problem: "needs queue.opens_at and queue.draw_secret_file in the file",
+			Allowed: "fifo, passthrough or reject"})
+	}
+	if ttl := change.SessionTTL; ttl != nil && *ttl < minSilence && file.PassLife > 0 {
+		faults = append(faults, ophttp.Fault{Path: "session.ttl", Value: []byte(strconv.Quote(ttl.String())), Problem: "is too small with session.renew: server",
+			Allowed: "4s to 24h"})
+	}
+	return faults
 }
 
 func (c *Console) pause(w http.ResponseWriter, r *http.Request, who identity, room Room) error {

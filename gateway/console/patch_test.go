@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/internal/ophttp"
 )
 
@@ -50,6 +51,18 @@ func TestPatch_ChangesRoom(t *testing.T) {
 				t.Errorf("%s is %s, want %s", row.path, got, row.want)
 			}
 		})
+	}
+}
+
+func TestPatch_RefusesSilenceShorterThanInFile(t *testing.T) {
+	for _, row := range []struct {
+		life, ttl time.Duration
+		faults    int
+	}{{time.Hour, 3 * time.Second, 1}, {time.Hour, 4 * time.Second, 0}, {0, time.Second, 0}} {
+		got := faultsBeside(&admission.Policy{PassLife: row.life}, &admission.Live{SessionTTL: &row.ttl})
+		if len(got) != row.faults || len(got) > 0 && got[0].Path != "session.ttl" {
+			t.Errorf("passes of %v, session.ttl %v: %v, want %d faults", row.life, row.ttl, got, row.faults)
+		}
 	}
 }
 
