@@ -1,0 +1,27 @@
+package dialect
+
+import "testing"
+
+// No proxy may take a denial for a pass: it would let every visitor in.
+func TestDialects_DenyWithNoStatusThatPasses(t *testing.T) {
+	for _, name := range Names() {
+		d, err := Parse(name)
+		if err != nil || d.String() != name {
+			t.Fatalf("%s is read as %s (%v)", name, d, err)
+		}
+		if !d.CanDeny(401) {
+			t.Errorf("%s cannot send the default status 401", name)
+		}
+		for status := 100; status < 400; status++ {
+			if d.CanDeny(status) && status != 302 && status != 303 && status != 307 {
+				t.Errorf("%s denies with %d", name, status)
+			}
+		}
+		if d.Family() == Itself && d.CanDeny(503) {
+			t.Errorf("%s denies with 503, which it takes for a failure of the check", name)
+		}
+	}
+	if _, err := Parse("apache"); err == nil {
+		t.Error("apache is a dialect")
+	}
+}
