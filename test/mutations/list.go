@@ -223,13 +223,13 @@ var mutations = []mutation{
 	{
 		fault: "a permit opens every path",
 		file:  "gateway/steps.go",
-		old:   "	case !samePath:\n		return errOtherPath\n", new: "",
+		old:   "	case !samePath:\n", new: "	case !samePath && false:\n",
 		pkg: "./gateway", tests: "^TestPermit_Opens",
 	},
 	{
 		fault: "a header field hides the method of a step",
 		file:  "gateway/route/step.go",
-		old:   " && !client.OverridesMethod(q)", new: "",
+		old:   " && !client.OverridesMethod(q)", new: " && (true || !client.OverridesMethod(q))",
 		pkg: "./gateway/route", tests: "^TestStep$",
 	},
 	{
