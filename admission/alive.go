@@ -35,7 +35,7 @@ func (b beat) condition() any {
 	return b.from
 }
 
-// Alive reports whether a session goes on. It calls the store only if this gateway has not heard of the session for 1.25 ttl, and renews
+// Alive reports whether a session goes on. It calls the store only if this gateway has served no request of the session for 1.25 ttl, and renews
 // it there. sure is false while the store is away and this gateway has to assume that the session goes on; its next heartbeat finds out.
 func (r *sessions) Alive(ctx context.Context, sid ID) (alive, sure bool) {
 	now := r.c.mono()

@@ -32,7 +32,7 @@ type sessionModel struct {
 
 type modelVisitor struct {
 	id       ID
-	at       int64         // of the last request that the store knows of or a reachable gateway has heard, µs
+	at       int64         // of the last request that the store has recorded or a reachable gateway has served, µs
 	pending  map[int]int64 // likewise, of gateways that are cut off
 	possible time.Duration // room time of the last accepted request, or of the return of the gateway that accepted it
 	unheard  map[int]bool  // gateways that have accepted requests while they were cut off
@@ -225,7 +225,7 @@ func TestAlive_Model(t *testing.T) {
 			"loss": func(t *rapid.T) {
 				m.t = t
 				if m.limited {
-					t.Skip("sessions that nobody remembers count for a ttl")
+					t.Skip("sessions without a record count for a ttl")
 				}
 				if err := client.Del(m.ctx(), m.keys...).Err(); err != nil {
 					t.Fatal(err)
@@ -236,7 +236,7 @@ func TestAlive_Model(t *testing.T) {
 				m.t = t
 				g := reachable(t)
 				if m.torn {
-					t.Skip("it may be the only one that knows of a revocation")
+					t.Skip("it may be the only one with the record of a revocation")
 				}
 				m.tick(g) // as a gateway that ends
 				m.rooms[g], m.reports[g] = fresh(), map[ID]int64{}

@@ -49,7 +49,7 @@ func live(t *testing.T, c *testClock, d time.Duration, rooms ...*Room) {
 	}
 }
 
-// A gateway asks the store only about a session that it has not heard of for 1.25 ttl, and remembers both replies.
+// A gateway asks the store only about a session of which it has served no request for 1.25 ttl, and remembers both replies.
 func TestAlive_AsksStoreOnce(t *testing.T) {
 	t.Parallel()
 	client, prefix, c, p := redistest.Client(t), redistest.Prefix(t), newTestClock(), lasting(100*time.Second)
@@ -85,7 +85,7 @@ func TestAlive_AsksStoreOnce(t *testing.T) {
 	}
 }
 
-// The other gateway hears of the requests: a session ends 1 to 1.5 ttl after its last request anywhere.
+// The requests reach the store through the other gateway: a session ends 1 to 1.5 ttl after its last request anywhere.
 func TestAlive_EndsAfterSilenceEverywhere(t *testing.T) {
 	t.Parallel()
 	const ttl = 100 * time.Second
@@ -155,14 +155,14 @@ func TestAlive_WithoutStore(t *testing.T) {
 	mustBeAlive(t, a, other, true, "silent during the outage, which does not count")
 }
 
-// A store that came back empty has no sessions. For a ttl each session that nobody remembers counts, then none.
+// A store that came back empty has no sessions. For a ttl each session without a record counts, then none.
 func TestAlive_AfterLoss(t *testing.T) {
 	t.Parallel()
 	client, prefix, c, p := redistest.Client(t), redistest.Prefix(t), newTestClock(), lasting(100*time.Second)
 	a, b := testRoom(t, client, prefix, c, p), testRoom(t, client, prefix, c, p)
 	known, unknown, late := begin(t, b), begin(t, a), begin(t, a)
 	live(t, c, 20*time.Second, a, b)
-	if err := client.Del(ctx5(t), a.keys...).Err(); err != nil { // with a, which alone has heard of two of the sessions
+	if err := client.Del(ctx5(t), a.keys...).Err(); err != nil { // a alone has served two of the sessions
 		t.Fatal(err)
 	}
 	live(t, c, 80*time.Second, b)
@@ -173,8 +173,8 @@ func TestAlive_AfterLoss(t *testing.T) {
 	mustBeAlive(t, b, late, false, "silent for more than ttl since the loss")
 }
 
-// A gateway that alone was cut off keeps the sessions that went on when it could not ask, although their other gateways have not heard of
-// them for long.
+// A gateway that alone was cut off keeps the sessions that went on while it could not ask, although no other gateway has served them
+// for long.
 func TestAlive_GatewayCutOff(t *testing.T) {
 	t.Parallel()
 	client, prefix, c, p := redistest.Client(t), redistest.Prefix(t), newTestClock(), lasting(100*time.Second)

@@ -19,7 +19,7 @@ type sessions struct {
 		mu sync.Mutex
 		m  map[ID]beat // the last one sent or due
 	}
-	lookups *batcher[ID, bool] // sessions that this gateway has not heard of lately
+	lookups *batcher[ID, bool] // sessions of which this gateway has served no request lately
 
 	mu       sync.Mutex
 	due      map[ID]struct{} // to be sent; a set, since a session may beat many times during an outage
