@@ -90,7 +90,7 @@ func TestCutOff_VouchesForALimitedTime(t *testing.T) {
 	spent := k
 	s.cutOff(g)
 	other.tick()
-	s.lives(2*time.Second, other)
+	s.lives(8*time.Second, other)
 	if got := other.poll(&spent); got.State != Active {
 		t.Fatalf("elsewhere: %+v", got)
 	}
