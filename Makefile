@@ -25,10 +25,11 @@ GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.12.0
 LINK  := -ldflags=-w
 PLAIN := CGO_ENABLED=0
 
-# Tests of the built programs and in a browser: the race detector would check their clients only. `make race` builds the programs with it.
-PROGRAMS := ./test/e2e ./test/integrations ./gateway/page ./gateway/console
-# Simulations on one goroutine: the race detector would find nothing and multiply their time.
-SEQUENTIAL := ./eta ./eta/backtest ./bulk/congestion ./admission/drawcheck ./lua
+# Tests of programs, as processes and in a browser: the race detector would check their clients, or multiply the time in which a process
+# starts. `make race` builds the programs with it.
+PROGRAMS := ./test/e2e ./test/integrations ./gateway/page ./cmd/... ./examples/...
+# Tests on one goroutine: the race detector would find nothing and multiply their time.
+SEQUENTIAL := ./eta/... ./bulk/congestion ./admission/drawcheck ./lua ./test/docs ./test/mutations ./test/paths ./test/shape ./internal/config/...
 # The modules of this tree.
 MODULES := . bench deploy/helm/test sdk/go test/sdk test/integrations/caddy
 
@@ -70,11 +71,11 @@ test-build: ## Compile what the targets below share: side by side, each would co
 # -count=1 in all of these targets: the cache's key does not include the programs that tests build.
 .PHONY: test-programs
 test-programs: ## Run the tests of the built programs and of the pages in a browser, and the simulations
-	$(PLAIN) $(GO) test -count=1 -vet=off $(LINK) -timeout $(TEST_TIMEOUT) $(PROGRAMS) $(SEQUENTIAL)
+	$(PLAIN) $(GO) test -count=1 -vet=off $(LINK) -timeout $(TEST_TIMEOUT) $(PROGRAMS) $(SEQUENTIAL) ./gateway/console
 
 .PHONY: test-race
 test-race: ## Run all other tests but the long ones with the race detector
-	$(GO) test -race -short -count=1 -vet=off $(LINK) -timeout $(TEST_TIMEOUT) $$($(GO) list ./... | grep -vxF "$$($(GO) list ./test/e2e ./test/integrations ./gateway/page $(SEQUENTIAL))")
+	$(GO) test -race -short -count=1 -vet=off $(LINK) -timeout $(TEST_TIMEOUT) $$($(GO) list ./... | grep -vxF "$$($(GO) list $(PROGRAMS) $(SEQUENTIAL))")
 
 .PHONY: test-long
 test-long: ## Run the long tests, which -short leaves out, and tests that the race detector disturbs: allocations, memory of connections

@@ -3,7 +3,7 @@
 # usage: tools/long.sh [--packages]   with --packages: the packages that have them
 set -euo pipefail
 cd "$(dirname "$0")/.."
-found=$(find . -name '*_test.go' -not -path './bench/*' -not -path './deploy/*' -not -path './eta/backtest/*' -print0 | xargs -0 awk '
+found=$(find . -name '*_test.go' -not -path './bench/*' -not -path './deploy/*' -not -path './eta/backtest/*' -not -path './cmd/*' -print0 | xargs -0 awk '
 	/^func / { name = "" }
 	/^func Test/ { name = $2; sub(/\(.*/, "", name) }
 	/short\.Skip\(|!?raceEnabled|raceDetector/ && name != "" { dir = FILENAME; sub(/\/[^\/]*$/, "", dir); print dir, name }' | sort -u)
