@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -138,6 +139,25 @@ rooms: [{id: sale, hosts: [shop.example, "*.shop.example"]}, {id: beta, hosts: [
 				t.Errorf("%s lacks %s: %d %s\n%s", args, text, code, faults, out)
 			}
 			isYAML(t, out)
+		}
+	}
+}
+
+// TestSnippet_ListsFieldsOfChecks checks the proxies that send only listed fields with a check: a field that the gateway reads and that is not
+// listed would be lost without an error.
+func TestSnippet_ListsFieldsOfChecks(t *testing.T) {
+	const config = "listen: :8080\ntrusted_proxies: [10.0.0.0/8]\ncheck: {listen: \":8090\", trusted: [10.0.0.0/8], dialect: gateway-api}\nrooms: [{id: sale, hosts: [shop.example], session: {renew: server}}]\n"
+	for _, proxy := range []string{"envoy-gateway", "gateway-api"} {
+		_, out, faults := snippetOf(t, config, proxy)
+		fields := strings.FieldsFunc(out, func(c rune) bool { return strings.ContainsRune(" ,[]", c) })
+		for _, field := range []string{
+			"cookie", "accept", "accept-language", "user-agent", "origin", "upgrade", "sec-fetch-dest", "sec-fetch-mode", "sec-purpose", "access-control-request-method",
+			"x-forwarded-for", "x-forwarded-proto", "x-waiting-room-pass", "x-waiting-room-token", "x-waiting-room-permit",
+			"x-http-method-override", "x-http-method", "x-method-override",
+		} {
+			if !slices.Contains(fields, field) {
+				t.Errorf("%s does not send %s: %s%s", proxy, field, out, faults)
+			}
 		}
 	}
 }
