@@ -222,7 +222,7 @@ func admitNow(v *visit, policy *admission.Policy) (decision, *answer.Problem) {
 	if p != nil {
 		return decision{}, v.refuseAccount(p)
 	}
-	if v.cookieless {
+	if v.cookieless || needsPermit(v) { // the visitor would not get the pass: with a step the check is denied, and HAProxy drops that cookie
 		return mustWait(v), nil
 	}
 	addEndedPass(v, &a)

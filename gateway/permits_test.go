@@ -3,6 +3,7 @@ package gateway
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 	"sync"
@@ -15,6 +16,7 @@ import (
 	"github.com/anteroom/anteroom/gateway/metrics"
 	"github.com/anteroom/anteroom/gateway/permit"
 	"github.com/anteroom/anteroom/gateway/proxy"
+	"github.com/anteroom/anteroom/internal/dialect"
 	"github.com/anteroom/anteroom/internal/redistest"
 	"github.com/anteroom/anteroom/token"
 )
@@ -371,6 +373,21 @@ func TestRedeem_OnceAtAllGateways(t *testing.T) {
 	}
 	if ttl := client.TTL(t.Context(), keys[0]).Val(); ttl < 65*time.Second || ttl > 130*time.Second {
 		t.Errorf("the record of a redeemed permit is kept for %v", ttl)
+	}
+}
+
+// A check starts no session for a step: the visitor has no permit yet, and HAProxy drops the cookie of a denial.
+func TestStep_CheckWithoutPassStartsNoSession(t *testing.T) {
+	for _, d := range []dialect.Dialect{dialect.Nginx, dialect.Traefik} {
+		c := startChecked(t, Options{Rooms: []Room{steps(20)}, Check: Check{Dialect: d}})
+		calls := storeCalls(t, c.bench)
+		if a := c.ask("GET /seatmap/812", asPage); a.status != 401 || a.header.Get("X-Waiting-Room") != "waiting" || len(a.cookies) > 0 {
+			t.Errorf("%s: %s", d, a.text())
+		}
+		if after := storeCalls(t, c.bench); !maps.Equal(calls, after) {
+			t.Errorf("%s: calls of the store: %v before the check, %v after", d, calls, after)
+		}
+		c.ask("GET /shop", asPage).code(t, 200)
 	}
 }
 
