@@ -84,7 +84,7 @@ func (c checks) serve(q *wire.Request, ctx *fasthttp.RequestCtx, refusal *http1.
 	if q.HasBody() {
 		q.CloseAfter() // some proxies describe the length of a body that they do not send: what follows may be the next check
 	}
-	v.serveCheck(q.Peer(), readCheck(v, q, refusal))
+	serveCheck(v, q.Peer(), readCheck(v, q, refusal))
 }
 
 // Check responds to a check that is not an HTTP request, with the same decision.
@@ -98,11 +98,11 @@ func (g *Gateway) Check(c check.Call) {
 	v.req = v.described.Blank(c.Peer())
 	v.out.Begin(v.req, nil, v.start)
 	v.isCheck, v.call = true, c
-	v.serveCheck(c.Peer(), readCall(v, c))
+	serveCheck(v, c.Peer(), readCall(v, c))
 }
 
 // serveCheck decides about the described request and writes the response to the check. A fault refuses the check itself.
-func (v *visit) serveCheck(proxy netip.Addr, fault *check.Fault) {
+func serveCheck(v *visit, proxy netip.Addr, fault *check.Fault) {
 	if fault != nil {
 		v.g.metrics.ChecksRefused[fault.Name].Inc()
 		problem, in := answer.CheckRefused, "grpc"
@@ -263,7 +263,7 @@ func (v *visit) deny(status int) int {
 	case status == answer.CheckRefused.Status, status == answer.AmbiguousPath.Status, status == answer.UnknownHost.Status:
 		return answer.CheckRefused.Status
 	case v.tokens.pass != nil: // the room's page would redirect the visitor back to the room
-		if !v.canDeny(status) {
+		if !canDeny(v, status) {
 			return 403
 		}
 		return status
@@ -274,7 +274,7 @@ func (v *visit) deny(status int) int {
 }
 
 // canDeny reports whether the proxy that asks can send a status to the visitor.
-func (v *visit) canDeny(status int) bool {
+func canDeny(v *visit, status int) bool {
 	if v.call != nil {
 		return dialect.CanDenyOverGRPC(status)
 	}
