@@ -5,24 +5,24 @@ import (
 	"errors"
 )
 
-// Sessions of a room with Policy.PassLife go on while their visitors make requests, whatever their passes say. A gateway knows from its
-// heartbeats that a session goes on for knownFor after the last one. Then it asks the store, where a session counts for 1.5 ttl after its
-// last heartbeat at any gateway.
+// In a room with Policy.PassLife a session goes on while its visitor makes requests, and may end before its pass. For knownFor after a
+// heartbeat its gateway knows that the session goes on. After that it asks the store, which counts a session for 1.5 ttl after its last
+// heartbeat from any gateway.
 
-// Values of beat.from. A positive one is the order time at which this gateway accepted the session without having known it, while it
-// could not ask the store.
+// Values of beat.from. A positive value is the order time at which this gateway accepted an unknown session because it could not ask the
+// store.
 const (
-	fromKnown   = 0  // a heartbeat renews the session in any case
-	fromNever   = -1 // as a positive one; the gateway had never reached the store
-	fromSilence = -2 // no heartbeat: the store replied that the session has ended
+	fromKnown = 0  // the heartbeat has no condition
+	fromNever = -1 // accepted in the same way, by a gateway that had never reached the store
+	fromEnded = -2 // not a heartbeat: the store replied that the session has ended
 )
 
 // knownFor is how long after a heartbeat this gateway knows that the session goes on, in ns. It is less than the 1.5 ttl for which the
 // store counts the session, so that the next heartbeat reaches the store in time.
 func (b beat) knownFor() int64 { return int64(b.ttl + b.ttl/4) }
 
-// silent reports whether the session has ended at now (mono), as the store replied lately.
-func (b beat) silent(now int64) bool { return b.from == fromSilence && now < b.ends() }
+// hasEnded reports whether the session has ended at now (mono) by a reply of the store that still counts.
+func (b beat) hasEnded(now int64) bool { return b.from == fromEnded && now < b.ends() }
 
 // condition returns the condition of a heartbeat as room_heartbeat takes it.
 func (b beat) condition() any {
@@ -35,8 +35,8 @@ func (b beat) condition() any {
 	return b.from
 }
 
-// Alive reports whether a session goes on. It calls the store only if this gateway has served no request of the session for 1.25 ttl, and renews
-// it there. sure is false while the store is away and this gateway has to assume that the session goes on; its next heartbeat finds out.
+// Alive reports whether a session goes on. It calls the store, which renews the session, only if this gateway has served no request of it for
+// 1.25 ttl. sure is false while the store is away: Alive assumes that the session goes on, and the next heartbeat finds out.
 func (r *sessions) Alive(ctx context.Context, sid ID) (alive, sure bool) {
 	now := r.c.mono()
 	sh := &r.shards[sid[0]&63]
@@ -45,9 +45,9 @@ func (r *sessions) Alive(ctx context.Context, sid ID) (alive, sure bool) {
 	sh.mu.Unlock()
 	switch {
 	case !known:
-	case last.silent(now):
+	case last.hasEnded(now):
 		return false, true
-	case last.from != fromSilence && now-last.at <= last.knownFor():
+	case last.from != fromEnded && now-last.at <= last.knownFor():
 		return true, last.from == fromKnown
 	}
 	if !r.store.unreachable(r.view.Snapshot()) {
@@ -59,7 +59,7 @@ func (r *sessions) Alive(ctx context.Context, sid ID) (alive, sure bool) {
 	return true, false
 }
 
-// assume records a request of a session of which this gateway cannot know whether it goes on.
+// assume records a request of a session that this gateway does not know, while it cannot ask the store.
 func (r *sessions) assume(sid ID, now int64) {
 	b := beat{at: now, ttl: r.view.Snapshot().Policy.SessionTTL, from: r.view.Now()}
 	if b.from == 0 {
@@ -88,7 +88,7 @@ func (r *sessions) sendLookups(ctx context.Context, ids []ID) (ended []bool, err
 		}
 		return nil, err
 	}
-	over := r.stop(rest)
+	over := r.noteEnded(rest)
 	ended = make([]bool, len(ids))
 	for i, id := range ids {
 		if ended[i] = over[id]; !over[id] {
@@ -105,7 +105,7 @@ func (r *sessions) confirm(id ID, b beat) {
 	defer sh.mu.Unlock()
 	last, known := sh.m[id]
 	switch {
-	case !known || last.from == fromSilence:
+	case !known || last.from == fromEnded:
 		sh.m[id] = b
 	case last.from != fromKnown || last.at < b.at:
 		last.at, last.from = max(last.at, b.at), fromKnown
@@ -113,8 +113,8 @@ func (r *sessions) confirm(id ID, b beat) {
 	}
 }
 
-// stop takes the sessions that do not go on from a reply of room_heartbeat, and returns them.
-func (r *sessions) stop(rest []any) map[ID]bool {
+// noteEnded records the sessions that have ended by a reply of room_heartbeat, and returns them.
+func (r *sessions) noteEnded(rest []any) map[ID]bool {
 	over := make(map[ID]bool, len(rest)/2)
 	for i := 0; i+1 < len(rest); i += 2 {
 		id, ok := toID(asString(rest[i+1]))
@@ -128,7 +128,7 @@ func (r *sessions) stop(rest []any) map[ID]bool {
 		}
 		sh := &r.shards[id[0]&63]
 		sh.mu.Lock()
-		sh.m[id] = beat{at: r.c.mono(), ttl: r.view.Snapshot().Policy.SessionTTL, from: fromSilence}
+		sh.m[id] = beat{at: r.c.mono(), ttl: r.view.Snapshot().Policy.SessionTTL, from: fromEnded}
 		sh.mu.Unlock()
 	}
 	return over

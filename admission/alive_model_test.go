@@ -11,8 +11,8 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-// sessionModel is the simple model of sessions that the gateways keep alive: when each visitor was last certainly in, and last
-// possibly. Between ttl and 1.5 ttl of silence either reply is right.
+// sessionModel is a model of sessions that gateways keep alive. For each it knows the latest time at which it was certainly alive, and at
+// which it was possibly alive. Between ttl and 1.5 ttl after the last request either reply is right.
 type sessionModel struct {
 	t        *rapid.T
 	client   redis.UniversalClient

@@ -7,14 +7,14 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-// lasting is the policy of a room whose gateways keep sessions alive.
+// lasting returns the policy of a room whose gateways keep sessions alive.
 func lasting(ttl time.Duration) Policy {
 	p := basePolicy
 	p.SessionTTL, p.PassLife, p.Rate, p.Burst = ttl, 12*time.Hour, 100_000, 100_000
 	return p
 }
 
-// alive is Alive of a session that is not revoked.
+// alive calls Alive.
 func alive(t *testing.T, r *Room, id ID) (goesOn, sure bool) {
 	t.Helper()
 	return r.Alive(ctx5(t), id)
@@ -27,7 +27,7 @@ func mustBeAlive(t *testing.T, r *Room, id ID, want bool, when string) {
 	}
 }
 
-// begin starts a session as a gateway that signs its pass.
+// begin starts a session, as a gateway does when it signs a pass.
 func begin(t *testing.T, r *Room) ID {
 	t.Helper()
 	s := mustJoin(t, r, testID(), testClient(1))
@@ -109,8 +109,8 @@ func TestAlive_EndsAfterSilenceEverywhere(t *testing.T) {
 	}
 }
 
-// While the store is away a pass that this gateway does not know is good. When the store is back, the session goes on only if it did
-// when the store went away.
+// While the store is away, a session that the gateway does not know counts as alive. When the store is back, the session goes on only if it
+// did when the store went away.
 func TestAlive_WithoutStore(t *testing.T) {
 	t.Parallel()
 	client, prefix, c, p := redistest.Client(t), redistest.Prefix(t), newTestClock(), lasting(100*time.Second)
@@ -173,8 +173,7 @@ func TestAlive_AfterLoss(t *testing.T) {
 	mustBeAlive(t, b, late, false, "silent for more than ttl since the loss")
 }
 
-// A gateway that alone was cut off keeps the sessions that went on while it could not ask, although no other gateway has served them
-// for long.
+// A gateway that was cut off from the store keeps the sessions that went on there, although no other gateway has served them.
 func TestAlive_GatewayCutOff(t *testing.T) {
 	t.Parallel()
 	client, prefix, c, p := redistest.Client(t), redistest.Prefix(t), newTestClock(), lasting(100*time.Second)
@@ -200,7 +199,7 @@ func TestAlive_GatewayCutOff(t *testing.T) {
 	}
 }
 
-// A revocation holds for as long as the pass, also after a loss of the store's data.
+// A session stays revoked until its pass ends, also after the store lost its data.
 func TestAlive_RevokedStaysRevoked(t *testing.T) {
 	t.Parallel()
 	client, prefix, c, p := redistest.Client(t), redistest.Prefix(t), newTestClock(), lasting(100*time.Second)

@@ -71,13 +71,14 @@ type enterQ struct {
 	from   ID     // of an account: the ticket whose place becomes the account's; zero: none
 	proof  ID     // of an account, or a visitor who returns; zero: none
 	pass   string // of an account, or a visitor who returns
-	now    bool   // no place is given, only a session
+	// sessionOnly: a session or nothing, no place.
+	sessionOnly bool
 }
 
 // args appends one group of room_enter, whose header lists the arguments of each kind.
 func (q *enterQ) args(dst []any) []any {
-	if q.now {
-		dst = append(dst, "now")
+	if q.sessionOnly {
+		dst = append(dst, "session_only")
 	}
 	dst = append(dst, q.kind)
 	if q.kind == "charge" {

@@ -27,9 +27,9 @@ type Arrival struct {
 	// Remember keeps a place behind the front, which the store does not hold before its first poll, in this gateway's memory, so
 	// that a repeated join finds it. A join with the solution of a CAPTCHA needs that.
 	Remember bool
-	// Now asks for a session and gives no place: Join refuses with MustWait where the visitor would have to wait. While visitors wait it
-	// makes no store call.
-	Now bool
+	// SessionOnly asks for a session and takes no place: Join refuses with MustWait if the visitor would have to wait. While visitors wait
+	// it makes no store call.
+	SessionOnly bool
 	// From is a ticket of no account whose place becomes the account's where it has none. Zero: none.
 	From ID
 	// Return is the pass of the visitor's ended session. Where the pass keeps its order, the place has that order. Otherwise an
@@ -103,7 +103,7 @@ func (r *joins) Join(ctx context.Context, a Arrival) (Standing, Refusal, error) 
 	switch s := &out.s; {
 	case out.refusal == TooMany && s.Retry == 0:
 		out.s = j.full
-	case j.Now && s.State == Active && !j.Keyed && !s.Offline:
+	case j.SessionOnly && s.State == Active && !j.Keyed && !s.Offline:
 		r.joinLimiter.count(j.Address, &j.snap.Policy, j.now)
 	case s.New && j.Keyed && !s.Offline && s.Ticket.Epoch == "" && s.State == Waiting:
 		r.joinLimiter.count(j.Address, &j.snap.Policy, j.now) // the store counts it with its first poll
@@ -142,7 +142,7 @@ func (r *joins) joinRefused(j *joining) (joined, bool) {
 			return joined{s: j.full, refusal: TooMany}, true
 		}
 	}
-	if !j.Keyed && !j.Now { // the store decides whether a derived id gets a new place
+	if !j.Keyed && !j.SessionOnly { // the store decides whether a derived id gets a new place
 		r.joinLimiter.count(j.Address, &j.snap.Policy, j.now)
 	}
 	return joined{}, false
@@ -155,7 +155,7 @@ func (r *joins) joinUncalled(j *joining) (joined, bool) {
 	switch {
 	case r.store.unreachable(snap):
 		return r.joinUnreached(j, "", ErrStore), true
-	case j.Now && !snap.AdmitsNow():
+	case j.SessionOnly && (!snap.AdmitsNow() || r.view.frontFull.Load() == snap):
 		return joined{refusal: MustWait}, true
 	case j.Account:
 		if snap.Gathering() && j.From == (ID{}) {
@@ -214,14 +214,14 @@ func (r *joins) joinUnreached(j *joining, kind string, err error) (out joined) {
 	case j.Held || kind == "recall":
 		out.err = err
 	default:
-		out.s, out.refusal, out.err = r.offline.joinOffline(j.t, j.Return, !j.Keyed && !j.Now, j.Now)
+		out.s, out.refusal, out.err = r.offline.joinOffline(j.t, j.Return, !j.Keyed && !j.SessionOnly, j.SessionOnly)
 	}
 	return out
 }
 
 // request returns the arguments of room_enter for a join. revoked reports that the session of j.Return is revoked.
 func (j *joining) request(revoked bool) enterQ {
-	q := enterQ{id: j.ID, client: j.Client, t: Ticket{Address: j.Address}, now: j.Now}
+	q := enterQ{id: j.ID, client: j.Client, t: Ticket{Address: j.Address}, sessionOnly: j.SessionOnly}
 	find := j.Held || j.noPlace != Granted
 	if !j.Account && j.Return == nil {
 		q.hold = policy.FrontHold(j.Interval) // the store enrols it in the front only, and signs it behind

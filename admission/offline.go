@@ -96,8 +96,8 @@ type offline struct {
 
 // joinOffline decides about a join by on_store_error. counted: the join limiter has counted it. A join by a key or an account is
 // counted only where it is admitted, since places in the queue are counted when they are enrolled. back is the pass whose order
-// the place keeps; nil: none. now: only a session is wanted, as in Arrival.Now.
-func (r *offline) joinOffline(t Ticket, back *Return, counted, now bool) (Standing, Refusal, error) {
+// the place keeps; nil: none. sessionOnly: as in Arrival.
+func (r *offline) joinOffline(t Ticket, back *Return, counted, sessionOnly bool) (Standing, Refusal, error) {
 	snap := r.view.Snapshot()
 	p := &snap.Policy
 	if back != nil && (r.view.anchor.Load() == nil || r.sessions.Revoked(back.Session) || r.sessions.goesOn(back)) {
@@ -128,7 +128,7 @@ func (r *offline) joinOffline(t Ticket, back *Return, counted, now bool) (Standi
 		}
 		return s, Granted, nil
 	}
-	if now {
+	if sessionOnly {
 		return Standing{}, MustWait, nil
 	}
 	// This gateway may have reached the store and have no snapshot yet.
@@ -269,7 +269,7 @@ func (r *offline) joinAccountOffline(a Arrival, t Ticket, held Refusal) (Standin
 		return Standing{}, Spent, nil
 	}
 	t.ID = a.ID.generation(free)
-	return r.joinOffline(t, a.Return, false, a.Now)
+	return r.joinOffline(t, a.Return, false, a.SessionOnly)
 }
 
 // comeBackOffline gives a visitor who returns a place in the order of the pass. The ticket counts as confirmed now; the store

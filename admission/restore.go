@@ -120,7 +120,7 @@ func (r *sessions) records() [][5]any {
 		sh := &r.shards[i]
 		sh.mu.Lock()
 		for id, last := range sh.m {
-			if left := last.ends() - now; left > 0 && last.from != fromSilence {
+			if left := last.ends() - now; left > 0 && last.from != fromEnded {
 				records = append(records, [5]any{"session", string(id[:]), 0, order + left/1000, ""})
 			}
 		}

@@ -19,7 +19,7 @@ type sessions struct {
 		mu sync.Mutex
 		m  map[ID]beat // the last one sent or due
 	}
-	lookups *batcher[ID, bool] // sessions of which this gateway has served no request lately
+	lookups *batcher[ID, bool] // asks the store about sessions that this gateway does not know
 
 	mu       sync.Mutex
 	due      map[ID]struct{} // to be sent; a set, since a session may beat many times during an outage
@@ -36,10 +36,10 @@ type beat struct {
 	from int64
 }
 
-// ends returns when the session ends without another heartbeat (mono): its last pass may be half its life old by then. Of a session
-// that has ended, it is when the store has to be asked again.
+// ends returns when the session ends without another heartbeat (mono): its last pass may be half its life old by then. For a session
+// that has ended it returns when the store has to be asked again.
 func (b beat) ends() int64 {
-	if b.from == fromSilence {
+	if b.from == fromEnded {
 		return b.at + int64(b.ttl/4)
 	}
 	return b.at + int64(b.ttl+b.ttl/2)
@@ -63,7 +63,7 @@ func (r *sessions) Touch(sid ID, off bool) {
 	sh := &r.shards[sid[0]&63]
 	sh.mu.Lock()
 	last, known := sh.m[sid]
-	if known && last.from == fromSilence { // its pass is valid by itself
+	if known && last.from == fromEnded { // its pass is valid by itself
 		last, known = beat{}, false
 	}
 	if known && now-last.at < int64(ttl/4) && ttl <= last.ttl {
@@ -90,7 +90,7 @@ func (r *sessions) lastBeat(sid ID) int64 {
 	sh := &r.shards[sid[0]&63]
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	if last := sh.m[sid]; last.from != fromSilence {
+	if last := sh.m[sid]; last.from != fromEnded {
 		return last.at
 	}
 	return 0
@@ -223,7 +223,7 @@ func (r *sessions) sendHeartbeats(ctx context.Context) error {
 			r.mu.Unlock()
 			return err
 		}
-		over, ttl := r.stop(rest), r.view.Snapshot().Policy.SessionTTL
+		over, ttl := r.noteEnded(rest), r.view.Snapshot().Policy.SessionTTL
 		for _, id := range batch {
 			delete(due, id)
 			if !over[id] && r.beatOf(id).from != fromKnown {

@@ -134,7 +134,7 @@ const (
 	Unavailable Refusal = "store_unavailable" // on_store_error: closed
 	Spent       Refusal = "account_spent"     // too many places of the account ended recently
 	TooMany     Refusal = "too_many_joins"    // of the address or its network, as the Standing's Reason says
-	MustWait    Refusal = "must_wait"         // of an Arrival with Now: no session can begin now
+	MustWait    Refusal = "must_wait"         // of an Arrival with SessionOnly: no session can begin now
 )
 
 // ErrStore is returned when the store did not reply in time. The call may or may not have taken effect, and may be repeated.

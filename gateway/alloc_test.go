@@ -117,7 +117,7 @@ func checkPath(t testing.TB, d dialect.Dialect) func() {
 		fields = "X-Original-Method: GET\r\nX-Original-URI: /sale/seats?row=7\r\n"
 	case dialect.Forwarded:
 		fields = "X-Forwarded-Method: GET\r\nX-Forwarded-Uri: /sale/seats?row=7\r\nX-Forwarded-Host: shop.test\r\n"
-	case dialect.Itself:
+	case dialect.Prefixed:
 		line += "/sale/seats?row=7"
 	}
 	return keepAsking(t, c.at, line+" HTTP/1.1\r\nHost: shop.test\r\n"+fields+"User-Agent: Mozilla/5.0\r\nAccept: text/html\r\n"+

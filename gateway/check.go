@@ -21,17 +21,17 @@ import (
 	"github.com/anteroom/anteroom/token"
 )
 
-// Check are the options of checks, by which other proxies ask about requests that they forward themselves.
+// Check holds the options of checks, by which other proxies ask about requests that they forward themselves.
 type Check struct {
-	Trusted []netip.Prefix // whose checks are answered
+	Trusted []netip.Prefix // addresses of the proxies; other checks are refused
 	Dialect dialect.Dialect
 	Deny    int // status for visitors who have to wait; 0: 401
 }
 
-// On reports whether checks are answered. Then the gateway may be without origins, which the proxies have.
+// On reports whether the gateway answers checks. Then it needs no origins, which the proxies have.
 func (c *Check) On() bool { return len(c.Trusted) > 0 }
 
-// checkExtra is how much longer than a visitor's header the header of a check may be: the proxy adds fields that describe the request.
+// Limits of the fields by which a proxy describes a request, in addition to the limits of a visitor's header.
 const (
 	checkExtraBytes = 2 << 10
 	checkExtraLines = 16
@@ -61,63 +61,69 @@ func (g *Gateway) ServeCheck(ln net.Listener) error {
 	return server.Serve(ln)
 }
 
-// checks answers the checks of a gateway.
+// checks serves checks over HTTP.
 type checks struct{ g *Gateway }
 
-// direct answers a check without fasthttp.
+// direct serves a check without fasthttp.
 func (c checks) direct(q *wire.Request) bool {
 	c.serve(q, nil, nil)
 	return true
 }
 
-// handle answers a check through fasthttp.
+// handle serves a check through fasthttp.
 func (c checks) handle(ctx *fasthttp.RequestCtx) {
 	c.serve(wire.RequestOf(ctx), ctx, wire.CheckRequest(ctx))
 }
 
-// serve answers the check q. refusal is why the check itself is refused, or nil.
+// serve responds to the check q. refusal is the reason why its own header is refused, or nil.
 func (c checks) serve(q *wire.Request, ctx *fasthttp.RequestCtx, refusal *http1.Refusal) {
 	v := c.g.begin(q, ctx)
 	defer c.g.finish(v)
-	v.beside = true
+	v.isCheck = true
 	v.cookieless = !v.state.options.Check.Dialect.Cookies()
 	if q.HasBody() {
 		q.CloseAfter() // some proxies describe the length of a body that they do not send: what follows may be the next check
 	}
-	answerCheck(v, q.Peer(), readCheck(v, q, refusal))
+	serveCheck(v, q.Peer(), readCheck(v, q, refusal))
 }
 
-// Check decides about the request that q describes, as about an HTTP check, and answers q.
-func (g *Gateway) Check(q check.Question) {
+// Check responds to a check that is not an HTTP request, with the same decision.
+func (g *Gateway) Check(c check.Call) {
 	g.life.running.Add(1)
 	v := g.acquire(nil, nil)
 	defer g.finish(v)
 	if v.described == nil {
 		v.described = &wire.Description{}
 	}
-	v.req = v.described.Blank(q.Peer())
+	v.req = v.described.Blank(c.Peer())
 	v.out.Begin(v.req, nil, v.start)
-	v.beside, v.asked = true, q
-	answerCheck(v, q.Peer(), readQuestion(v, q))
+	v.isCheck, v.call = true, c
+	serveCheck(v, c.Peer(), readCall(v, c))
 }
 
-// answerCheck writes the response to a check of a proxy. fault is why it is refused, or nil.
-func answerCheck(v *visit, proxy netip.Addr, fault *check.Fault) {
+// serveCheck decides about the described request and writes the response to the check. A fault refuses the check itself.
+func serveCheck(v *visit, proxy netip.Addr, fault *check.Fault) {
 	if fault != nil {
 		v.g.metrics.ChecksRefused[fault.Name].Inc()
-		problem, how := answer.CheckRefused, "grpc"
-		if v.asked == nil {
-			how = v.state.options.Check.Dialect.String()
+		problem, in := answer.CheckRefused, "grpc"
+		if v.call == nil {
+			in = v.state.options.Check.Dialect.String()
 		}
 		v.fault(problem.Level, "a check is refused; the proxy denies the visitor's request", problem.Code, fault.Name,
-			"reason", fault.Name, "detail", fault.Detail, "proxy", proxy.String(), "check.dialect", how)
+			"reason", fault.Name, "detail", fault.Detail, "proxy", proxy.String(), "check.dialect", in)
 		v.refuse(problem.With(fault.Detail).WithoutLog())
 		return
 	}
-	decideCheck(v)
+	d, p := decideDescribed(v, v.locate())
+	if p == nil && d.action == doProxy {
+		v.outcome = d.outcome
+		pass(v, &d)
+		return
+	}
+	v.write(&d, p)
 }
 
-// readCheck makes the request that the check q describes the request of v.
+// readCheck makes v a visit of the request that the check q describes.
 func readCheck(v *visit, q *wire.Request, refusal *http1.Refusal) *check.Fault {
 	o := &v.state.options
 	switch {
@@ -125,7 +131,7 @@ func readCheck(v *visit, q *wire.Request, refusal *http1.Refusal) *check.Fault {
 		v.peer.Addr = q.Peer()
 		return check.UnknownPeer
 	case refusal != nil:
-		return check.DoubtfulRequest
+		return check.InvalidRequest
 	}
 	if v.described == nil {
 		v.described = &wire.Description{}
@@ -136,44 +142,33 @@ func readCheck(v *visit, q *wire.Request, refusal *http1.Refusal) *check.Fault {
 	return readDescription(v)
 }
 
-// readQuestion makes the request that q describes the request of v.
-func readQuestion(v *visit, q check.Question) *check.Fault {
-	if !forwarded.Contains(v.state.options.Check.Trusted, q.Peer()) {
-		v.peer.Addr = q.Peer()
+// readCall makes v a visit of the request that c describes.
+func readCall(v *visit, c check.Call) *check.Fault {
+	if !forwarded.Contains(v.state.options.Check.Trusted, c.Peer()) {
+		v.peer.Addr = c.Peer()
 		return check.UnknownPeer
 	}
-	if fault := q.Describe(v.described, v.state.hops); fault != nil {
+	if fault := c.Describe(v.described, v.state.hops); fault != nil {
 		return fault
 	}
 	return readDescription(v)
 }
 
-// readDescription makes the described request the request of v.
+// readDescription makes v a visit of the described request.
 func readDescription(v *visit) *check.Fault {
 	limits := v.g.limits.OfDescribed()
 	described, refusal := v.described.Request(&limits)
 	if refusal != nil {
-		return check.DoubtfulRequest
+		return check.InvalidRequest
 	}
 	v.req = described
 	v.peer = client.Peer{Addr: described.Peer(), Secure: described.Secure()}
 	return nil
 }
 
-// decideCheck decides about the described request and writes the response.
-func decideCheck(v *visit) {
-	d, p := decideBeside(v, v.locate())
-	if p == nil && d.action == doProxy {
-		v.outcome = d.outcome
-		pass(v, &d)
-		return
-	}
-	v.write(&d, p)
-}
-
-// decideBeside returns the decision about a request that another proxy describes: that of the proxy path, except that nobody gets a
-// place, and that the visitors' socket serves the paths below /.waiting-room.
-func decideBeside(v *visit, at route.Place) (decision, *answer.Problem) {
+// decideDescribed returns the decision about a request that another proxy describes. It is that about a request at the visitors' socket, except
+// that nobody gets a place, and that a request below /.waiting-room passes: the proxy sends it to the visitors' socket.
+func decideDescribed(v *visit, at route.Place) (decision, *answer.Problem) {
 	switch at.Kind {
 	case route.TwoRooms, route.TooMany:
 		v.kind = client.KindOf(v.req)
@@ -191,13 +186,13 @@ func decideBeside(v *visit, at route.Place) (decision, *answer.Problem) {
 	return d, p
 }
 
-// pass writes that the described request may go on.
+// pass writes the response to a check whose described request may go on.
 func pass(v *visit, d *decision) {
 	state, session, remove := "bypass", "", answer.NoField
 	if d.session != (token.ID{}) {
 		state, session = "pass", v.sessionText(d.session)
 	}
-	if v.asked == nil && v.state.options.Check.Dialect.RemovesFields() {
+	if v.call == nil && v.state.options.Check.Dialect.RemovesFields() {
 		if remove = removeAliases; session == "" {
 			remove = removeSession
 		}
@@ -205,15 +200,15 @@ func pass(v *visit, d *decision) {
 	v.out.Passed(state, session, remove)
 }
 
-// The fields by which Envoy removes a session that the visitor has sent: its aliases, and the field itself where the check has none.
+// The field that lists what Envoy removes from the request: the aliases of X-Waiting-Room-Session, and that field itself if the response has none.
 var (
 	removeAliases = [2]string{"X-Envoy-Auth-Headers-To-Remove", strings.Join(check.SessionNames(true), ",")}
 	removeSession = [2]string{"X-Envoy-Auth-Headers-To-Remove", strings.Join(check.SessionNames(false), ",")}
 )
 
-// queueBeside decides about a described request without a pass. The visitor is admitted now, or has to wait: a ticket is given, polled
-// and claimed below /.waiting-room only, which the page's script does.
-func queueBeside(v *visit, policy *admission.Policy) (decision, *answer.Problem) {
+// admitNow decides about a described request without a pass: its visitor is admitted now, or has to wait. A check assigns no place. The script of
+// the page takes a ticket, polls and claims at the visitors' socket.
+func admitNow(v *visit, policy *admission.Policy) (decision, *answer.Problem) {
 	if policy.Method == admission.Reject {
 		return decision{}, v.reject(admission.Closed, nil, false)
 	}
@@ -227,15 +222,15 @@ func queueBeside(v *visit, policy *admission.Policy) (decision, *answer.Problem)
 	if p != nil {
 		return decision{}, v.refuseAccount(p)
 	}
-	if v.cookieless {
+	if v.cookieless || needsPermit(v) { // the visitor would not get the pass: with a step the check is denied, and HAProxy drops that cookie
 		return mustWait(v), nil
 	}
 	addEndedPass(v, &a)
-	a.Now, a.Held = true, v.room.asks()
+	a.SessionOnly, a.Held = true, v.room.asks()
 	s, refusal, err := v.room.store.Join(v.g.life.ctx, a.Arrival)
 	if a.Return != nil && !a.Account && noOrderKept(err) {
 		a, _ = newArrival(v)
-		a.Now, a.Held = true, v.room.asks()
+		a.SessionOnly, a.Held = true, v.room.asks()
 		s, refusal, err = v.room.store.Join(v.g.life.ctx, a.Arrival)
 	}
 	switch {
@@ -249,7 +244,7 @@ func queueBeside(v *visit, policy *admission.Policy) (decision, *answer.Problem)
 	return decision{}, v.reject(refusal, &s, false)
 }
 
-// mustWait shows a visitor without a ticket that there is a queue.
+// mustWait returns the decision to show the queue to a visitor without a ticket.
 func mustWait(v *visit) decision {
 	f := v.room.forecaster.Room()
 	t := forecast.Ticket{Wait: v.room.forecaster.Ticket(f, v.room.queue.Now()).Wait}
@@ -258,17 +253,17 @@ func mustWait(v *visit) decision {
 	return decision{action: doWait, outcome: waiting, status: s}
 }
 
-// deny returns the status of a response that does not let the request go on; status is that of the proxy path. The response to a check
-// has the status that the proxy carries to the visitor.
+// deny returns the status of a response that does not let the request go on. status is that of a response at the visitors' socket; a response to a
+// check has one that the proxy sends to the visitor.
 func (v *visit) deny(status int) int {
 	deny := v.state.options.Check.Deny
 	switch {
-	case !v.beside:
+	case !v.isCheck:
 		return status
 	case status == answer.CheckRefused.Status, status == answer.AmbiguousPath.Status, status == answer.UnknownHost.Status:
 		return answer.CheckRefused.Status
 	case v.tokens.pass != nil: // the room's page would redirect the visitor back to the room
-		if !v.state.options.Check.Dialect.CanDeny(status) {
+		if !canDeny(v, status) {
 			return 403
 		}
 		return status
@@ -278,11 +273,18 @@ func (v *visit) deny(status int) int {
 	return deny
 }
 
-// redirectToQueue redirects a browser to the room's page on the visitors' socket, where check.deny is a redirect, and reports whether it
-// did.
+// canDeny reports whether the proxy that asks can send a status to the visitor.
+func canDeny(v *visit, status int) bool {
+	if v.call != nil {
+		return dialect.CanDenyOverGRPC(status)
+	}
+	return v.state.options.Check.Dialect.CanDeny(status)
+}
+
+// redirectToQueue redirects a browser to the room's page on the visitors' socket if check.deny is a redirect, and reports whether it did.
 func (v *visit) redirectToQueue(status int, state string) bool {
 	status = v.deny(status)
-	if !v.beside || status >= 400 || v.room == nil {
+	if !v.isCheck || status >= 400 || v.room == nil {
 		return false
 	}
 	v.out.Body = v.out.Body[:0]

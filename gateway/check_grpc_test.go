@@ -18,6 +18,8 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/anteroom/anteroom/gateway/extauthz"
+	"github.com/anteroom/anteroom/gateway/meter"
+	"github.com/anteroom/anteroom/internal/dialect"
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
@@ -45,7 +47,7 @@ func overGRPC(t testing.TB, g *Gateway) (*extauthz.Server, *grpc.ClientConn) {
 	return s, conn
 }
 
-// described returns the check of a request, given as to call, as Envoy makes it.
+// described returns the check that Envoy sends about a request, which is written as for call.
 func described(request string, fields ...string) *authv3.CheckRequest {
 	method, target, _ := strings.Cut(request, " ")
 	h := &authv3.AttributeContext_HttpRequest{Method: method, Path: target, Host: "shop.test", Scheme: "http", Headers: map[string]string{
@@ -58,14 +60,14 @@ func described(request string, fields ...string) *authv3.CheckRequest {
 	return &authv3.CheckRequest{Attributes: &authv3.AttributeContext{Source: sourceAt("192.0.2.7"), Request: &authv3.AttributeContext_Request{Http: h}}}
 }
 
-// sourceAt returns the peer with an address, as Envoy describes it.
+// sourceAt returns a client's connection from an address, as Envoy describes it.
 func sourceAt(address string) *authv3.AttributeContext_Peer {
 	return &authv3.AttributeContext_Peer{Address: &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{
 		Address: address, PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: 40001},
 	}}}}
 }
 
-// inquire sends a check and returns the answer.
+// inquire sends a check and returns the response.
 func inquire(t testing.TB, conn *grpc.ClientConn, r *authv3.CheckRequest) *authv3.CheckResponse {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -77,7 +79,7 @@ func inquire(t testing.TB, conn *grpc.ClientConn, r *authv3.CheckRequest) *authv
 	return a
 }
 
-// option returns the value that a list of header changes has for a name, with the change.
+// option returns the kind and the value of the change of a field in a list; empty without one.
 func option(list []*corev3.HeaderValueOption, name string) string {
 	for _, o := range list {
 		if o.Header.Key == name {
@@ -139,7 +141,7 @@ func TestCheckGRPC_BypassRemovesSession(t *testing.T) {
 	_, conn := overGRPC(t, c.Gateway)
 	a := inquire(t, conn, described("GET /", "X-Waiting-Room-Session: forged", "X-Waiting.Room-Session: forged"))
 	if a.GetDeniedResponse().GetStatus().GetCode() != 403 {
-		t.Errorf("an imitation: %v", a)
+		t.Errorf("an alias of the field: %v", a)
 	}
 	a = inquire(t, conn, described("GET /", "X-Waiting-Room-Session: forged"))
 	got := a.GetOkResponse().GetHeadersToRemove()
@@ -150,8 +152,8 @@ func TestCheckGRPC_BypassRemovesSession(t *testing.T) {
 	}
 }
 
-// What would be refused over HTTP is refused over gRPC, with the same response.
-func TestCheckGRPC_RefusesDoubtfulRequests(t *testing.T) {
+// Requests that would be refused over HTTP are refused over gRPC, with the same response.
+func TestCheckGRPC_RefusesInvalidRequests(t *testing.T) {
 	c := startChecked(t, Options{Rooms: []Room{{ID: "sale", Policy: policy(1000)}}})
 	_, conn := overGRPC(t, c.Gateway)
 	type http = authv3.AttributeContext_HttpRequest
@@ -192,8 +194,8 @@ func TestCheckGRPC_RefusesDoubtfulRequests(t *testing.T) {
 		{"a value with a line break", field("a", "b\r\nc: d"), "request"},
 		{"a value with a control character", field("a", "b\x00"), "request"},
 		{"a dropped field with a control character", field("x-forwarded-uri", "\x7f"), "request"},
-		{"an imitation of the session", field("x_waiting_room_session", "forged"), "request"},
-		{"an imitation of X-Forwarded-For", field("x_forwarded_for", "192.0.2.9"), "request"},
+		{"an alias of the session", field("x_waiting_room_session", "forged"), "request"},
+		{"an alias of X-Forwarded-For", field("x_forwarded_for", "192.0.2.9"), "request"},
 		{"101 fields", func(h *http) {
 			for i := range 101 {
 				h.Headers["a"+strings.Repeat("b", i)] = "c"
@@ -224,7 +226,7 @@ func TestCheckGRPC_RefusesDoubtfulRequests(t *testing.T) {
 		}
 	}
 	if a := inquire(t, conn, described("GET /", asJSON)); a.GetOkResponse() == nil {
-		t.Errorf("a plain check after those: %v", a)
+		t.Errorf("a valid check after those: %v", a)
 	}
 }
 
@@ -252,7 +254,7 @@ func TestCheckGRPC_UnlistedPeerIsRefused(t *testing.T) {
 	}
 }
 
-// The visitor's address is that of the connection to Envoy. Only where a trusted proxy stands in front of Envoy, X-Forwarded-For counts.
+// The visitor's address is that of the connection to Envoy. X-Forwarded-For counts only if that is the address of a trusted proxy.
 func TestCheckGRPC_AddressOfVisitor(t *testing.T) {
 	for _, row := range []struct{ source, chain, want string }{
 		{"192.0.2.7", "", "192.0.2.7"},
@@ -310,6 +312,18 @@ func TestCheckGRPC_Deny(t *testing.T) {
 	}
 }
 
+// check.dialect does not limit the statuses of denials over gRPC: Envoy can send all of them to the visitor.
+func TestCheckGRPC_DialectDoesNotLimitStatus(t *testing.T) {
+	room := Room{ID: "sale", Policy: policy(5), SessionRequests: meter.Quota{N: 1, Per: time.Hour}}
+	c := startChecked(t, Options{Rooms: []Room{room}, Check: Check{Dialect: dialect.Nginx}})
+	_, conn := overGRPC(t, c.Gateway)
+	_, raw := aPass(t, "sale", 0, 300, "")
+	inquire(t, conn, described("GET /", "Cookie: wr_sale_pass="+raw))
+	if a := inquire(t, conn, described("GET /", "Cookie: wr_sale_pass="+raw)); a.GetDeniedResponse().GetStatus().GetCode() != 429 {
+		t.Errorf("over guard.requests_per_session: %v", a)
+	}
+}
+
 func TestCheckGRPC_HealthAndShutdown(t *testing.T) {
 	c := startChecked(t, Options{Rooms: []Room{{ID: "sale", Policy: policy(1000)}}})
 	s, conn := overGRPC(t, c.Gateway)
@@ -340,7 +354,7 @@ func TestCheckGRPC_HealthAndShutdown(t *testing.T) {
 	}
 }
 
-// A check that has begun is answered before the server ends, as long as Shutdown may take; a check that takes longer is cut.
+// Shutdown waits for checks in progress, and cuts them off when its context ends.
 func TestCheckGRPC_ShutdownWaitsForChecks(t *testing.T) {
 	for _, patient := range []bool{true, false} {
 		store := redistest.Server(t)
@@ -388,7 +402,7 @@ func TestCheckGRPC_ShutdownWaitsForChecks(t *testing.T) {
 	}
 }
 
-// A fault of the gateway is a refusal, not an error of the call, which Envoy may be configured to let pass.
+// A fault of the gateway denies the request. After an error of the call Envoy would let it pass with failure_mode_allow.
 func TestCheckGRPC_PanicDenies(t *testing.T) {
 	c := startChecked(t, Options{Rooms: []Room{{ID: "sale", Policy: policy(5)}}})
 	_, conn := overGRPC(t, c.Gateway)

@@ -19,10 +19,10 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-// checked is a gateway beside a proxy that speaks nginx's dialect unless a test says otherwise.
+// checked is a gateway that answers checks, in nginx's dialect unless a test sets another.
 type checked struct {
 	*bench
-	at string // of checks
+	at string // address for checks
 }
 
 // startChecked runs a gateway that answers checks and has no origin.
@@ -58,7 +58,7 @@ func (c *checked) serveChecks(t testing.TB) {
 	})
 }
 
-// ask sends a check about a request, given as to call, in the dialect of the gateway.
+// ask sends a check about a request, written as for call, in the dialect of the gateway.
 func (c *checked) ask(request string, fields ...string) *response {
 	c.t.Helper()
 	method, target, _ := strings.Cut(request, " ")
@@ -68,14 +68,14 @@ func (c *checked) ask(request string, fields ...string) *response {
 		lines = append(lines, "X-Original-Method: "+method, "X-Original-URI: "+target)
 	case dialect.Forwarded:
 		lines = append(lines, "X-Forwarded-Method: "+method, "X-Forwarded-Uri: "+target, "X-Forwarded-Host: shop.test")
-	case dialect.Itself:
+	case dialect.Prefixed:
 		lines[0] = method + " " + check.Path + target
 	}
 	lines = append(lines, "X-Forwarded-Proto: http", "X-Forwarded-For: 192.0.2.7")
 	return c.raw(append(lines, fields...)...)
 }
 
-// raw sends a check as it is written.
+// raw sends the given lines as a check.
 func (c *checked) raw(lines ...string) *response {
 	c.t.Helper()
 	conn, err := net.Dial("tcp", c.at)
@@ -140,7 +140,7 @@ X-Waiting-Room: waiting
 	c.ask("GET /seats", asPage, ticket.jar()).code(t, 200)
 }
 
-func TestCheck_AdmittedAtVisitorsSocketSendsRequestAgain(t *testing.T) {
+func TestCheck_AdmittedAtVisitorsSocketRedirectsToSameAddress(t *testing.T) {
 	c := startChecked(t, Options{Rooms: []Room{{ID: "sale", Policy: policy(1)}}})
 	a := c.call("POST /seats?id=7", asPage, "X-Forwarded-For: 192.0.2.7", "", "id=7").code(t, 307)
 	if a.header.Get("Location") != "/seats?id=7" || a.cookies["wr_sale_pass"] == "" {
@@ -151,7 +151,7 @@ func TestCheck_AdmittedAtVisitorsSocketSendsRequestAgain(t *testing.T) {
 	}
 }
 
-// checkRow is a check of a room, and what its proxy reads of the response.
+// checkRow is a check about a request to a room, and the expected response.
 type checkRow struct {
 	name    string
 	room    Room
@@ -161,7 +161,7 @@ type checkRow struct {
 	state   string // X-Waiting-Room
 }
 
-// Each rule of the proxy path has its counterpart here.
+// Each rule for requests at the visitors' socket applies to checks.
 func TestCheck_RespondsByRule(t *testing.T) {
 	shut, paused, off, gathers := policy(5), policy(5), policy(5), policy(5)
 	shut.Method = admission.Reject
@@ -190,9 +190,9 @@ func TestCheck_RespondsByRule(t *testing.T) {
 		{"a pre-queue", Room{Policy: gathers}, "GET /", []string{asPage}, 401, "prequeue"},
 		{"a guarded room", Room{Policy: policy(5), Guard: Guard{Proof: ProofAlways}}, "GET /", []string{asPage}, 401, "proof"},
 		{"a path outside the room", Room{Policy: crowded, Paths: []string{"/sale"}}, "GET /other", nil, 200, "bypass"},
-		{"a path of the room, spelled otherwise", Room{Policy: crowded, Paths: []string{"/sale"}}, "GET /x/..//%73ale", []string{asJSON}, 401, "waiting"},
+		{"another spelling of a path of the room", Room{Policy: crowded, Paths: []string{"/sale"}}, "GET /x/..//%73ale", []string{asJSON}, 401, "waiting"},
 		{"a path of the gateway", Room{Policy: crowded}, "GET /.waiting-room/sale/status", nil, 200, "bypass"},
-		{"a path of the gateway in other letters, which a proxy sends to the site", Room{Policy: crowded}, "GET /.Waiting-Room/index.php", nil, 403, ""},
+		{"a path of the gateway in capitals, which a proxy sends to the site", Room{Policy: crowded}, "GET /.Waiting-Room/index.php", nil, 403, ""},
 		{"a path of the gateway with an escape, likewise", Room{Policy: crowded}, "GET /%2ewaiting-room/x", nil, 403, ""},
 		{"a path of the gateway with a parameter, likewise", Room{Policy: crowded}, "GET /.waiting-room;x/buy", nil, 403, ""},
 		{"a path of the gateway without its slash, likewise", Room{Policy: crowded}, "GET /.waiting-room", nil, 403, ""},
@@ -213,13 +213,13 @@ func TestCheck_RespondsByRule(t *testing.T) {
 				t.Errorf("more than one cookie, or a body that no proxy passes on: %s", a.text())
 			}
 			if c.state.Load().rooms[0].queue.Snapshot().Waiting > 0 {
-				t.Error("the check gave a place")
+				t.Error("a visitor has a place after the check")
 			}
 		})
 	}
 }
 
-func TestCheck_RefusesWhatItCannotRead(t *testing.T) {
+func TestCheck_RefusesInvalidDescriptions(t *testing.T) {
 	original := []string{"X-Original-Method: GET", "X-Original-URI: /"}
 	forwarded := []string{"X-Forwarded-Method: GET", "X-Forwarded-Uri: /", "X-Forwarded-Host: shop.test"}
 	c := startChecked(t, Options{Rooms: []Room{{ID: "sale", Policy: policy(100)}}})
@@ -237,8 +237,8 @@ func TestCheck_RefusesWhatItCannotRead(t *testing.T) {
 		{"another scheme", append([]string{"GET /.waiting-room/check", "X-Forwarded-Proto: gopher"}, original...), "scheme"},
 		{"another path", append([]string{"GET /.waiting-room/checks"}, original...), "path"},
 		{"a malformed check", append([]string{"GET /.waiting-room/check", "Bad Name: x"}, original...), "request"},
-		{"a method that is none", []string{"GET /.waiting-room/check", "X-Original-Method: GE T", original[1]}, "request"},
-		{"a reserved name, spelled otherwise", append([]string{"GET /.waiting-room/check", "X_Waiting_Room_Session: mine"}, original...), "request"},
+		{"an invalid method", []string{"GET /.waiting-room/check", "X-Original-Method: GE T", original[1]}, "request"},
+		{"another spelling of a reserved name", append([]string{"GET /.waiting-room/check", "X_Waiting_Room_Session: mine"}, original...), "request"},
 	} {
 		before := metrics.Value(c.Gateway.metrics.ChecksRefused[row.reason])
 		a := c.raw(row.lines...)
@@ -258,7 +258,7 @@ func TestCheck_RefusesWhatItCannotRead(t *testing.T) {
 	}
 }
 
-func TestCheck_SpeaksEachDialect(t *testing.T) {
+func TestCheck_ReadsEachDialect(t *testing.T) {
 	for _, name := range dialect.Names() {
 		d, err := dialect.Parse(name)
 		if err != nil {
@@ -287,7 +287,7 @@ func TestCheck_SpeaksEachDialect(t *testing.T) {
 	}
 }
 
-func TestCheck_RedirectsBrowsersWhereDenyIsRedirect(t *testing.T) {
+func TestCheck_RedirectsBrowsersIfDenyIsRedirect(t *testing.T) {
 	c := startChecked(t, Options{Rooms: []Room{{ID: "sale", Policy: policy(0)}}, Check: Check{Dialect: dialect.Envoy, Deny: 302}})
 	if a := c.ask("GET /seats", asPage); a.status != 302 || a.header.Get("Location") != "/.waiting-room/sale/" {
 		t.Errorf("a browser: %s", a.text())
@@ -297,7 +297,7 @@ func TestCheck_RedirectsBrowsersWhereDenyIsRedirect(t *testing.T) {
 	}
 }
 
-// nginx describes the length of a body that it does not send with the check. The bytes that follow on the connection are the next check.
+// nginx sends the Content-Length of a body that it does not send with the check. The next bytes on the connection are the next check.
 func TestCheck_WithBodyIsLastOfItsConnection(t *testing.T) {
 	c := startChecked(t, Options{Rooms: []Room{{ID: "sale", Policy: policy(5)}}})
 	conn, err := net.Dial("tcp", c.at)
@@ -352,7 +352,7 @@ func TestCheck_PanicDenies(t *testing.T) {
 	}
 }
 
-// storeCalls returns how often each script of a visitor was called. Those that every tick calls are left out.
+// storeCalls returns how often each script for visitors was called. The scripts of ticks are left out.
 func storeCalls(t *testing.T, b *bench) map[string]uint64 {
 	t.Helper()
 	families, err := b.reg.Gather()
@@ -374,8 +374,8 @@ func storeCalls(t *testing.T, b *bench) map[string]uint64 {
 	return calls
 }
 
-// While there is a queue, checks are answered from memory: with a pass, with a ticket, and without either.
-func TestCheck_AsksStoreNothing(t *testing.T) {
+// Checks with a pass, with a ticket and without either are answered from memory.
+func TestCheck_MakesNoStoreCallWhileVisitorsWait(t *testing.T) {
 	c := startChecked(t, Options{Rooms: []Room{{ID: "sale", Policy: policy(0)}}})
 	ticket := c.call("POST /.waiting-room/sale/tickets", asJSON).code(t, 201)
 	eventually(t, "there is a queue", func() bool { return c.line("sale").Snapshot().Waiting == 1 })
@@ -395,7 +395,8 @@ func TestCheck_AsksStoreNothing(t *testing.T) {
 	}
 }
 
-// Envoy removes the fields that a passing check lists: every name that an origin may read as the session, unless the check replaces it.
+// Envoy removes the fields that the response to a check lists: every name that an origin may read as the session and that the response does not
+// replace.
 func TestCheck_ListsFieldsForEnvoyToRemove(t *testing.T) {
 	for _, d := range []dialect.Dialect{dialect.Envoy, dialect.GatewayAPI, dialect.Traefik} {
 		c := startChecked(t, Options{Rooms: []Room{{ID: "sale", Policy: policy(0), Bypass: []Bypass{{Paths: []string{"/static/"}}}}}, Check: Check{Dialect: d}})

@@ -150,7 +150,7 @@ func (v *visit) publish(d *published.Document, o outcome, caching string) decisi
 		vary = "Origin"
 	}
 	fields := [][2]string{{"Cache-Control", caching}, {"ETag", d.ETag}, {"Vary", vary}}
-	if d.IsIn(v.req.Peek("if-none-match")) {
+	if d.Matches(v.req.Peek("if-none-match")) {
 		v.out.Body = v.out.Body[:0]
 		return document(o, 304, answer.TypeJSON, fields...)
 	}

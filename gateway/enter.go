@@ -61,8 +61,8 @@ func enter(v *visit) (decision, *answer.Problem) {
 	}
 	v.tokens.identify()
 	decideQueued := queueUp
-	if v.beside {
-		decideQueued = queueBeside
+	if v.isCheck {
+		decideQueued = admitNow
 	}
 	d, problem := decideQueued(v, policy)
 	if problem == nil && d.action == doProxy { // the session that this request has started has no permit yet, or was claimed again

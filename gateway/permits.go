@@ -18,11 +18,11 @@ func servePermits(v *visit) (decision, *answer.Problem) {
 	if p != nil {
 		return decision{}, p
 	}
-	order, fault := permit.ParseOrder(body)
+	wanted, fault := permit.ParseRequest(body)
 	if fault != nil {
 		return decision{}, answer.InvalidBody.With(fault.Detail).At(fault.Member)
 	}
-	path, p := pathOfOrder(v, order.For)
+	path, p := exactPath(v, wanted.For)
 	if p != nil {
 		return decision{}, p
 	}
@@ -42,21 +42,21 @@ func servePermits(v *visit) (decision, *answer.Problem) {
 	}
 	now := v.now / 1e6
 	issued := token.Permit{
-		ID: randomID(), Session: pass.Session, Room: r.id, Path: path, Method: order.Method, Epoch: snap.Epoch, IssuedAt: now, Expires: now + token.PermitLife,
+		ID: randomID(), Session: pass.Session, Room: r.id, Path: path, Method: wanted.Method, Epoch: snap.Epoch, IssuedAt: now, Expires: now + token.PermitLife,
 	}
 	raw := v.g.cache.Ring().AppendPermit(nil, &issued)
 	v.grant.permitCookie(raw)
 	b := answer.AppendString(append(v.out.Body[:0], `{"permit":`...), string(raw))
 	b = answer.AppendString(append(b, `,"for":`...), path)
-	b = answer.AppendString(append(b, `,"method":`...), order.Method)
+	b = answer.AppendString(append(b, `,"method":`...), wanted.Method)
 	b = answer.AppendTime(append(b, `,"expires_at":`...), issued.Expires*1e6)
 	v.out.Body = append(b, '}')
 	r.metrics.Permits["issued"].Inc()
 	return document(proxied, 201, answer.TypeJSON), nil
 }
 
-// permitCookie adds the cookie of a permit, for links and forms, which cannot send a header field. It is never sent with a request from
-// another site, unless the cookies of the gateway have to work in frames of other sites.
+// permitCookie adds the cookie of a permit, for links and forms, which cannot send a header field. Browsers do not send it with requests
+// from other sites, unless cookies.same_site is none.
 func (n *grant) permitCookie(raw []byte) {
 	sameSite := client.SameSiteStrict
 	if n.r.state.options.SameSite == client.SameSiteNone {
@@ -65,8 +65,8 @@ func (n *grant) permitCookie(raw []byte) {
 	n.out.Cookie(n.r.names().Permit, raw, token.PermitLife, sameSite, n.r.peer.Secure)
 }
 
-// pathOfOrder returns the exact path of an order, which must lead to this room on this host.
-func pathOfOrder(v *visit, path string) (string, *answer.Problem) {
+// exactPath returns the path of a requested permit in its exact form. The path has to lead to this room on this host.
+func exactPath(v *visit, path string) (string, *answer.Problem) {
 	var readings route.Readings
 	at := v.state.table.Locate(v.host, []byte(path), &readings)
 	exact, ok := route.AppendExact(nil, []byte(path), &readings)

@@ -3,6 +3,7 @@ package gateway
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 	"sync"
@@ -15,18 +16,20 @@ import (
 	"github.com/anteroom/anteroom/gateway/metrics"
 	"github.com/anteroom/anteroom/gateway/permit"
 	"github.com/anteroom/anteroom/gateway/proxy"
+	"github.com/anteroom/anteroom/internal/dialect"
 	"github.com/anteroom/anteroom/internal/redistest"
 	"github.com/anteroom/anteroom/token"
 )
 
-// steps is a room in which the seats and every POST need a permit.
+// steps returns a room in which the seats and every POST and DELETE need a permit.
 func steps(admits int64) Room {
 	return Room{ID: "sale", Paths: []string{"/shop", "/seatmap", "~^/x/"}, Policy: policy(admits), Permits: []Step{{Paths: []string{"/seatmap"}}, {Methods: []string{"POST", "DELETE"}}}}
 }
 
 const permitsPath = "POST /.waiting-room/sale/permits"
 
-func ordered(path, method string) string { return `{"for":"` + path + `","method":"` + method + `"}` }
+// permitBody returns the body of a request for a permit.
+func permitBody(path, method string) string { return `{"for":"` + path + `","method":"` + method + `"}` }
 
 // passOf returns the header line of a pass of a session.
 func (b *bench) passOf(session token.ID) string {
@@ -37,7 +40,7 @@ func (b *bench) passOf(session token.ID) string {
 // permitOf returns the header line of a permit of a session.
 func (b *bench) permitOf(session token.ID, path, method string) string {
 	b.t.Helper()
-	return "X-Waiting-Room-Permit: " + b.call(permitsPath, b.passOf(session), "", ordered(path, method)).code(b.t, 201).field("permit")
+	return "X-Waiting-Room-Permit: " + b.call(permitsPath, b.passOf(session), "", permitBody(path, method)).code(b.t, 201).field("permit")
 }
 
 func TestPermit_OpensStep(t *testing.T) {
@@ -56,7 +59,7 @@ X-Content-Type-Options: nosniff
 	if !strings.Contains(page.body, `href="/shop"`) || !strings.Contains(page.body, "Go back to the page that leads here") {
 		t.Errorf("the page has no way out: %s", page.text())
 	}
-	issued := b.call(permitsPath, pass, "", ordered("/seatmap/812", "GET"))
+	issued := b.call(permitsPath, pass, "", permitBody("/seatmap/812", "GET"))
 	issued.is(t, `
 201
 Cache-Control: no-store
@@ -109,7 +112,7 @@ func TestPermit_OpensNothingElse(t *testing.T) {
 		name  string
 		lines []string
 		code  string
-		says  string
+		want  string
 	}{
 		{"another path", []string{"GET /seatmap/813", pass, get}, "permit_invalid", "The permit is for another path."},
 		{"a path below", []string{"GET /seatmap/812/", pass, get}, "permit_invalid", "another path"},
@@ -132,11 +135,11 @@ func TestPermit_OpensNothingElse(t *testing.T) {
 		{"of another room", []string{"GET /seatmap/812", pass, signed(token.Permit{Room: "vip", Path: "/seatmap/812", Method: "GET", IssuedAt: now, Expires: now + 60})}, "permit_invalid", ""},
 		{"of a longer life", []string{"GET /seatmap/812", pass, signed(token.Permit{Room: "sale", Path: "/seatmap/812", Method: "GET", IssuedAt: now, Expires: now + 61})}, "permit_invalid", ""},
 		{"of another key", []string{"GET /seatmap/812", pass, "X-Waiting-Room-Permit: " + string(foreign.AppendPermit(nil, &token.Permit{Room: "sale", Session: session, Path: "/seatmap/812", Method: "GET", IssuedAt: now, Expires: now + 60}))}, "permit_invalid", ""},
-		// A client may send the permits of other steps with every request, so their signatures, which are expensive, are not checked.
+		// Clients send the permits of other steps too, so their signatures, which are expensive to check, are not checked.
 		{"of another key and step", []string{"GET /seatmap/812", pass, "X-Waiting-Room-Permit: " + string(foreign.AppendPermit(nil, &token.Permit{Room: "sale", Session: session, Path: "/seatmap/1", Method: "GET", IssuedAt: now, Expires: now + 60}))}, "permit_invalid", "another path"},
 	} {
 		a := b.call(row.lines...)
-		if a.status != 403 || row.code != "" && a.field("code") != row.code || !strings.Contains(a.body, row.says) {
+		if a.status != 403 || row.code != "" && a.field("code") != row.code || !strings.Contains(a.body, row.want) {
 			t.Errorf("%s: %s", row.name, a.text())
 		}
 	}
@@ -148,7 +151,7 @@ func TestPermit_OpensNothingElse(t *testing.T) {
 	b.call("POST /shop/cart", pass, post).code(t, 200)
 }
 
-// A permit opens exactly one session, path and method, whatever is asked for.
+// A permit opens exactly its session, path and method, whatever path it was requested for.
 func TestPermit_OpensExactlyOneStep(t *testing.T) {
 	room := steps(0)
 	room.Permits = []Step{{Paths: []string{"/"}}}
@@ -158,7 +161,7 @@ func TestPermit_OpensExactlyOneStep(t *testing.T) {
 	passes := []string{b.passOf(sessions[0]), b.passOf(sessions[1])}
 	segment := rapid.SampledFrom([]string{"a", "A", "b", "%7E", "~", "%2d", "-", "%c3%a9", "%C3%A9", "%41", ".", "..", "", "a;b", "%2f", "%25", "+"})
 	methods := rapid.SampledFrom([]string{"GET", "POST", "PUT", "HEAD"})
-	// canonical is written out independently of the gateway.
+	// canonical decodes paths independently of the gateway.
 	canonical := strings.NewReplacer("%7E", "~", "%2d", "-", "%c3%a9", "é", "%C3%A9", "é")
 	ambiguous := func(path string) bool {
 		for _, s := range strings.Split(strings.TrimSuffix(path[1:], "/"), "/") {
@@ -172,28 +175,28 @@ func TestPermit_OpensExactlyOneStep(t *testing.T) {
 		path := func(name string) string {
 			return "/" + strings.Join(rapid.SliceOfN(segment, 1, 2).Draw(rt, name), "/")
 		}
-		who, path1, method1 := rapid.IntRange(0, 1).Draw(rt, "who"), path("ordered"), methods.Draw(rt, "method")
-		order := b.call(permitsPath, passes[who], "", ordered(path1, method1))
+		who, path1, method1 := rapid.IntRange(0, 1).Draw(rt, "session"), path("path"), methods.Draw(rt, "method")
+		issued := b.call(permitsPath, passes[who], "", permitBody(path1, method1))
 		if ambiguous(path1) {
-			if order.status != 422 || order.field("field") != "for" {
-				rt.Fatalf("%q: %s", path1, order.text())
+			if issued.status != 422 || issued.field("field") != "for" {
+				rt.Fatalf("%q: %s", path1, issued.text())
 			}
 			return
 		}
-		if order.status != 201 {
-			rt.Fatalf("%q: %s", path1, order.text())
+		if issued.status != 201 {
+			rt.Fatalf("%q: %s", path1, issued.text())
 		}
-		other, path2, method2 := rapid.IntRange(0, 1).Draw(rt, "shown by"), path1, method1
+		other, path2, method2 := rapid.IntRange(0, 1).Draw(rt, "used by"), path1, method1
 		if rapid.Bool().Draw(rt, "another path") {
-			path2 = path("shown")
+			path2 = path("used path")
 		}
 		if rapid.Bool().Draw(rt, "another method") {
-			method2 = methods.Draw(rt, "shown method")
+			method2 = methods.Draw(rt, "used method")
 		}
-		shown := b.call(method2+" "+path2, passes[other], "X-Waiting-Room-Permit: "+order.field("permit"))
+		used := b.call(method2+" "+path2, passes[other], "X-Waiting-Room-Permit: "+issued.field("permit"))
 		opens := who == other && method1 == method2 && !ambiguous(path2) && canonical.Replace(path1) == canonical.Replace(path2)
-		if opens != (shown.status == 200) || !opens && shown.status != 403 {
-			rt.Fatalf("a permit of session %d for %s %s, shown by %d for %s %s: %d", who, method1, path1, other, method2, path2, shown.status)
+		if opens != (used.status == 200) || !opens && used.status != 403 {
+			rt.Fatalf("a permit of session %d for %s %s, used by %d for %s %s: %d", who, method1, path1, other, method2, path2, used.status)
 		}
 	})
 }
@@ -206,33 +209,33 @@ func TestPermits_RefuseMistakes(t *testing.T) {
 		name  string
 		lines []string
 		code  int
-		says  string
+		want  string
 	}{
 		{"no body", []string{permitsPath, pass}, 422, "not a JSON object"},
 		{"a list", []string{permitsPath, pass, "", "[]"}, 422, "not a JSON object"},
 		{"cut off", []string{permitsPath, pass, "", `{"for":"/seatmap/1"`}, 422, "not a JSON object"},
-		{"more after the object", []string{permitsPath, pass, "", ordered("/seatmap/1", "GET") + "{}"}, 422, "not a JSON object"},
+		{"more after the object", []string{permitsPath, pass, "", permitBody("/seatmap/1", "GET") + "{}"}, 422, "not a JSON object"},
 		{"no path", []string{permitsPath, pass, "", `{"method":"GET"}`}, 422, `"field":"for"`},
 		{"no method", []string{permitsPath, pass, "", `{"for":"/seatmap/1"}`}, 422, `"field":"method"`},
 		{"a number", []string{permitsPath, pass, "", `{"for":1,"method":"GET"}`}, 422, `"field":"for"`},
 		{"null", []string{permitsPath, pass, "", `{"for":"/seatmap/1","method":null}`}, 422, `"field":"method"`},
-		{"small letters", []string{permitsPath, pass, "", ordered("/seatmap/1", "get")}, 422, `"field":"method"`},
-		{"a query", []string{permitsPath, pass, "", ordered("/seatmap/1?a=1", "GET")}, 422, "without query"},
-		{"an address", []string{permitsPath, pass, "", ordered("https://shop.test/seatmap/1", "GET")}, 422, `"field":"for"`},
-		{"too long", []string{permitsPath, pass, "", ordered(long, "GET")}, 422, `"field":"for"`},
+		{"small letters", []string{permitsPath, pass, "", permitBody("/seatmap/1", "get")}, 422, `"field":"method"`},
+		{"a query", []string{permitsPath, pass, "", permitBody("/seatmap/1?a=1", "GET")}, 422, "without query"},
+		{"an address", []string{permitsPath, pass, "", permitBody("https://shop.test/seatmap/1", "GET")}, 422, `"field":"for"`},
+		{"too long", []string{permitsPath, pass, "", permitBody(long, "GET")}, 422, `"field":"for"`},
 		{"another member", []string{permitsPath, pass, "", `{"for":"/seatmap/1","method":"GET","sid":"x"}`}, 422, `"field":"sid"`},
 		{"a member twice", []string{permitsPath, pass, "", `{"for":"/seatmap/1","method":"GET","for":"/seatmap/2"}`}, 422, "given twice"},
-		{"a control character", []string{permitsPath, pass, "", ordered("/seatmap/%0a", "GET")}, 422, "several ways"},
-		{"another room's path", []string{permitsPath, pass, "", ordered("/vip/1", "GET")}, 422, "does not belong to this room"},
-		{"a path of no room", []string{permitsPath, pass, "", ordered("/about", "GET")}, 422, "does not belong to this room"},
-		{"the gateway's own path", []string{permitsPath, pass, "", ordered("/.waiting-room/sale/status", "GET")}, 422, "does not belong to this room"},
-		{"no pass", []string{permitsPath, "", ordered("/seatmap/1", "GET")}, 401, "pass_required"},
-		{"another room's pass", []string{"POST /.waiting-room/vip/permits", pass, "", ordered("/vip/1", "GET")}, 401, "pass_required"},
-		{"another site", []string{permitsPath, pass, "Origin: https://evil.example", "", ordered("/seatmap/1", "GET")}, 403, "cross_site"},
+		{"a control character", []string{permitsPath, pass, "", permitBody("/seatmap/%0a", "GET")}, 422, "several ways"},
+		{"another room's path", []string{permitsPath, pass, "", permitBody("/vip/1", "GET")}, 422, "does not belong to this room"},
+		{"a path of no room", []string{permitsPath, pass, "", permitBody("/about", "GET")}, 422, "does not belong to this room"},
+		{"the gateway's own path", []string{permitsPath, pass, "", permitBody("/.waiting-room/sale/status", "GET")}, 422, "does not belong to this room"},
+		{"no pass", []string{permitsPath, "", permitBody("/seatmap/1", "GET")}, 401, "pass_required"},
+		{"another room's pass", []string{"POST /.waiting-room/vip/permits", pass, "", permitBody("/vip/1", "GET")}, 401, "pass_required"},
+		{"another site", []string{permitsPath, pass, "Origin: https://evil.example", "", permitBody("/seatmap/1", "GET")}, 403, "cross_site"},
 		{"GET", []string{"GET /.waiting-room/sale/permits", pass}, 405, "method_not_allowed"},
 		{"a large body", []string{permitsPath, pass, "", strings.Repeat(" ", 5000)}, 413, "body_too_large"},
 	} {
-		if a := b.call(row.lines...); a.status != row.code || !strings.Contains(a.body, row.says) {
+		if a := b.call(row.lines...); a.status != row.code || !strings.Contains(a.body, row.want) {
 			t.Errorf("%s: %s", row.name, a.text())
 		}
 	}
@@ -240,45 +243,45 @@ func TestPermits_RefuseMistakes(t *testing.T) {
 	copy(session[:], "revoked-revoked-")
 	b.line("sale").Revoke([16]byte(session))
 	eventually(t, "the revocation is known", func() bool {
-		return b.call(permitsPath, b.passOf(session), "", ordered("/seatmap/1", "GET")).status == 401
+		return b.call(permitsPath, b.passOf(session), "", permitBody("/seatmap/1", "GET")).status == 401
 	})
 }
 
 func TestPermits_HaveQuota(t *testing.T) {
 	room := steps(0)
 	room.SessionPermits = meter.Quota{N: 3, Per: time.Hour}
-	room.SessionRequests = meter.Quota{N: 3, Per: time.Hour} // is counted apart
+	room.SessionRequests = meter.Quota{N: 3, Per: time.Hour} // counted separately
 	b, _ := one(t, room)
 	session := randomID()
 	pass := b.passOf(session)
 	for range 3 {
-		b.call(permitsPath, pass, "", ordered("/seatmap/1", "GET")).code(t, 201)
+		b.call(permitsPath, pass, "", permitBody("/seatmap/1", "GET")).code(t, 201)
 	}
-	over := b.call(permitsPath, pass, "", ordered("/seatmap/1", "GET")).code(t, 429)
+	over := b.call(permitsPath, pass, "", permitBody("/seatmap/1", "GET")).code(t, 429)
 	if over.field("code") != "too_many_permits" || over.header.Get("Retry-After") == "" {
 		t.Error(over.text())
 	}
 	for range 3 {
 		b.call("GET /shop", pass).code(t, 200)
 	}
-	b.call(permitsPath, b.passOf(randomID()), "", ordered("/seatmap/1", "GET")).code(t, 201)
+	b.call(permitsPath, b.passOf(randomID()), "", permitBody("/seatmap/1", "GET")).code(t, 201)
 }
 
-// A request without a pass cannot take a step either, even if it is admitted immediately.
+// A request that is admitted immediately needs a permit too.
 func TestStep_NeedsPermitWithoutPass(t *testing.T) {
 	b, s := one(t, steps(20))
 	in := b.call("GET /seatmap/1", asPage).code(t, 403)
 	if in.cookies["wr_sale_pass"] == "" {
-		t.Fatalf("admitted without a pass: %s", in.text())
+		t.Fatalf("not admitted: %s", in.text())
 	}
 	b.call("GET /seatmap/1", "Sec-Fetch-Dest: image").code(t, 503)
 	b.call("GET /shop/logo", "Sec-Fetch-Dest: image").code(t, 200)
 	program := b.call("POST /shop/cart", asJSON).code(t, 403)
 	if program.header.Get("X-Waiting-Room-Pass") == "" {
-		t.Fatalf("admitted without a pass: %s", program.text())
+		t.Fatalf("not admitted: %s", program.text())
 	}
 	pass := "X-Waiting-Room-Pass: " + program.header.Get("X-Waiting-Room-Pass")
-	permit := b.call(permitsPath, pass, "", ordered("/shop/cart", "POST")).code(t, 201).field("permit")
+	permit := b.call(permitsPath, pass, "", permitBody("/shop/cart", "POST")).code(t, 201).field("permit")
 	b.call("POST /shop/cart", pass, "X-Waiting-Room-Permit: "+permit).code(t, 200)
 	b.call("GET /.waiting-room/sale/", in.jar(), asPage).code(t, 303)
 	if got := len(s.requests()); got != 2 {
@@ -293,13 +296,13 @@ func TestStep_GivesWayToBypassAndOpenRoom(t *testing.T) {
 	b, _ := one(t, room, open)
 	b.call("GET /seatmap/public").code(t, 200)
 	b.call("GET /open/1").code(t, 200)
-	if a := b.call("POST /.waiting-room/open/permits", "", ordered("/open/1", "GET")).code(t, 204); a.body != "" {
+	if a := b.call("POST /.waiting-room/open/permits", "", permitBody("/open/1", "GET")).code(t, 204); a.body != "" {
 		t.Error(a.text())
 	}
 	b.call("OPTIONS /seatmap/1", "Access-Control-Request-Method: POST").code(t, 200)
 }
 
-// A rule with forward sends the verified permit to the origin, from wherever it came; no other permit reaches it.
+// A rule with forward sends the verified permit, from the header field or the cookie, to the origin. No other permit reaches it.
 func TestStep_ForwardsPermit(t *testing.T) {
 	received := make(chan []string, 1)
 	s := newSite(t, "shop", func(_ http.ResponseWriter, r *http.Request) { received <- r.Header["X-Waiting-Room-Permit"] })
@@ -373,7 +376,22 @@ func TestRedeem_OnceAtAllGateways(t *testing.T) {
 	}
 }
 
-// The check of another proxy demands the same permits.
+// A check starts no session for a step: the visitor has no permit yet, and HAProxy drops the cookie of a denial.
+func TestStep_CheckWithoutPassStartsNoSession(t *testing.T) {
+	for _, d := range []dialect.Dialect{dialect.Nginx, dialect.Traefik} {
+		c := startChecked(t, Options{Rooms: []Room{steps(20)}, Check: Check{Dialect: d}})
+		calls := storeCalls(t, c.bench)
+		if a := c.ask("GET /seatmap/812", asPage); a.status != 401 || a.header.Get("X-Waiting-Room") != "waiting" || len(a.cookies) > 0 {
+			t.Errorf("%s: %s", d, a.text())
+		}
+		if after := storeCalls(t, c.bench); !maps.Equal(calls, after) {
+			t.Errorf("%s: calls of the store: %v before the check, %v after", d, calls, after)
+		}
+		c.ask("GET /shop", asPage).code(t, 200)
+	}
+}
+
+// Checks of another proxy need the same permits.
 func TestStep_AppliesToChecks(t *testing.T) {
 	c := startChecked(t, Options{Rooms: []Room{steps(0)}})
 	session := randomID()

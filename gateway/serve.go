@@ -97,8 +97,8 @@ func (g *Gateway) finish(v *visit) {
 		return
 	}
 	v.out.Finish()
-	if v.asked != nil {
-		v.asked.Answer(&check.Answer{Room: v.roomID(), Response: v.out.Response()})
+	if v.call != nil {
+		v.call.Respond(&check.Response{Room: v.roomID(), HTTP: v.out.Response()})
 	}
 	took := time.Since(v.start)
 	m := g.metrics.None

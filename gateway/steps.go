@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/anteroom/anteroom/gateway/answer"
@@ -31,8 +32,8 @@ var (
 	errOtherMethod  = errors.New("the permit is for another method")
 )
 
-// checkPermit returns the problem of a request that takes a step without a permit for exactly its session, path and method, and the permit
-// if the origin receives it.
+// checkPermit checks the permit of a request that takes a step: it has to be for exactly its session, path and method. It returns the permit
+// if the origin is to receive it, and a problem if the step is refused.
 func checkPermit(v *visit, session token.ID) (forward []byte, p *answer.Problem) {
 	step := stepOf(v)
 	if step == nil {
@@ -50,14 +51,14 @@ func checkPermit(v *visit, session token.ID) (forward []byte, p *answer.Problem)
 	return nil, nil
 }
 
-// Reasons to refuse a step whatever its permits are.
+// Reasons to refuse a step without looking at permits.
 var (
 	errNoPermit   = errors.New("no permit")
 	errAmbiguous  = errors.New("servers read the path in several ways")
 	errOverridden = errors.New("a header field overrides the method")
 )
 
-// findPermit returns the permit for the request, from the header field or the cookies, or the reason why there is none.
+// findPermit returns the valid permit of the request, from the header field or the cookies, or the reason why it has none.
 func findPermit(v *visit, session token.ID) (raw []byte, why error) {
 	var list [tokensMax][]byte
 	tokens := list[:0]
@@ -81,17 +82,17 @@ func findPermit(v *visit, session token.ID) (raw []byte, why error) {
 			return raw, nil
 		}
 		if errors.Is(why, token.ErrSignature) || errors.Is(why, token.ErrExpired) {
-			break // a further check may cost as much as ten requests
+			break // another signature check can cost as much as ten requests
 		}
 	}
 	return nil, why
 }
 
-// verifyPermit returns why a permit is not valid for this request, nil if it is. The signature, which is expensive, is checked last: a
-// client may send the permits of other steps with every request.
+// verifyPermit returns the reason why a permit is not valid for this request, or nil. It checks the signature, which is expensive, last:
+// clients send the permits of other steps too.
 func verifyPermit(v *visit, raw []byte, session token.ID, path []byte) error {
 	ring := v.g.cache.Ring()
-	switch sameSession, samePath, sameMethod := ring.Says(raw, session, path, v.req.Method()); {
+	switch sameSession, samePath, sameMethod := ring.ComparePermit(raw, session, path, v.req.Method()); {
 	case !sameSession:
 		return errOtherSession
 	case !samePath:
@@ -106,7 +107,7 @@ func verifyPermit(v *visit, raw []byte, session token.ID, path []byte) error {
 	return err
 }
 
-// refuseStep returns the problem of a step that is refused. A page has a link back into the room, a program receives the remedy.
+// refuseStep returns the problem of a refused step. For a browser it has a link into the room, for a program the remedy.
 func refuseStep(v *visit, why error) *answer.Problem {
 	p, result := answer.PermitInvalid, "invalid"
 	if errors.Is(why, errNoPermit) {
@@ -118,27 +119,27 @@ func refuseStep(v *visit, why error) *answer.Problem {
 		q.Link = v.room.rules.start
 		return &q
 	}
-	order := " POST " + route.Own + "/" + v.room.id + `/permits {"for":"<path>","method":"<method>"} with the pass, and send the permit as X-Waiting-Room-Permit within 60 seconds.`
+	remedy := " POST " + route.Own + "/" + v.room.id + `/permits {"for":"<path>","method":"<method>"} with the pass, and send the permit as X-Waiting-Room-Permit within 60 seconds.`
 	switch {
 	case errors.Is(why, errNoPermit):
-		return p.With("This step needs a permit of this session for exactly this path and method." + order)
+		return p.With("This step needs a permit of this session for exactly this path and method." + remedy)
 	case errors.Is(why, errAmbiguous):
 		return p.With("Servers read this path in several ways, so no permit is valid for it. Send the path without dot segments, empty segments, parameters and unneeded escapes.")
 	case errors.Is(why, errOverridden):
 		return p.With("A header field overrides the method, so no permit is valid for this request. Send it with its own method.")
 	case errors.Is(why, token.ErrExpired):
-		return p.With("The permit has expired." + order)
+		return p.With("The permit has expired." + remedy)
 	case errors.Is(why, errOtherSession), errors.Is(why, errOtherPath), errors.Is(why, errOtherMethod):
-		return p.With("T" + why.Error()[1:] + "." + order)
+		return p.With("T" + why.Error()[1:] + "." + remedy)
 	}
-	return p.With("This is not a valid permit of this room." + order)
+	return p.With("This is not a valid permit of this room." + remedy)
 }
 
 // rules are the rules of a room for single paths.
 type rules struct {
 	bypass []route.Bypass
-	steps  []route.Step // that need a permit
-	start  string       // the first plain path of the room that needs no permit; empty: none
+	steps  []route.Step // need a permit
+	start  string       // the first path of the room that can be linked to and needs no permit; empty: none
 }
 
 // newRules compiles the rules of a room.
@@ -153,6 +154,7 @@ func newRules(o *Room) (r rules, err error) {
 	return r, nil
 }
 
+// startOf returns the first of the paths that can be linked to and needs no permit.
 func (r *rules) startOf(paths []string) string {
 	for _, path := range paths {
 		if !isPlainPath(path) {
@@ -160,11 +162,7 @@ func (r *rules) startOf(paths []string) string {
 		}
 		var readings route.Readings
 		readings.Set([]byte(path))
-		closed := false
-		for i := range r.steps {
-			closed = closed || r.steps[i].MatchesLink(&readings)
-		}
-		if !closed {
+		if !slices.ContainsFunc(r.steps, func(s route.Step) bool { return s.MatchesLink(&readings) }) {
 			return path
 		}
 	}

@@ -24,10 +24,10 @@ type visit struct {
 	ctx     *fasthttp.RequestCtx // nil where the request is served without fasthttp
 	outcome outcome
 	left    bool // to another handler
-	beside  bool // another proxy asks about the request
 
-	cookieless bool           // that proxy carries no cookie to the visitor
-	asked      check.Question // the check, where it is no HTTP request
+	isCheck    bool       // another proxy asks about the request, which it forwards itself
+	cookieless bool       // that proxy sends no cookie of a passing check to the visitor
+	call       check.Call // the check, if it is not an HTTP request
 
 	described *wire.Description // memory of described requests
 
@@ -49,7 +49,7 @@ func (g *Gateway) release(v *visit) {
 	v.request = request{readings: r.readings, binding: r.binding, memory: r.memory}
 	v.tokens, v.grant = tokenCheck{}, grant{token: token, pass: pass}
 	v.g, v.ctx, v.outcome, v.left, v.proxied = nil, nil, proxied, false, proxy.Forward{}
-	v.beside, v.cookieless, v.asked = false, false, nil
+	v.isCheck, v.cookieless, v.call = false, false, nil
 	v.out.Reset()
 	g.visits.Put(v)
 }

@@ -59,7 +59,7 @@ func (v *visit) showWait(d *decision) {
 	s := &d.status
 	if v.kind != client.Navigation {
 		code := d.code
-		if c := v.room.options.CompatStatus; c != 0 && !v.beside { // a proxy would take the status of a check for a pass
+		if c := v.room.options.CompatStatus; c != 0 && !v.isCheck { // a proxy would take the status of a check for a pass
 			code = c
 		}
 		v.out.Status(v.deny(code), s)
@@ -113,7 +113,7 @@ func (v *visit) refuse(p *answer.Problem) {
 // prepare adds to a view what the page needs of the request.
 func (v *visit) prepare(view *page.View) {
 	view.AcceptLanguage = string(v.req.Peek("accept-language"))
-	view.TakesTicket = v.beside && view.State != answer.StateProof
+	view.TakesTicket = v.isCheck && view.State != answer.StateProof
 }
 
 // showRejected writes the page of the room for a visitor whose join was refused.

@@ -9,7 +9,7 @@
 -- REPLY TOO_MANY:    'J'  the address has too many places: order is the µs until it may have another, the reason is address or network, whichever is full
 -- REPLY CHARGED:     'Y'  the limiter was charged
 -- REPLY NOT_CHARGED: 'N'  the limiter was not charged
--- REPLY MUST_WAIT:   'M'  a group after now: no session can begin now, and no place was given
+-- REPLY MUST_WAIT:   'M'  a group after session_only: no session can begin now, and no place was given
 -- REPLY NEW_PLACE:   'n'  begins the reason of a place that was given now; the place's id follows
 -- REPLY OLD_PLACE:   'o'  begins the reason of a place that was there before; the place's id follows
 -- INVARIANT: never over the limit (P1); an arrival is admitted immediately only while nobody waits (P2); a ticket is spent once (P4); an address
@@ -29,7 +29,7 @@
 --   signed   as enrol                                                 a place that the calling gateway gave while the store was away
 --   prequeue id, client, hold, seen, epoch, fence, address, heard, token_hold   a token of the pre-queue, without an order: only the number of such tickets is kept
 --   charge   (nothing)                                                charges the limiter one unit, without a session
---   now      (nothing)                                                the next group may start a session, and gives no place: MUST_WAIT instead
+--   session_only (nothing)                                            the next group starts a session or replies MUST_WAIT; it gives no place
 --
 -- hold: seconds for which the ticket then counts as present; token_hold: that of the token. order (0: now), seen, heard: order time.
 -- epoch: of the token, '' when it was never enrolled; its place counts against the address then. fence: of the token, 0 where its
@@ -138,13 +138,13 @@ local function confirm(address, seen)
   put(REPLY_CONFIRMED, 0, 0, seen and '' or 'first')
 end
 
--- now_only is set while the group after now is processed.
-local now_only = false
+-- session_only is set while the group after session_only is processed.
+local session_only = false
 
 -- arrive assigns a place to an arrival. order: an order that the visitor keeps, nil for the order of now.
 local function arrive(id, client, hold, address, order)
   if put_known(id, client, hold, order) then return end
-  if now_only and not can_admit() then return put(REPLY_MUST_WAIT, 0, 0, '') end
+  if session_only and not can_admit() then return put(REPLY_MUST_WAIT, 0, 0, '') end
   if p.prequeue then return confirm(address) end
   local count, wait, which = join_place(s, p, address, s.time)
   if not count then return put(REPLY_TOO_MANY, wait, 0, which) end
@@ -446,8 +446,8 @@ end
 
 local i = 5
 while i <= #ARGV do
-  now_only = ARGV[i] == 'now'
-  if now_only then i = i + 1 end
+  session_only = ARGV[i] == 'session_only'
+  if session_only then i = i + 1 end
   i = enter(ARGV[i], i + 1)
 end
 limit.save()

@@ -9,7 +9,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// methods verify by public keys.
+// methods are the algorithms with public keys.
 var methods = map[string]jwt.SigningMethod{ES256: jwt.SigningMethodES256, EdDSA: jwt.SigningMethodEdDSA}
 
 // signatureSize is the length of a signature in bytes. An ES256 signature is r and s of 32 bytes each, most significant byte first
@@ -33,8 +33,8 @@ func (k *ringKey) signature(text []byte) (sig [signatureSize]byte) {
 	return sig
 }
 
-// matches reports whether signature, in base64url, is one of text by a private key. An ES256 signature (r, s) has a twin (r, -s), which
-// matches too, so one pass has two texts; both are the same session.
+// matches reports whether signature, in base64url, is a signature of text by the private key. For an ES256 signature (r, s) it accepts
+// (r, -s) too, so a pass has two valid texts, of the same session.
 func (k *ringKey) matches(text, signature []byte) bool {
 	var sig [signatureSize]byte
 	if len(signature) != strict64.EncodedLen(len(sig)) {

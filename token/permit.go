@@ -34,8 +34,7 @@ func (r *Ring) AppendPermit(dst []byte, p *Permit) []byte {
 // VerifyPermit checks a permit for a room and returns its claims. now is in seconds of the store's clock. Every error is a
 // Rejection.
 //
-// A permit of a later time than now is refused, so that a store whose clock was set back cannot accept a permit of which it
-// has already forgotten the use.
+// A permit issued after now is refused: a store whose clock was set back may have dropped the record of its use.
 func (r *Ring) VerifyPermit(raw []byte, room string, now int64) (Permit, error) {
 	s := scratches.Get().(*scratch)
 	defer scratches.Put(s)
@@ -54,18 +53,18 @@ func (r *Ring) VerifyPermit(raw []byte, room string, now int64) (Permit, error) 
 	return p, nil
 }
 
-// Says reports whether a permit names a session, a path and a method, without verifying it. A text that names no path is for
-// VerifyPermit to judge.
-func (r *Ring) Says(raw []byte, session ID, path, method []byte) (sameSession, samePath, sameMethod bool) {
+// ComparePermit compares the claims of a permit with a session, a path and a method, without verifying the permit. All results are true
+// for a token that cannot be read or has no path; VerifyPermit refuses it.
+func (r *Ring) ComparePermit(raw []byte, session ID, path, method []byte) (sameSession, samePath, sameMethod bool) {
 	s := scratches.Get().(*scratch)
 	defer scratches.Put(s)
 	claims, ok := claimsText(s, raw)
 	var c claimSet
-	var named ID
-	if !ok || parseClaims(claims, &c) != nil || len(c.path) == 0 || !parseIDBytes(&named, c.sid) {
+	var sid ID
+	if !ok || parseClaims(claims, &c) != nil || len(c.path) == 0 || !parseIDBytes(&sid, c.sid) {
 		return true, true, true
 	}
-	return named == session, bytes.Equal(c.path, path), bytes.Equal(c.method, method)
+	return sid == session, bytes.Equal(c.path, path), bytes.Equal(c.method, method)
 }
 
 // RoomOf returns the room that a token names, without verifying the token; empty if it cannot be read.

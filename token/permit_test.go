@@ -10,7 +10,7 @@ func testPermit() Permit {
 	return Permit{ID: testID(6), Session: testID(3), Room: testRoom, Path: "/seatmap/812", Method: "POST", Epoch: "1.0f3a9c", IssuedAt: testNow, Expires: testNow + PermitLife}
 }
 
-func TestPermit_VerifiesAndSpells(t *testing.T) {
+func TestPermit_RoundTrips(t *testing.T) {
 	for _, key := range []Key{hsKey("k1", true), edKey("k1", true)} {
 		r := mustRing(t, key)
 		for name, p := range map[string]Permit{
@@ -81,12 +81,12 @@ func TestPermit_Refusals(t *testing.T) {
 		{"valid", ids + "," + times + "," + step, testNow, nil},
 		{"within the leeway", ids + "," + times + "," + step, testNow + PermitLife + Leeway - 1, nil},
 		{"expired", ids + "," + times + "," + step, testNow + PermitLife + Leeway, ErrExpired},
-		{"of a later time", ids + "," + times + "," + step, testNow - Leeway - 1, ErrClaims},
+		{"issued in the future", ids + "," + times + "," + step, testNow - Leeway - 1, ErrClaims},
 		{"of a longer life", ids + `,"iat":1767323044,"exp":1767323105,` + step, testNow, ErrClaims},
 		{"no path", ids + "," + times + `,"method":"GET"`, testNow, ErrClaims},
 		{"no method", ids + "," + times + `,"path":"/a"`, testNow, ErrClaims},
 		{"two paths", ids + "," + times + "," + step + `,"path":"/b"`, testNow, ErrClaims},
-		{"a path that is no text", ids + "," + times + `,"path":1,"method":"GET"`, testNow, ErrClaims},
+		{"a path that is not a string", ids + "," + times + `,"path":1,"method":"GET"`, testNow, ErrClaims},
 		{"no session", `"iss":"anteroom","aud":"sale","jti":"AQgPFh0kKzI5QEdOVVxjag",` + times + "," + step, testNow, ErrClaims},
 		{"another room", strings.Replace(ids, "sale", "vip", 1) + "," + times + "," + step, testNow, ErrAudience},
 		{"another issuer", strings.Replace(ids, "anteroom", "other", 1) + "," + times + "," + step, testNow, ErrIssuer},

@@ -23,7 +23,7 @@ const (
 	hostPass  = "__Host-wr_sale_pass="
 )
 
-// vectorList collects the cases. Its methods change the last one.
+// vectorList collects the cases.
 type vectorList struct{ list []vector }
 
 // add adds a case with one token in the cookie. An empty reason means a pass.
@@ -60,13 +60,13 @@ func (v *vector) want(reason string) {
 	}
 }
 
-func (v *vector) sdkOnly() *vector { v.theirs = true; return v }
+func (v *vector) sdkOnly() *vector { v.onlySDK = true; return v }
 
 func (v *vector) session(sid string) *vector { v.Want.Session = sid; return v }
 
 func (v *vector) until(exp int64) *vector { v.Want.Expires = exp; return v }
 
-// vectorJWKS returns the key set that the gateway publishes of keys: e… on P-256, d… on Ed25519.
+// vectorJWKS returns the key set that the gateway publishes for keys: e… on P-256, d… on Ed25519.
 func vectorJWKS(kids ...string) json.RawMessage {
 	var list []string
 	for _, kid := range kids {
@@ -92,7 +92,7 @@ func vectorPublic(kid string) []byte {
 	return point
 }
 
-// ofLength returns a token of exactly n bytes with an unknown claim as filling.
+// ofLength returns a token of exactly n bytes, filled up with an unknown claim.
 func ofLength(n int, sign signer) string {
 	for blanks := range 4 {
 		for filling := range n {
@@ -276,10 +276,10 @@ func trailing(text string) string {
 	return text[:len(text)-1] + next(text[len(text)-1])
 }
 
-// spaces returns the blanks that make the length of text leave a remainder of rest by 3.
+// spaces returns blanks that make the length of text rest modulo 3.
 func spaces(text string, rest int) string { return strings.Repeat(" ", (rest+3-len(text)%3)%3) }
 
-// next returns the character behind c in the alphabet of base64url.
+// next returns the character after c in the alphabet of base64url.
 func next(c byte) string {
 	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 	return alphabet[strings.IndexByte(alphabet, c)+1:][:1]

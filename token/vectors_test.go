@@ -16,7 +16,7 @@ import (
 	"testing"
 )
 
-var updateVectors = flag.Bool("update", false, "write sdk/vectors.json anew")
+var updateVectors = flag.Bool("update", false, "write sdk/vectors.json")
 
 const vectorsFile = "../sdk/vectors.json"
 
@@ -29,8 +29,8 @@ type vector struct {
 	Config  vectorConfig `json:"config"`
 	Want    vectorResult `json:"want"`
 
-	raw    string // the only token of the request
-	theirs bool   // the gateway decides otherwise or does not know the case
+	raw     string // the only token of the request
+	onlySDK bool   // not compared with the gateway, which has no such setting or decides differently
 }
 
 type vectorConfig struct {
@@ -111,13 +111,13 @@ func signEdDSA(k ed25519.PrivateKey) signer {
 	return func(text string) []byte { return ed25519.Sign(k, []byte(text)) }
 }
 
-// signed returns a token of any header and claims.
+// signed returns a token with a header and claims, which need not be valid.
 func signed(header, claims string, sign signer) string {
 	text := b64(header) + "." + b64(claims)
 	return text + "." + strict64.EncodeToString(sign(text))
 }
 
-// encodeVectors writes a case over a few lines, so that a change of one is a change of few lines.
+// encodeVectors returns the file. A case takes a few lines, so that diffs are readable.
 func encodeVectors(t *testing.T, list []vector) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -158,6 +158,6 @@ func TestVectors_AreCurrent(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(got, want) {
-		t.Errorf("%s is not what the cases make: run go test ./token -run Vectors -update", vectorsFile)
+		t.Errorf("%s differs from the cases; run go test ./token -run Vectors -update", vectorsFile)
 	}
 }

@@ -16,21 +16,21 @@ func newSnippet(load cli.Loader[*config.Config]) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "snippet " + strings.Join(snippet.Proxies(), "|") + " --config FILE",
 		Short: "Print the configuration of another proxy that asks this gateway about requests",
-		Long: `snippet prints the configuration with which a proxy asks the gateway's check endpoint
-about each request and sends /.waiting-room/ to the visitors' socket. Addresses and
-hosts come from the gateway's configuration; a socket on all addresses is reached at
-127.0.0.1 unless a flag names another. docs/check.md describes checks.`,
+		Long: `snippet prints the configuration with which a proxy asks the gateway about each request
+and sends /.waiting-room/ to the visitors' socket. Addresses and hosts come from the
+gateway's configuration. If the gateway listens on all addresses, the proxy reaches it at
+127.0.0.1 unless a flag names another address. docs/check.md describes checks.`,
 		Args: cli.OneArg,
 	}
 	settings := cli.AddSettings(cmd, nil)
 	flags := cmd.Flags()
 	flags.StringVar(&o.Room, "room", "", "print the hosts of the room `ID` only")
-	flags.StringSliceVar(&o.Check, "check", nil, "`ADDR` of checks, as 10.0.0.5:8090; once for each gateway")
-	flags.StringSliceVar(&o.Visitors, "visitors", nil, "`ADDR` of the visitors' socket, as 10.0.0.5:8080; once for each gateway")
-	flags.StringVar(&o.Origin, "origin", "", "`URL` of the site behind the proxy, as http://10.0.0.9:9000")
-	flags.BoolVar(&o.Open, "open", false, "let requests go on while no gateway answers checks")
+	flags.StringSliceVar(&o.Check, "check", nil, "`ADDR` for checks, such as 10.0.0.5:8090; once for each gateway")
+	flags.StringSliceVar(&o.Visitors, "visitors", nil, "`ADDR` of the visitors' socket, such as 10.0.0.5:8080; once for each gateway")
+	flags.StringVar(&o.Origin, "origin", "", "`URL` of the site behind the proxy, such as http://10.0.0.9:9000")
+	flags.BoolVar(&o.Open, "open", false, "let requests pass while no gateway answers")
 	flags.BoolVar(&o.Lua, "lua", false, "haproxy: print the file for lua-load")
-	flags.StringVar(&o.Verify, "verify", "", "haproxy: verify passes by the public key in `FILE` of its machine, and ask no check")
+	flags.StringVar(&o.Verify, "verify", "", "haproxy: verify passes with the public key in `FILE` on its machine, and send no checks")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		file, given, err := settings.Read(cmd)
 		if err != nil {

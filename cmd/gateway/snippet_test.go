@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -81,7 +82,7 @@ func isYAML(t *testing.T, text string) {
 	}
 }
 
-func TestSnippet_NamesWhatDoesNotFit(t *testing.T) {
+func TestSnippet_NamesSettingsThatDoNotFit(t *testing.T) {
 	const room = "rooms: [{id: sale, hosts: [shop.example]}]\n"
 	check := func(dialect string) string {
 		return "listen: :8080\ncheck: {listen: \":8090\", trusted: [127.0.0.1/32], dialect: " + dialect + "}\n" + room
@@ -95,18 +96,18 @@ func TestSnippet_NamesWhatDoesNotFit(t *testing.T) {
 		"another header":      {check("nginx") + "trusted_header: X-Real-IP\n", "nginx", "trusted_header: \"X-Real-IP\""},
 		"deny without a page": {strings.Replace(check("haproxy"), "dialect", "deny: 503, dialect", 1), "haproxy", "check.deny: 503"},
 		"PROXY protocol":      {check("nginx") + "proxy_protocol: v2\n", "nginx", "proxy_protocol: \"v2\""},
-		"a port of chance":    {strings.Replace(check("nginx"), ":8090", "127.0.0.1:0", 1), "nginx", `check.listen: "127.0.0.1:0" does not name the port`},
+		"a random port":    {strings.Replace(check("nginx"), ":8090", "127.0.0.1:0", 1), "nginx", `check.listen: "127.0.0.1:0" does not name the port`},
 		"an unknown room":     {check("nginx"), "nginx --room other", `--room: no room has the id "other"`},
-		"an unknown proxy":    {check("nginx"), "apache", `there is no text for "apache"; use one of nginx, traefik`},
+		"an unknown proxy":    {check("nginx"), "apache", `there is no configuration for "apache"; use one of nginx, traefik`},
 		"no open mode":        {check("traefik"), "traefik --open", "--open: Traefik's forwardAuth refuses"},
 		"no Lua":              {check("nginx"), "nginx --lua", "--lua: nginx loads no Lua file"},
 		"an address":          {check("nginx"), "nginx --check 10.0.0.5", `--check: "10.0.0.5" is not an address`},
 		"an address in code":  {check("nginx"), "nginx --check 10.0.0.5;:80", `--check: "10.0.0.5;:80" is not an address`},
-		"an origin":           {check("nginx"), "nginx --origin https://shop", `--origin: "https://shop" is not an address as http://host:port`},
-		"verify elsewhere":    {check("nginx"), "nginx --verify /p.pem", "--verify: is for haproxy"},
+		"an origin":           {check("nginx"), "nginx --origin https://shop", `--origin: "https://shop" is not an address such as http://host:port`},
+		"verify elsewhere":    {check("nginx"), "nginx --verify /p.pem", "--verify: only haproxy can verify"},
 		"verify without keys": {check("haproxy"), "haproxy --verify /p.pem", "tokens.keys: the active key is not of alg ES256"},
 		"verify, no origin":   {check("haproxy"), "haproxy --verify /p.pem", "origins: is empty"},
-		"verify and open":     {check("haproxy"), "haproxy --verify /p.pem --open", "--verify: asks no check"},
+		"verify and open":     {check("haproxy"), "haproxy --verify /p.pem --open", "--verify: sends no checks"},
 		"verify bound":        {check("haproxy") + "tokens: {bind: ua}\n", "haproxy --verify /p.pem", `tokens.bind: "ua"`},
 		"verify, a path":      {check("haproxy"), "haproxy --verify /p(1).pem", "--verify: \"/p(1).pem\" is not the path"},
 		"two addresses":       {check("traefik"), "traefik --check 10.0.0.5:80 --check 10.0.0.6:80", "--check: traefik takes one address"},
@@ -142,7 +143,26 @@ rooms: [{id: sale, hosts: [shop.example, "*.shop.example"]}, {id: beta, hosts: [
 	}
 }
 
-// TestSnippet_VerifiesPassesOfOneRoom checks the rooms whose passes HAProxy cannot accept in the gateway's place.
+// TestSnippet_ListsFieldsOfChecks checks the proxies that send only listed fields with a check: a field that the gateway reads and that is not
+// listed would be lost without an error.
+func TestSnippet_ListsFieldsOfChecks(t *testing.T) {
+	const config = "listen: :8080\ntrusted_proxies: [10.0.0.0/8]\ncheck: {listen: \":8090\", trusted: [10.0.0.0/8], dialect: gateway-api}\nrooms: [{id: sale, hosts: [shop.example], session: {renew: server}}]\n"
+	for _, proxy := range []string{"envoy-gateway", "gateway-api"} {
+		_, out, faults := snippetOf(t, config, proxy)
+		fields := strings.FieldsFunc(out, func(c rune) bool { return strings.ContainsRune(" ,[]", c) })
+		for _, field := range []string{
+			"cookie", "accept", "accept-language", "user-agent", "origin", "upgrade", "sec-fetch-dest", "sec-fetch-mode", "sec-purpose", "access-control-request-method",
+			"x-forwarded-for", "x-forwarded-proto", "x-waiting-room-pass", "x-waiting-room-token", "x-waiting-room-permit",
+			"x-http-method-override", "x-http-method", "x-method-override",
+		} {
+			if !slices.Contains(fields, field) {
+				t.Errorf("%s does not send %s: %s%s", proxy, field, out, faults)
+			}
+		}
+	}
+}
+
+// TestSnippet_VerifiesPassesOfOneRoom checks which rooms --verify refuses, because HAProxy cannot apply their rules to requests with a pass.
 func TestSnippet_VerifiesPassesOfOneRoom(t *testing.T) {
 	key := filepath.Join(t.TempDir(), "key.pem")
 	var out, faults bytes.Buffer

@@ -10,34 +10,37 @@ import (
 	"github.com/anteroom/anteroom/internal/forwarded"
 )
 
-// Path is the path of checks; dialects that append the path of the described request do so behind it.
+// Path is the path of checks. In dialects of the family Prefixed the target of the described request follows it.
 const Path = "/.waiting-room/check"
 
-// Fault is why a check is refused. Detail is a sentence for the operator, which repeats nothing of the request.
-type Fault struct{ Name, Detail string }
+// Fault is a reason to refuse a check.
+type Fault struct {
+	Name   string // label of the metric
+	Detail string // for the operator; repeats nothing of the request
+}
 
-// The faults. Name is the label of the metric.
+// The faults.
 var (
-	UnknownPeer     = &Fault{"peer", "The peer is not listed in check.trusted."}
-	UnknownPath     = &Fault{"path", "The path of a check is " + Path + "."}
-	NoTarget        = &Fault{"target", "The field that names the target of the request is missing, repeated or not a path."}
-	NoMethod        = &Fault{"method", "The field that names the method of the request is missing or repeated."}
-	NoHost          = &Fault{"host", "The field that names the host of the request is missing or repeated."}
-	DoubtfulScheme  = &Fault{"scheme", "X-Forwarded-Proto is repeated, or neither http nor https."}
-	DoubtfulRequest = &Fault{"request", "The check, or the request that it describes, is malformed."}
+	UnknownPeer    = &Fault{"peer", "The peer is not listed in check.trusted."}
+	UnknownPath    = &Fault{"path", "The path of a check is " + Path + "."}
+	NoTarget       = &Fault{"target", "The field that names the target of the request is missing, repeated or not a path."}
+	NoMethod       = &Fault{"method", "The field that names the method of the request is missing or repeated."}
+	NoHost         = &Fault{"host", "The field that names the host of the request is missing or repeated."}
+	InvalidScheme  = &Fault{"scheme", "X-Forwarded-Proto is repeated, or neither http nor https."}
+	InvalidRequest = &Fault{"request", "The check, or the request that it describes, is malformed."}
 )
 
-// Describe describes to into the request that the check q, in dialect d, asks about. proxies are the networks whose X-Forwarded-For is believed beyond the
-// proxy that sent the check.
-func Describe(d dialect.Dialect, into *wire.Description, q *wire.Request, proxies []netip.Prefix) *Fault {
+// Describe writes the request that the check q describes in a dialect into d. proxies are the networks whose X-Forwarded-For is believed, besides
+// that of the proxy that sent the check.
+func Describe(in dialect.Dialect, d *wire.Description, q *wire.Request, proxies []netip.Prefix) *Fault {
 	path := q.Target()
 	rest, ok := bytes.CutPrefix(path, []byte(Path))
 	if !ok || len(rest) > 0 && rest[0] != '/' && rest[0] != '?' {
 		return UnknownPath
 	}
 	var method, target, host []byte
-	switch d.Family() {
-	case dialect.Itself:
+	switch in.Family() {
+	case dialect.Prefixed:
 		method, target, host = q.Method(), rest, q.Host()
 		if len(target) == 0 || target[0] == '?' {
 			return NoTarget
@@ -57,18 +60,18 @@ func Describe(d dialect.Dialect, into *wire.Description, q *wire.Request, proxie
 	}
 	secure, ok := scheme(q)
 	if !ok {
-		return DoubtfulScheme
+		return InvalidScheme
 	}
 	address, _ := forwarded.Walk(q.Peer(), q.PeekAll("x-forwarded-for"), proxies, func(hop []byte) []byte { return hop })
-	into.Begin(method, target, host, address, secure)
+	d.Begin(method, target, host, address, secure)
 	h := q.Header()
 	for i := range h.Lines {
-		if l := &h.Lines[i]; Keeps(h.Name(l)) {
-			into.Add(h.Name(l), h.Value(l))
+		if l := &h.Lines[i]; IsDescribed(h.Name(l)) {
+			d.Add(h.Name(l), h.Value(l))
 		}
 	}
-	if d.Family() == dialect.Itself && h.Length > 0 {
-		into.Add([]byte("Content-Length"), []byte("1"))
+	if in.Family() == dialect.Prefixed && h.Length > 0 {
+		d.Add([]byte("Content-Length"), []byte("1")) // only whether there is a body counts
 	}
 	return nil
 }
@@ -82,7 +85,7 @@ func single(q *wire.Request, name string) []byte {
 	return values[0]
 }
 
-// scheme returns whether the visitor's connection uses TLS. A proxy that does not write X-Forwarded-Proto has plain visitors.
+// scheme reports whether the visitor's connection uses TLS: by X-Forwarded-Proto, and false without it.
 func scheme(q *wire.Request) (secure, ok bool) {
 	values := q.PeekAll("x-forwarded-proto")
 	switch {
@@ -94,7 +97,7 @@ func scheme(q *wire.Request) (secure, ok bool) {
 	return IsSecure(values[0])
 }
 
-// IsSecure reports whether a scheme is one of connections that use TLS. ok is false for schemes other than those of HTTP and WebSocket.
+// IsSecure reports whether a scheme uses TLS. ok is false for schemes other than those of HTTP and WebSocket.
 func IsSecure(scheme []byte) (secure, ok bool) {
 	if http1.EqualFold(scheme, "https") || http1.EqualFold(scheme, "wss") {
 		return true, true
@@ -102,9 +105,9 @@ func IsSecure(scheme []byte) (secure, ok bool) {
 	return false, http1.EqualFold(scheme, "http") || http1.EqualFold(scheme, "ws")
 }
 
-// Keeps reports whether a field of a check is a field of the described request: all but those that belong to the connection,
+// IsDescribed reports whether a field of a check is also a field of the described request: all but those that belong to the connection,
 // that describe requests in some dialect, or that only the gateway writes.
-func Keeps(name []byte) bool {
+func IsDescribed(name []byte) bool {
 	switch http1.RequestKind(name) {
 	case http1.KindKeep:
 		return !http1.PrefixFold(name, "x-original-")

@@ -15,18 +15,18 @@ var (
 	proxies = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
 )
 
-// describe returns the request that a check describes, as a line, or why there is none.
+// describe returns the request that a check describes, as a line, or the name of the fault.
 func describe(d dialect.Dialect, raw string) string {
 	q, refusal := wire.ParseRequest([]byte(raw), proxy)
 	if refusal != nil {
 		return refusal.Code
 	}
-	var into wire.Description
-	if fault := check.Describe(d, &into, q, proxies); fault != nil {
+	var described wire.Description
+	if fault := check.Describe(d, &described, q, proxies); fault != nil {
 		return fault.Name
 	}
 	limits := wire.Limits{}.OfDescribed()
-	r, refusal := into.Request(&limits)
+	r, refusal := described.Request(&limits)
 	if refusal != nil {
 		return refusal.Code
 	}
@@ -63,7 +63,7 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-// Whatever a check says, the described request is one that a visitor could have sent: one line, an absolute path, one host.
+// Whatever a check contains, the described request is one that a visitor could have sent: one line, an absolute path, one host.
 func FuzzDescribe(f *testing.F) {
 	f.Add("POST", "/buy", "https", "192.0.2.7", "a=1")
 	f.Add("GET", "/x y", "gopher", "::1", "\r\nX: y")

@@ -2,8 +2,8 @@ package check
 
 import "slices"
 
-// sessionNames are the names that origins read as X-Waiting-Room-Session, that name first: some programs confuse dashes, underscores and
-// dots.
+// sessionNames are the names that an origin may read as X-Waiting-Room-Session, that name first: some programs treat dashes, underscores and
+// dots alike.
 var sessionNames = func() []string {
 	names := []string{"x"}
 	for _, word := range []string{"waiting", "room", "session"} {
@@ -18,9 +18,9 @@ var sessionNames = func() []string {
 	return names
 }()
 
-// SessionNames returns the fields of a passing request that its origin could read as the session: all aliases of X-Waiting-Room-Session,
-// and that field itself unless the answer replaces it. A proxy need not describe all fields in a check, so the list is always complete.
-// The caller must not change it.
+// SessionNames returns the fields to remove from a request that passes, because its origin could read them as the session: all aliases of
+// X-Waiting-Room-Session, and that field itself unless the response to the check replaces it. The list does not depend on the check, which
+// need not have all fields of the request. The caller must not change it.
 func SessionNames(replaced bool) []string {
 	if replaced {
 		return slices.Clip(sessionNames[1:])

@@ -1,4 +1,4 @@
-// Package checktest has proxies that ask a gateway about each request before they forward it. They replace proxies that tests cannot
-// run: each builds its checks and carries out the answers by the rules of the program that it is named after, which were read in that
-// program's source. The name and version of the source stand with each.
+// Package checktest has proxies that ask a gateway about each request before they forward it. They stand for programs that tests cannot
+// run: each writes its checks and treats the responses by the rules in the source of the program that it is named after. The comments name
+// that source and its version.
 package checktest

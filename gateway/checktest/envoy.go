@@ -2,6 +2,7 @@ package checktest
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -16,7 +17,7 @@ import (
 // checkPath is the prefix of the path of checks that keep the path of the request.
 const checkPath = "/.waiting-room/check"
 
-// The fields of a request that a check has. Those that rules of bypass and the kind of a request depend on have to be among them.
+// The fields of a request that a check over HTTP has: at least those that bypass rules and the kind of a request depend on.
 var (
 	allowed         = []string{"authorization", "cookie", "accept", "accept-language", "user-agent", "upgrade", "purpose", "x-http-method-override", "x-http-method", "x-method-override", "access-control-request-method", "origin"}
 	allowedPrefixes = []string{"sec-", "x-forwarded-", "x-waiting-room-"}
@@ -26,10 +27,10 @@ func isAllowed(name string) bool {
 	return slices.Contains(allowed, name) || slices.ContainsFunc(allowedPrefixes, func(p string) bool { return strings.HasPrefix(name, p) })
 }
 
-// fromEnvoy changes a request as Envoy's connection manager does with use_remote_address: true. After source/common/http/conn_manager_utility.cc:
-// X-Forwarded-For is extended, X-Forwarded-Proto replaced, and x-envoy-… of a visitor removed. With Site.Clean a
-// filter header_mutation before the check removes the session.
-func (s Site) fromEnvoy(r *http.Request) (message, error) {
+// receiveEnvoy returns a visitor's request as Envoy's connection manager changes it with use_remote_address: true. After
+// source/common/http/conn_manager_utility.cc: X-Forwarded-For is extended, X-Forwarded-Proto replaced, and x-envoy-… of a visitor removed. With
+// Site.Clean a filter header_mutation before the check removes the session.
+func (s Site) receiveEnvoy(r *http.Request) (message, error) {
 	m, err := received(r)
 	removeHopByHop(m.header)
 	if m.upgrade != "" { // stays in the chain of filters
@@ -50,147 +51,120 @@ func (s Site) fromEnvoy(r *http.Request) (message, error) {
 	return m, err
 }
 
-// ask returns the HTTP check of a request: its method, host and path behind a prefix, and the allowed fields, repeated ones joined with
-// commas. It has no body.
-func ask(addr string, m message) (*response, error) {
+// envoy returns a proxy that asks as Envoy's filter ext_authz does. After an error of ask the visitor gets status_on_error, 503 here, unless
+// failure_mode_allow (Site.Open) lets the request pass.
+func envoy(s Site, ask asker) http.Handler {
+	return proxy(s, s.receiveEnvoy, func(r *http.Request, m message) (*response, func(http.Header), error) {
+		denied, change, err := ask(r, m)
+		switch {
+		case err == nil:
+			return denied, change, nil
+		case s.Open:
+			m.header.Set("X-Envoy-Auth-Failure-Mode-Allowed", "true")
+			return nil, nil, nil
+		}
+		return &response{status: http.StatusServiceUnavailable}, nil, nil
+	})
+}
+
+// askHTTP sends the HTTP check of a request: its method, its host, its path behind a prefix, and the allowed fields, repeated ones joined with
+// commas. It has no body. 200 replaces X-Waiting-Room-Session of the request.
+func askHTTP(addr string, m message) (*response, error) {
 	check := message{method: m.method, target: checkPath + m.target, host: m.host, header: http.Header{"Content-Length": {"0"}}}
 	for name, values := range m.header {
 		if isAllowed(strings.ToLower(name)) {
 			check.header[name] = []string{strings.Join(values, ",")}
 		}
 	}
-	return send(addr, check)
+	res, err := send(addr, check)
+	if err != nil {
+		return nil, err
+	}
+	if session := res.header.Get("X-Waiting-Room-Session"); session != "" && res.status == http.StatusOK {
+		m.header.Set("X-Waiting-Room-Session", session)
+	}
+	return res, nil
 }
 
 // Envoy returns a proxy that asks as Envoy's filter ext_authz with http_service does, with failure_mode_allow: Site.Open and the lists of
-// fields above. After Envoy v1.37, source/extensions/filters/common/ext_authz/ext_authz_http_impl.cc: 200 passes; 5xx and no answer are
-// errors, for which the visitor gets status_on_error, 503 here, without a body; any other answer is the visitor's. Of 200, X-Waiting-Room-Session replaces the
-// field of the request, Set-Cookie is added to the response, and the fields that x-envoy-auth-headers-to-remove lists are removed.
+// fields above. After Envoy v1.37, source/extensions/filters/common/ext_authz/ext_authz_http_impl.cc: 200 passes; 5xx and a missing response are
+// errors; the visitor gets any other response. After 200, Set-Cookie is added to the origin's response, and the fields that
+// x-envoy-auth-headers-to-remove lists are removed from the request.
 func Envoy(s Site) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		m, err := s.fromEnvoy(r)
+	return envoy(s, func(_ *http.Request, m message) (*response, func(http.Header), error) {
+		res, err := askHTTP(s.Checks, m)
 		switch {
 		case err != nil:
-			w.WriteHeader(http.StatusBadRequest)
-			return
-		case isOwn(m):
-			pass(w, s.Visitors, m, nil)
-			return
-		}
-		res, err := ask(s.Checks, m)
-		switch {
-		case err != nil || res.status >= 500:
-			unchecked(w, s, m)
-			return
+			return nil, nil, err
+		case res.status >= 500:
+			return nil, nil, fmt.Errorf("the check has the status %d", res.status)
 		case res.status != http.StatusOK:
-			respond(w, res.status, res.header, res.body)
-			return
-		}
-		if session := res.header.Get("X-Waiting-Room-Session"); session != "" {
-			m.header.Set("X-Waiting-Room-Session", session)
+			return res, nil, nil
 		}
 		for _, line := range res.header.Values("X-Envoy-Auth-Headers-To-Remove") {
 			for name := range strings.SplitSeq(line, ",") {
 				remove(m.header, strings.TrimSpace(name))
 			}
 		}
-		pass(w, s.Origin, m, func(h http.Header) {
+		return nil, func(h http.Header) {
 			for _, line := range res.header.Values("Set-Cookie") {
 				h.Add("Set-Cookie", line)
 			}
-		})
+		}, nil
 	})
 }
 
-// unchecked carries out failure_mode_allow for a request without an answer.
-func unchecked(w http.ResponseWriter, s Site, m message) {
-	if !s.Open {
-		w.WriteHeader(http.StatusServiceUnavailable)
-		return
-	}
-	m.header.Set("X-Envoy-Auth-Failure-Mode-Allowed", "true")
-	pass(w, s.Origin, m, nil)
+// GatewayAPI returns a proxy that asks as a route of the Gateway API with the filter ExternalAuth and protocol: HTTP does, behind a
+// RequestHeaderModifier that removes X-Waiting-Room-Session and its aliases with underscores or dots. After apis/v1/httproute_types.go of Gateway
+// API v1.6.1 and GEP-1494: 200 passes, the visitor gets any other response; after 200, allowedResponseHeaders are copied to the request, and
+// nothing to the origin's response. Without a response to the check the request fails.
+func GatewayAPI(s Site) http.Handler {
+	s.Open = false
+	return envoy(s, func(_ *http.Request, m message) (*response, func(http.Header), error) {
+		for _, name := range check.SessionNames(false) {
+			if !strings.Contains(name, "_") || !strings.Contains(name, ".") { // a RequestHeaderModifier removes at most 16 fields
+				remove(m.header, name)
+			}
+		}
+		res, err := askHTTP(s.Checks, m)
+		if err != nil || res.status != http.StatusOK {
+			return res, nil, err
+		}
+		return nil, nil, nil
+	})
 }
 
-// remove removes a field whose name need not be canonical.
+// EnvoyGRPC returns a proxy that asks as Envoy's filter ext_authz with grpc_service does, with failure_mode_allow: Site.Open. After Envoy
+// v1.37, source/extensions/filters/common/ext_authz/check_request_utils.cc and ext_authz_grpc_impl.cc: a check has all fields of the
+// request, repeated ones joined with commas, and the address of the visitor's connection; OK passes with the changes of ok_response;
+// otherwise the visitor gets denied_response.
+func EnvoyGRPC(s Site, client authv3.AuthorizationClient) http.Handler {
+	return envoy(s, func(r *http.Request, m message) (*response, func(http.Header), error) {
+		ctx, cancel := context.WithTimeout(r.Context(), time.Minute)
+		defer cancel()
+		res, err := client.Check(ctx, checkRequest(m, addressOf(r), schemeOf(r)))
+		if err != nil {
+			return nil, nil, err
+		}
+		if res.GetStatus().GetCode() != 0 {
+			return deniedResponse(res.GetDeniedResponse()), nil, nil
+		}
+		ok := res.GetOkResponse()
+		apply(m.header, ok.GetHeaders())
+		for _, name := range ok.GetHeadersToRemove() {
+			remove(m.header, name)
+		}
+		return nil, func(h http.Header) { apply(h, ok.GetResponseHeadersToAdd()) }, nil
+	})
+}
+
+// remove removes a field, whose name may have any case.
 func remove(h http.Header, name string) {
 	for n := range h {
 		if strings.EqualFold(n, name) {
 			delete(h, n)
 		}
 	}
-}
-
-// GatewayAPI returns a proxy that asks as a route of the Gateway API with the filter ExternalAuth and protocol: HTTP does, behind a
-// RequestHeaderModifier that removes X-Waiting-Room-Session and its aliases with underscores or dots. After apis/v1/httproute_types.go of Gateway API v1.6.1 and
-// GEP-1494: 200 passes, any other answer is the visitor's; of 200, allowedResponseHeaders are copied to the request, and nothing reaches
-// the visitor. Without an answer the request fails.
-func GatewayAPI(s Site) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		m, err := s.fromEnvoy(r)
-		switch {
-		case err != nil:
-			w.WriteHeader(http.StatusBadRequest)
-			return
-		case isOwn(m):
-			pass(w, s.Visitors, m, nil)
-			return
-		}
-		for _, odd := range "_." { // a RequestHeaderModifier removes at most 16 fields
-			for _, name := range []string{"x-waiting-room-session", "x_waiting-room-session", "x-waiting_room-session", "x_waiting_room-session",
-				"x-waiting-room_session", "x_waiting-room_session", "x-waiting_room_session", "x_waiting_room_session"} {
-				remove(m.header, strings.ReplaceAll(name, "_", string(odd)))
-			}
-		}
-		res, err := ask(s.Checks, m)
-		switch {
-		case err != nil:
-			w.WriteHeader(http.StatusServiceUnavailable)
-			return
-		case res.status != http.StatusOK:
-			respond(w, res.status, res.header, res.body)
-			return
-		}
-		if session := res.header.Get("X-Waiting-Room-Session"); session != "" {
-			m.header.Set("X-Waiting-Room-Session", session)
-		}
-		pass(w, s.Origin, m, nil)
-	})
-}
-
-// EnvoyGRPC returns a proxy that asks as Envoy's filter ext_authz with grpc_service does, with failure_mode_allow: Site.Open. After Envoy
-// v1.37, source/extensions/filters/common/ext_authz/check_request_utils.cc and ext_authz_grpc_impl.cc: a check has all fields of the
-// request, repeated ones joined with commas, and the address of the visitor's connection; OK passes with the changes of ok_response; an
-// error is status_on_error, 503 here; otherwise the visitor gets denied_response.
-func EnvoyGRPC(s Site, client authv3.AuthorizationClient) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		m, err := s.fromEnvoy(r)
-		switch {
-		case err != nil:
-			w.WriteHeader(http.StatusBadRequest)
-			return
-		case isOwn(m):
-			pass(w, s.Visitors, m, nil)
-			return
-		}
-		ctx, cancel := context.WithTimeout(r.Context(), time.Minute)
-		defer cancel()
-		a, err := client.Check(ctx, checkRequest(m, addressOf(r), schemeOf(r)))
-		if err != nil {
-			unchecked(w, s, m)
-			return
-		}
-		if a.GetStatus().GetCode() != 0 {
-			deny(w, a.GetDeniedResponse())
-			return
-		}
-		ok := a.GetOkResponse()
-		apply(m.header, ok.GetHeaders())
-		for _, name := range ok.GetHeadersToRemove() {
-			remove(m.header, name)
-		}
-		pass(w, s.Origin, m, func(h http.Header) { apply(h, ok.GetResponseHeadersToAdd()) })
-	})
 }
 
 // checkRequest returns the CheckRequest of a message.
@@ -209,15 +183,14 @@ func checkRequest(m message, address, scheme string) *authv3.CheckRequest {
 	}}
 }
 
-// deny sends a denied_response, or 403 without one.
-func deny(w http.ResponseWriter, d *authv3.DeniedHttpResponse) {
-	status := http.StatusForbidden
+// deniedResponse returns a denied_response; 403 without one.
+func deniedResponse(d *authv3.DeniedHttpResponse) *response {
+	res := &response{http.StatusForbidden, http.Header{}, []byte(d.GetBody())}
 	if code := int(d.GetStatus().GetCode()); code > 0 {
-		status = code
+		res.status = code
 	}
-	h := http.Header{}
-	apply(h, d.GetHeaders())
-	respond(w, status, h, []byte(d.GetBody()))
+	apply(res.header, d.GetHeaders())
+	return res
 }
 
 // apply applies changes to a header.

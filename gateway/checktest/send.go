@@ -11,13 +11,41 @@ import (
 	"time"
 )
 
-// Site is what a proxy stands in front of. All are addresses.
+// Site holds the addresses that a proxy uses, and two choices of its configuration.
 type Site struct {
-	Checks   string
-	Visitors string // of the gateway's socket for visitors, which serves the paths below /.waiting-room
+	Checks   string // gateway, check.listen
+	Visitors string // gateway, listen: the visitors' socket
 	Origin   string
-	Open     bool // requests that could not be checked go on, where the proxy can be configured so
-	Clean    bool // X-Waiting-Room-Session of a visitor and its aliases are removed before the check, where the proxy can be configured so
+	Open     bool // requests whose check failed pass, if the proxy has such a mode
+	Clean    bool // X-Waiting-Room-Session of a visitor and its aliases are removed before the check, if the proxy can do that
+}
+
+// asker sends a check about a request that r has brought. It returns the response for the visitor if the request is denied. Otherwise it changes
+// m, which goes to the origin, and returns a change of the origin's response, or nil. An error means that the check has failed.
+type asker func(r *http.Request, m message) (denied *response, change func(http.Header), err error)
+
+// proxy returns a proxy that asks about each request which receive accepts. Requests below /.waiting-room/ go to the visitors' socket unasked.
+// After an error of ask the visitor gets 500.
+func proxy(s Site, receive func(*http.Request) (message, error), ask asker) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		m, err := receive(r)
+		switch {
+		case err != nil:
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		case strings.HasPrefix(m.target, "/.waiting-room/"):
+			pass(w, s.Visitors, m, nil)
+			return
+		}
+		switch denied, change, err := ask(r, m); {
+		case err != nil:
+			w.WriteHeader(http.StatusInternalServerError)
+		case denied != nil:
+			respond(w, denied)
+		default:
+			pass(w, s.Origin, m, change)
+		}
+	})
 }
 
 // message is a request on its way to the gateway or to the origin. Its target is sent byte for byte.
@@ -41,7 +69,7 @@ func received(r *http.Request) (message, error) {
 	return m, err
 }
 
-// response is an answer, read as a whole.
+// response is a response, read as a whole.
 type response struct {
 	status int
 	header http.Header
@@ -89,7 +117,7 @@ func (m *message) writeHead(out *strings.Builder) {
 	out.WriteString("\r\n")
 }
 
-// tunnel forwards an upgrade to addr, and what both sides send after it.
+// tunnel forwards an upgrade to addr, and then the bytes of both sides.
 func tunnel(w http.ResponseWriter, addr string, m message) {
 	c, err := net.DialTimeout("tcp", addr, 10*time.Second)
 	if err != nil {
@@ -115,7 +143,7 @@ func tunnel(w http.ResponseWriter, addr string, m message) {
 	<-ended
 }
 
-// pass forwards a message to addr and its response to the visitor, after change.
+// pass forwards a message to addr and the response to the visitor. change, if not nil, changes its header first.
 func pass(w http.ResponseWriter, addr string, m message, change func(http.Header)) {
 	upgrade := m.upgrade
 	m.header = m.header.Clone()
@@ -134,19 +162,19 @@ func pass(w http.ResponseWriter, addr string, m message, change func(http.Header
 	if change != nil {
 		change(res.header)
 	}
-	respond(w, res.status, res.header, res.body)
+	respond(w, res)
 }
 
-func respond(w http.ResponseWriter, status int, header http.Header, body []byte) {
+func respond(w http.ResponseWriter, res *response) {
 	h := w.Header()
-	for name, values := range header {
+	for name, values := range res.header {
 		if name != "Content-Length" {
 			h[name] = slices.Clone(values)
 		}
 	}
 	removeHopByHop(h)
-	w.WriteHeader(status)
-	_, _ = w.Write(body) // the visitor may have left
+	w.WriteHeader(res.status)
+	_, _ = w.Write(res.body) // the visitor may have left
 }
 
 // hopByHop are the fields of one connection.
@@ -163,9 +191,6 @@ func removeHopByHop(h http.Header) {
 		h.Del(name)
 	}
 }
-
-// isOwn reports whether the route of the gateway's own paths takes a request.
-func isOwn(m message) bool { return strings.HasPrefix(m.target, "/.waiting-room/") }
 
 // schemeOf returns the scheme of the visitor's connection.
 func schemeOf(r *http.Request) string {

@@ -16,9 +16,9 @@ import (
 
 type httpRequest = authv3.AttributeContext_HttpRequest
 
-// describe describes to into the request of a CheckRequest that a proxy at peer sent. The client's address is that of its connection to
+// describe writes the request of a CheckRequest, which a proxy at peer sent, into d. The client's address is that of its connection to
 // the proxy. X-Forwarded-For is only read if that connection comes from one of proxies, or if the proxy does not report its address.
-func describe(r *authv3.CheckRequest, peer netip.Addr, proxies []netip.Prefix, into *wire.Description) *check.Fault {
+func describe(r *authv3.CheckRequest, peer netip.Addr, proxies []netip.Prefix, d *wire.Description) *check.Fault {
 	h := r.GetAttributes().GetRequest().GetHttp()
 	fields, fault := fieldsOf(h)
 	switch {
@@ -33,7 +33,7 @@ func describe(r *authv3.CheckRequest, peer netip.Addr, proxies []netip.Prefix, i
 	}
 	secure, ok := secureOf(h, fields.proto)
 	if !ok {
-		return check.DoubtfulScheme
+		return check.InvalidScheme
 	}
 	address, reported := sourceOf(r)
 	if !reported {
@@ -42,46 +42,46 @@ func describe(r *authv3.CheckRequest, peer netip.Addr, proxies []netip.Prefix, i
 	if !reported || forwarded.Contains(proxies, address) {
 		address, _ = forwarded.Walk(address, fields.chain, proxies, func(hop []byte) []byte { return hop })
 	}
-	into.Begin(bytesOf(h.Method), bytesOf(h.Path), bytesOf(h.Host), address, secure)
+	d.Begin(bytesOf(h.Method), bytesOf(h.Path), bytesOf(h.Host), address, secure)
 	each(h, func(name, value []byte) bool {
-		if name[0] != ':' && check.Keeps(name) {
-			into.Add(name, value)
+		if name[0] != ':' && check.IsDescribed(name) {
+			d.Add(name, value)
 		}
 		return true
 	})
 	if fields.body || h.Body != "" || len(h.RawBody) > 0 {
-		into.Add([]byte("Content-Length"), []byte("1"))
+		d.Add([]byte("Content-Length"), []byte("1")) // only whether there is a body counts
 	}
 	return nil
 }
 
-// fields are the values of fields that are not fields of the described request.
+// fields are the values of fields of a check that are not fields of the described request.
 type fields struct {
-	proto []byte
+	proto []byte   // X-Forwarded-Proto; nil: none
 	chain [][]byte // X-Forwarded-For
-	body  bool
+	body  bool     // the request has a body
 }
 
-// fieldsOf reads those fields, and refuses fields that no HTTP/1.1 request can have, or that contradict the attributes of h.
+// fieldsOf returns those fields, or a fault if h has fields that no HTTP/1.1 request can have, or that contradict its attributes.
 func fieldsOf(h *httpRequest) (f fields, fault *check.Fault) {
 	if len(h.GetHeaders()) > 0 && len(h.GetHeaderMap().GetHeaders()) > 0 {
-		return f, check.DoubtfulRequest
+		return f, check.InvalidRequest
 	}
 	for _, v := range h.GetHeaderMap().GetHeaders() {
 		if v.GetValue() != "" && len(v.GetRawValue()) > 0 {
-			return f, check.DoubtfulRequest
+			return f, check.InvalidRequest
 		}
 	}
 	protos := 0
 	each(h, func(name, value []byte) bool {
 		if len(name) > 0 && name[0] == ':' {
 			if !agrees(h, name, value) {
-				fault = check.DoubtfulRequest
+				fault = check.InvalidRequest
 			}
 			return fault == nil
 		}
 		if !http1.IsToken(name) || !isLower(name) || !http1.ValidValue(value) {
-			fault = check.DoubtfulRequest
+			fault = check.InvalidRequest
 			return false
 		}
 		switch string(name) {
@@ -102,7 +102,7 @@ func fieldsOf(h *httpRequest) (f fields, fault *check.Fault) {
 		return fault == nil
 	})
 	if fault == nil && protos > 1 {
-		fault = check.DoubtfulScheme
+		fault = check.InvalidScheme
 	}
 	return f, fault
 }
@@ -122,8 +122,8 @@ func agrees(h *httpRequest, name, value []byte) bool {
 	return false
 }
 
-// secureOf reports whether the client's connection uses TLS. A proxy in front of Envoy ends TLS where it sets X-Forwarded-Proto, which
-// Envoy replaces if it does not trust that proxy; the scheme is that of the connection to Envoy.
+// secureOf reports whether the client's connection uses TLS. The scheme is that of the connection to Envoy. X-Forwarded-Proto is that of the
+// client's connection to a proxy in front of Envoy; Envoy replaces it unless it trusts that proxy.
 func secureOf(h *httpRequest, proto []byte) (secure, ok bool) {
 	if h.GetScheme() != "" {
 		if secure, ok = check.IsSecure(bytesOf(h.Scheme)); !ok {
@@ -136,7 +136,7 @@ func secureOf(h *httpRequest, proto []byte) (secure, ok bool) {
 	return secure, true
 }
 
-// sourceOf returns the address of the client's connection. reported is false where the proxy does not report it, or it has no IP address.
+// sourceOf returns the address of the client's connection. reported is false if the proxy reports none, or one that is no IP address.
 func sourceOf(r *authv3.CheckRequest) (a netip.Addr, reported bool) {
 	text := r.GetAttributes().GetSource().GetAddress().GetSocketAddress().GetAddress()
 	a, err := netip.ParseAddr(text)

@@ -22,7 +22,7 @@ func TestServer_HasChecksAndHealthOnly(t *testing.T) {
 	}
 }
 
-// A description that the gateway accepts is read as it was described.
+// The parsed request has exactly the fields of the description.
 func FuzzDescribe(f *testing.F) {
 	f.Add("GET", "/seats?a=b", "shop.test", "http", "accept", "text/html", "cookie", "a=b", "192.0.2.7")
 	f.Add("GET", "/a%2f..;x=y//b", "shop.test:8080", "", ":path", "/a%2f..;x=y//b", "x-forwarded-for", "10.0.0.1, 192.0.2.7", "10.0.0.1")

@@ -1,5 +1,4 @@
-// Package extauthz answers checks over gRPC: it is a server of envoy.service.auth.v3.Authorization, by which Envoy asks about each
-// request that it forwards. The decision is that of checks over HTTP, which package gateway makes; this package reads the
-// description of the request from a CheckRequest (describe.go), writes the decision as a CheckResponse (respond.go), and runs the
-// server within its limits (server.go).
+// Package extauthz is the server for checks over gRPC, the service envoy.service.auth.v3.Authorization. It reads the description of a
+// request from a CheckRequest (describe.go), writes the decision as a CheckResponse (respond.go), and runs the server within its limits
+// (server.go). Package gateway decides, as about checks over HTTP.
 package extauthz

@@ -15,30 +15,30 @@ import (
 	"github.com/anteroom/anteroom/gateway/http1"
 )
 
-// Fields by which the gateway reports a visitor to origins.
+// Fields that describe the visitor to the origin.
 const (
 	stateField   = "x-waiting-room"
 	sessionField = "x-waiting-room-session"
 )
 
-// respond returns an answer as a CheckResponse.
-func respond(a *check.Answer) *authv3.CheckResponse {
-	state := string(a.Response.Header.Peek("X-Waiting-Room"))
-	out := &authv3.CheckResponse{DynamicMetadata: metadata(a.Room, state)}
-	if a.Passes() {
+// checkResponse returns the response to a check as a CheckResponse.
+func checkResponse(r *check.Response) *authv3.CheckResponse {
+	state := string(r.HTTP.Header.Peek("X-Waiting-Room"))
+	out := &authv3.CheckResponse{DynamicMetadata: metadata(r.Room, state)}
+	if r.Passes() {
 		out.Status = &status.Status{Code: int32(codes.OK)}
-		out.HttpResponse = &authv3.CheckResponse_OkResponse{OkResponse: passing(&a.Response.Header, state)}
+		out.HttpResponse = &authv3.CheckResponse_OkResponse{OkResponse: passing(&r.HTTP.Header, state)}
 		return out
 	}
 	out.Status = &status.Status{Code: int32(codes.Unauthenticated)}
-	if a.Response.StatusCode() == fasthttp.StatusForbidden {
+	if r.HTTP.StatusCode() == fasthttp.StatusForbidden {
 		out.Status.Code = int32(codes.PermissionDenied)
 	}
-	out.HttpResponse = &authv3.CheckResponse_DeniedResponse{DeniedResponse: denying(a.Response)}
+	out.HttpResponse = &authv3.CheckResponse_DeniedResponse{DeniedResponse: denying(r.HTTP)}
 	return out
 }
 
-// passing returns the changes to a request that may go on, and to its response. A response that receives a cookie may not be stored.
+// passing returns the changes to a request that may go on, and to its response. Caches must not store a response that gets a cookie or a pass.
 func passing(h *fasthttp.ResponseHeader, state string) *authv3.OkHttpResponse {
 	ok := &authv3.OkHttpResponse{Headers: []*corev3.HeaderValueOption{replace(stateField, state)}}
 	session := string(h.Peek("X-Waiting-Room-Session"))
@@ -91,7 +91,7 @@ func option(name, value string, action corev3.HeaderValueOption_HeaderAppendActi
 	return &corev3.HeaderValueOption{Header: &corev3.HeaderValue{Key: name, Value: value}, AppendAction: action}
 }
 
-// metadata returns what Envoy's access log and other filters may read of an answer.
+// metadata returns what Envoy's access log and other filters can read of a response.
 func metadata(room, state string) *structpb.Struct {
 	return &structpb.Struct{Fields: map[string]*structpb.Value{"room": structpb.NewStringValue(room), "state": structpb.NewStringValue(state)}}
 }

@@ -22,22 +22,22 @@ import (
 
 // Gateway decides about requests.
 type Gateway interface {
-	Check(q check.Question)
-	// Ready reports whether requests should be sent to this gateway.
+	Check(c check.Call)
+	// Ready reports whether this gateway should receive checks.
 	Ready() bool
 }
 
-// Limits of the server. A message holds the fields of a request, and its body if Envoy is configured to send that, so the limit is far
-// above what the gateway accepts: a request that is too large gets the denying answer of a check, not an error of the transport, which
-// failure_mode_allow would turn into a pass.
+// Limits of the server. A message above messageMax is an error of the call, for which Envoy lets the request pass if failure_mode_allow is
+// set. So the limit is far above what the gateway accepts: a request that is too large is denied. A message holds the fields of the request, and
+// its body if Envoy is configured to send that.
 const (
 	messageMax     = 2 << 20
 	connectionsMax = 1024
-	streamsMax     = 256 // checks at once of a connection
+	streamsMax     = 256 // concurrent checks of a connection
 	window         = 1 << 20
 	headerMax      = 16 << 10
-	pingMin        = 10 * time.Second // between two keepalive pings of a client
-	pingAfter      = time.Minute      // of silence; a client that does not respond within pingTimeout is gone
+	pingMin        = 10 * time.Second // between two keepalive pings of a client; more frequent ones end its connection
+	pingAfter      = time.Minute      // without activity the server pings; a connection without a response in pingTimeout is closed
 	pingTimeout    = 20 * time.Second
 	handshakeMax   = 10 * time.Second
 )
@@ -45,7 +45,7 @@ const (
 // Server is a gRPC server of envoy.service.auth.v3.Authorization and of grpc.health.v1.Health, without reflection.
 type Server struct{ grpc *grpc.Server }
 
-// New returns a server of checks, which g decides.
+// New returns a server. g decides about the checks.
 func New(g Gateway) *Server {
 	s := &Server{grpc.NewServer(
 		grpc.MaxRecvMsgSize(messageMax), grpc.MaxConcurrentStreams(streamsMax), grpc.MaxHeaderListSize(headerMax),
@@ -61,14 +61,14 @@ func New(g Gateway) *Server {
 // Serve answers the checks that arrive at ln until Shutdown or Close, and then returns nil.
 func (s *Server) Serve(ln net.Listener) error {
 	err := s.grpc.Serve(netutil.LimitListener(ln, connectionsMax))
-	if errors.Is(err, grpc.ErrServerStopped) { // before Serve
+	if errors.Is(err, grpc.ErrServerStopped) { // Shutdown was called before
 		return nil
 	}
 	return err
 }
 
-// Shutdown stops accepting, asks clients to use other connections, and returns when the checks that have begun are answered or ctx
-// ends. It returns the error of ctx if checks were cut.
+// Shutdown stops accepting, tells clients to send no more checks on their connections, and returns when the checks in progress have ended.
+// When ctx ends, it cuts them off and returns the error of ctx.
 func (s *Server) Shutdown(ctx context.Context) error {
 	drained := make(chan struct{})
 	go func() {
@@ -79,37 +79,37 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	case <-drained:
 		return nil
 	case <-ctx.Done():
-		s.grpc.Stop() // GracefulStop goes on to wait for the checks that are cut
+		s.grpc.Stop() // GracefulStop returns only after the handlers that this cuts off
 		return ctx.Err()
 	}
 }
 
-// Close ends the server and its connections.
+// Close closes the server and its connections.
 func (s *Server) Close() { s.grpc.Stop() }
 
 type authorization struct{ g Gateway }
 
-// Check answers one check.
+// Check responds to one check.
 func (a authorization) Check(ctx context.Context, r *authv3.CheckRequest) (*authv3.CheckResponse, error) {
-	q := question{request: r, peer: peerOf(ctx)}
-	a.g.Check(&q)
-	return q.response, nil
+	c := call{request: r, peer: peerOf(ctx)}
+	a.g.Check(&c)
+	return c.response, nil
 }
 
-// question is a check on its way through the gateway.
-type question struct {
+// call is a check on its way through the gateway.
+type call struct {
 	request  *authv3.CheckRequest
 	peer     netip.Addr
 	response *authv3.CheckResponse
 }
 
-func (q *question) Peer() netip.Addr { return q.peer }
+func (c *call) Peer() netip.Addr { return c.peer }
 
-func (q *question) Describe(into *wire.Description, proxies []netip.Prefix) *check.Fault {
-	return describe(q.request, q.peer, proxies, into)
+func (c *call) Describe(d *wire.Description, proxies []netip.Prefix) *check.Fault {
+	return describe(c.request, c.peer, proxies, d)
 }
 
-func (q *question) Answer(a *check.Answer) { q.response = respond(a) }
+func (c *call) Respond(r *check.Response) { c.response = checkResponse(r) }
 
 // peerOf returns the address of the connection's other end.
 func peerOf(ctx context.Context) netip.Addr {
@@ -123,13 +123,13 @@ func peerOf(ctx context.Context) netip.Addr {
 	return netip.Addr{}
 }
 
-// health reports whether checks should be sent to this gateway. It has no Watch, whose streams would outlast a shutdown.
+// health implements grpc.health.v1.Health without Watch, whose streams would delay a shutdown.
 type health struct {
 	grpc_health_v1.UnimplementedHealthServer
 	g Gateway
 }
 
-// Check returns the health of the server, whose name is empty, and of the service of checks.
+// Check returns whether this gateway should receive checks, for the service of checks and for the whole server (an empty name).
 func (h health) Check(_ context.Context, r *grpc_health_v1.HealthCheckRequest) (*grpc_health_v1.HealthCheckResponse, error) {
 	if name := r.GetService(); name != "" && name != authv3.Authorization_ServiceDesc.ServiceName {
 		return nil, status.Error(codes.NotFound, "unknown service")

@@ -14,7 +14,7 @@ type Redemption struct {
 	Path, Method  string // of the step
 }
 
-// The reasons why a permit cannot be redeemed. Errors of the store are passed on as they are.
+// Reasons why a permit cannot be redeemed.
 var (
 	// ErrInvalid is returned for a text that is not a permit of this deployment: malformed, of another type, key, issuer or room.
 	ErrInvalid = errors.New("not a valid permit of this deployment")
@@ -35,8 +35,8 @@ type Room interface {
 
 var _ Room = (*admission.Room)(nil)
 
-// Redeem redeems a permit, once for all gateways. find returns the room of an id, nil if there is none. key names the request, so that
-// a repetition has the same result; empty: a repetition gets ErrSpent. Errors are those above, or of the store.
+// Redeem redeems a permit, once for all gateways. find returns the room with an id, or nil. key is the Idempotency-Key of the request: a
+// repetition with the same key has the same result, and one without a key gets ErrSpent. Errors are those above, or of the store.
 func Redeem(ctx context.Context, ring *token.Ring, find func(id string) Room, raw, key string) (Redemption, error) {
 	id := ring.RoomOf([]byte(raw))
 	r := find(id)

@@ -1,4 +1,4 @@
-// Package published has documents that are the same for every client: shared caches may keep them, and clients ask with
-// If-None-Match whether they have changed. A Document is one version of such a document. Revoked makes the list of the revoked sessions
-// of a room, once for each change and not for each request.
+// Package published has documents that are the same for every client, so that shared caches may store them and clients can revalidate
+// them with If-None-Match. A Document is one version. Revoked makes the list of the revoked sessions of a room, once for each change and
+// not for each request.
 package published

@@ -13,20 +13,21 @@ import (
 	"github.com/anteroom/anteroom/admission"
 )
 
-// Most bounds the sessions in a list, about 55 bytes each.
-const Most = 50_000
+// Max is the largest number of sessions in a list, about 55 bytes each.
+const Max = 50_000
 
-// Times between two versions of a list.
+// Minimum ages at which a version is replaced.
 const (
-	changePause = 250 * time.Millisecond // after a change of the source
-	expiryPause = 10 * time.Second       // to remove sessions whose passes have ended
+	changePause = 250 * time.Millisecond // because the source has changed
+	expiryPause = 10 * time.Second       // because passes of sessions in the list have ended
 )
 
-// Source has the revoked sessions of a room.
+// Source is the source of the revoked sessions of a room.
 type Source interface {
 	// Revocations returns a number that changes with every revocation.
 	Revocations() uint64
-	// EachRevoked calls f for every revoked session of which a pass may still verify, before until in seconds of Redis's clock.
+	// EachRevoked calls f for every revoked session of which a pass may still verify. until is the time from which none does, in seconds of
+	// Redis's clock.
 	EachRevoked(f func(sid admission.ID, until int64))
 	// RedisNow returns the time by Redis's clock in µs.
 	RedisNow() int64
@@ -39,16 +40,16 @@ type Revoked struct {
 	version atomic.Pointer[version]
 }
 
-// version is a version of the list, and what decides whether it is outdated.
+// version is a version of the list, with the facts that decide whether it is outdated.
 type version struct {
 	*Document
 	list    []byte // the JSON array in Body
-	changes uint64 // Source.Revocations before the list was made
+	changes uint64 // Source.Revocations when the list was made
 	made    time.Time
-	ends    int64 // the earliest until in the list, s; 0: it is empty
+	ends    int64 // the earliest until in the list; 0: the list is empty
 }
 
-// Document returns the list as of now, at most a quarter of a second old.
+// Document returns the list at now, or one that is up to a quarter of a second old.
 func (r *Revoked) Document(room string, from Source, now time.Time) *Document {
 	v := r.version.Load()
 	if v != nil && !v.outdated(from, now) {
@@ -57,7 +58,7 @@ func (r *Revoked) Document(room string, from Source, now time.Time) *Document {
 	if v == nil {
 		r.mu.Lock()
 	} else if !r.mu.TryLock() {
-		return v.Document // another request makes the next version
+		return v.Document // another request is making the next version
 	}
 	defer r.mu.Unlock()
 	if v = r.version.Load(); v == nil || v.outdated(from, now) {
@@ -79,16 +80,16 @@ type entry struct {
 	until int64
 }
 
-// next returns the version after v, which may be nil. The document is that of v where the sessions are the same.
+// next returns the version after v, which may be nil. It has the document of v if the sessions are the same.
 func (v *version) next(room string, from Source, now time.Time) *version {
 	next := &version{changes: from.Revocations(), made: now}
 	var all []entry
 	from.EachRevoked(func(sid admission.ID, until int64) { all = append(all, entry{sid, until}) })
 	slices.SortFunc(all, func(a, b entry) int {
-		return cmp.Or(cmp.Compare(b.until, a.until), bytes.Compare(a.sid[:], b.sid[:])) // the last ones are dropped
+		return cmp.Or(cmp.Compare(b.until, a.until), bytes.Compare(a.sid[:], b.sid[:])) // the longest first: the others are dropped above Max
 	})
-	complete := len(all) <= Most
-	all = all[:min(len(all), Most)]
+	complete := len(all) <= Max
+	all = all[:min(len(all), Max)]
 	list := append(make([]byte, 0, 56*len(all)+2), '[')
 	for i, e := range all {
 		if i > 0 {

@@ -11,7 +11,7 @@ import (
 	"github.com/anteroom/anteroom/admission"
 )
 
-// sessions is a source with a clock. Its zero time is 2026-01-02T03:04:05Z.
+// sessions is a source with a clock that begins at start.
 type sessions struct {
 	mu      sync.Mutex
 	changes uint64
@@ -20,7 +20,7 @@ type sessions struct {
 	walks   int
 }
 
-const start = int64(1_767_323_045)
+const start = int64(1_767_323_045) // 2026-01-02T03:04:05Z
 
 func (s *sessions) Revocations() uint64 {
 	s.mu.Lock()
@@ -53,10 +53,10 @@ func (s *sessions) revoke(n byte, seconds int64) {
 func TestRevoked_IsMadeOncePerChange(t *testing.T) {
 	s := &sessions{until: map[admission.ID]int64{}}
 	var r Revoked
-	ask := func() *Document { return r.Document("sale", s, time.Unix(start, 0).Add(s.passed)) }
-	is := func(what, body string, walks int) *Document {
+	get := func() *Document { return r.Document("sale", s, time.Unix(start, 0).Add(s.passed)) }
+	want := func(what, body string, walks int) *Document {
 		t.Helper()
-		d := ask()
+		d := get()
 		if string(d.Body) != body || s.walks != walks {
 			t.Errorf("%s: after %d walks %s, want after %d %s", what, s.walks, d.Body, walks, body)
 		}
@@ -68,37 +68,37 @@ func TestRevoked_IsMadeOncePerChange(t *testing.T) {
 		two   = `{"room":"sale","generated_at":"2026-01-02T03:04:05.550000Z","complete":true,"revoked":[{"sid":"AgAAAAAAAAAAAAAAAAAAAA","until":1767323355},{"sid":"AQAAAAAAAAAAAAAAAAAAAA","until":1767323345}]}`
 		later = `{"room":"sale","generated_at":"2026-01-02T03:09:11.000000Z","complete":true,"revoked":[{"sid":"AgAAAAAAAAAAAAAAAAAAAA","until":1767323355}]}`
 	)
-	first := is("at first", empty, 1)
-	is("again", empty, 1)
+	first := want("at first", empty, 1)
+	want("again", empty, 1)
 	s.passed = 200 * time.Millisecond
 	s.revoke(1, 300)
-	is("a change 200 ms after the last version", empty, 1)
+	want("a change 200 ms after the last version", empty, 1)
 	s.passed = 300 * time.Millisecond
-	second := is("the same change after a quarter of a second", one, 2)
-	is("again", one, 2)
+	second := want("the same change after a quarter of a second", one, 2)
+	want("again", one, 2)
 	if first.ETag == second.ETag {
 		t.Errorf("both versions have the ETag %s", first.ETag)
 	}
 	s.revoke(2, 310)
 	s.passed = 550 * time.Millisecond
-	is("a second session", two, 3)
+	want("a second session", two, 3)
 	s.passed = time.Second
 	s.changes++
-	if d := is("a change that leaves the list as it is", two, 4); d.ETag != ask().ETag {
+	if d := want("a change that leaves the list as it is", two, 4); d.ETag != get().ETag {
 		t.Error("its ETag differs")
 	}
 	s.passed = 306 * time.Second
-	is("after the first has ended", later, 5)
-	is("again", later, 5)
+	want("after the first has ended", later, 5)
+	want("again", later, 5)
 	s.passed = 1000 * time.Second
-	if d := ask(); !strings.Contains(string(d.Body), `"revoked":[]`) {
+	if d := get(); !strings.Contains(string(d.Body), `"revoked":[]`) {
 		t.Errorf("after all have ended: %s", d.Body)
 	}
 }
 
 func TestRevoked_IsBounded(t *testing.T) {
 	s := &sessions{until: map[admission.ID]int64{}, changes: 1}
-	for i := range Most + 10 {
+	for i := range Max + 10 {
 		s.until[admission.ID{byte(i), byte(i >> 8), byte(i >> 16), 1}] = start + 1 + int64(i)
 	}
 	var r Revoked
@@ -110,10 +110,10 @@ func TestRevoked_IsBounded(t *testing.T) {
 	if err := json.Unmarshal(d.Body, &list); err != nil {
 		t.Fatal(err)
 	}
-	if list.Complete || len(list.Revoked) != Most || list.Revoked[0].Until != start+Most+10 || list.Revoked[Most-1].Until != start+11 {
-		t.Errorf("%d sessions, complete %v: want the %d that end last", len(list.Revoked), list.Complete, Most)
+	if list.Complete || len(list.Revoked) != Max || list.Revoked[0].Until != start+Max+10 || list.Revoked[Max-1].Until != start+11 {
+		t.Errorf("%d sessions, complete %v: want the %d that end last", len(list.Revoked), list.Complete, Max)
 	}
-	if each := len(d.Body) / Most; each > 56 {
+	if each := len(d.Body) / Max; each > 56 {
 		t.Errorf("%d bytes a session", each)
 	}
 }
@@ -142,7 +142,7 @@ func TestRevoked_IsSafeForConcurrentUse(t *testing.T) {
 	}
 }
 
-func TestDocument_IsIn(t *testing.T) {
+func TestDocument_Matches(t *testing.T) {
 	d := New([]byte("text"))
 	if New([]byte("text")).ETag != d.ETag || New([]byte("test")).ETag == d.ETag {
 		t.Error("the ETag is not that of the body")
@@ -151,14 +151,14 @@ func TestDocument_IsIn(t *testing.T) {
 		"": false, "*": true, d.ETag: true, "W/" + d.ETag: true, ` "a" , ` + d.ETag + ` `: true, `"a", W/` + d.ETag: true, `"a"`: false,
 		strings.Trim(d.ETag, `"`): false, d.ETag + "x": false, ",,": false, `"a",`: false, "w/" + d.ETag: false,
 	} {
-		if got := d.IsIn([]byte(value)); got != want {
+		if got := d.Matches([]byte(value)); got != want {
 			t.Errorf("%s: %v, want %v", value, got, want)
 		}
 	}
 }
 
 func BenchmarkRevoked(b *testing.B) {
-	for _, n := range []int{100, 10_000, Most} {
+	for _, n := range []int{100, 10_000, Max} {
 		s := &sessions{until: map[admission.ID]int64{}}
 		for i := range n {
 			s.until[admission.ID{byte(i), byte(i >> 8), byte(i >> 16), 1}] = start + 300
@@ -170,7 +170,7 @@ func BenchmarkRevoked(b *testing.B) {
 				r.Document("sale", s, time.Unix(start, 0))
 			}
 		})
-		b.Run(fmt.Sprintf("asked for with %d", n), func(b *testing.B) {
+		b.Run(fmt.Sprintf("cached with %d", n), func(b *testing.B) {
 			var r Revoked
 			b.ReportAllocs()
 			for b.Loop() {

@@ -10,8 +10,7 @@ import (
 	"github.com/anteroom/anteroom/gateway/wire"
 )
 
-// StepRule describes single steps of a flow, which a session may only take with a permit. All fields that are set must match; an
-// empty rule is an error.
+// StepRule describes steps, which a session can only take with a permit. All fields that are set must match. An empty rule is an error.
 type StepRule struct {
 	Paths   []string // like a room's paths; empty: every path
 	Methods []string // GET, …; empty: every method
@@ -49,9 +48,8 @@ func NewSteps(rules []StepRule) ([]Step, error) {
 	return out, nil
 }
 
-// Matches reports whether a request, whose path has the given readings, takes the step. It is the opposite of Bypass.Matches in all
-// doubtful cases: one reading that fits is enough, a path that cannot be matched fits, and every method fits where the origin may take
-// another one from a header field.
+// Matches reports whether a request, whose path has the given readings, takes the step. In ambiguous cases it does, where Bypass.Matches does
+// not: one matching reading is enough, a path that cannot be matched matches, and so does every method if a header field may override it.
 func (s *Step) Matches(q *wire.Request, path *Readings) bool {
 	if s.methods != nil && !s.hasMethod(q.Method()) && !client.OverridesMethod(q) {
 		return false
@@ -68,7 +66,7 @@ func (s *Step) hasMethod(method []byte) bool {
 	return slices.ContainsFunc(s.methods, func(m string) bool { return strings.EqualFold(m, string(method)) })
 }
 
-// covers reports whether some reading of a path matches.
+// covers reports whether a reading of a path matches.
 func (p *paths) covers(r *Readings) bool {
 	if r.many || len(p.patterns) > 0 && r.size() > patternMax {
 		return true
@@ -81,8 +79,8 @@ func (p *paths) covers(r *Readings) bool {
 	return false
 }
 
-// AppendExact appends the one path that all servers read: decoded once, with its case. It returns false if servers read the path in
-// different ways, or if the path has control characters or is not valid UTF-8. r are the readings of the path.
+// AppendExact appends a path in its exact form: decoded once, with its case. It returns false if the path has several readings or control
+// characters, or is not valid UTF-8. r are the readings of the path.
 func AppendExact(dst, path []byte, r *Readings) ([]byte, bool) {
 	if r.many || r.n != 1 {
 		return dst, false

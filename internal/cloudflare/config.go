@@ -96,7 +96,7 @@ func (r rate) MarshalYAML() (any, error) {
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: tag, Value: r.String()}, nil
 }
 
-// minutes is a duration.
+// minutes is a duration in minutes.
 type minutes int64
 
 // MarshalYAML returns the duration with its unit.

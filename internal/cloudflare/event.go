@@ -22,7 +22,7 @@ func (i *importer) events(o *object, r *room) {
 	var last time.Time
 	r.Events = slices.DeleteFunc(r.Events, func(e event) bool {
 		if e.begins.Before(last) {
-			o.note("events", e.Name, "begins at "+e.begins.Format(time.RFC3339)+", before the event before it has ended; events of a room may not overlap, and this one is left out")
+			o.note("events", e.Name, "begins at "+e.begins.Format(time.RFC3339)+", before the end of the previous event; events of a room may not overlap, so this one is left out")
 			return true
 		}
 		last = e.ends
@@ -35,7 +35,7 @@ func (i *importer) events(o *object, r *room) {
 
 func (i *importer) event(o *object, r *room) {
 	e := event{Name: o.text("name")}
-	starts, ends, gathers := o.moment("event_start_time"), o.moment("event_end_time"), o.moment("prequeue_start_time")
+	starts, ends, prequeue := o.moment("event_start_time"), o.moment("event_end_time"), o.moment("prequeue_start_time")
 	o.skip("id", "created_on", "modified_on", "description")
 	perMinute := o.number("new_users_per_minute", 1, maxPerMinute)
 	if perMinute > 0 {
@@ -75,14 +75,14 @@ func (i *importer) event(o *object, r *room) {
 	case !ends.After(starts):
 		i.fail(o.field("event_end_time"), "%s is not after event_start_time (%s)", ends.Format(time.RFC3339), starts.Format(time.RFC3339))
 		return
-	case !gathers.IsZero() && !gathers.Before(starts):
-		i.fail(o.field("prequeue_start_time"), "%s is not before event_start_time (%s)", gathers.Format(time.RFC3339), starts.Format(time.RFC3339))
+	case !prequeue.IsZero() && !prequeue.Before(starts):
+		i.fail(o.field("prequeue_start_time"), "%s is not before event_start_time (%s)", prequeue.Format(time.RFC3339), starts.Format(time.RFC3339))
 		return
 	case suspended:
 		o.note("suspended", "true", "the event is left out; add it to events of the room when you need it")
 		return
 	}
-	if !i.eventMethod(o, r, &e, method, gathers, shuffle) {
+	if !i.eventMethod(o, r, &e, method, prequeue, shuffle) {
 		return
 	}
 	if e.Method == "" && e.Rate == 0 {
@@ -92,13 +92,13 @@ func (i *importer) event(o *object, r *room) {
 	e.StartsAt, e.EndsAt = starts.Format(time.RFC3339Nano), ends.Format(time.RFC3339Nano)
 	e.begins, e.ends = starts, ends
 	if e.PrequeueAt != "" {
-		e.begins = gathers
+		e.begins = prequeue
 	}
 	r.Events = append(r.Events, e)
 }
 
 // eventMethod sets the method and the pre-queue of an event, and reports whether the event can be converted.
-func (i *importer) eventMethod(o *object, r *room, e *event, method string, gathers time.Time, shuffle bool) bool {
+func (i *importer) eventMethod(o *object, r *room, e *event, method string, prequeue time.Time, shuffle bool) bool {
 	inherited := method == ""
 	if inherited {
 		method = r.Queue.Method
@@ -111,18 +111,18 @@ func (i *importer) eventMethod(o *object, r *room, e *event, method string, gath
 	}
 	queues := method == methodFIFO || method == methodRandom
 	switch {
-	case !gathers.IsZero() && queues && (shuffle || method == methodRandom):
+	case !prequeue.IsZero() && queues && (shuffle || method == methodRandom):
 		if i.options.DrawSecretFile == "" {
-			o.note("shuffle_at_event_start", fmt.Sprint(shuffle), "needs a lottery, and a lottery needs a secret, so the event is left out. Make a secret with: head -c 32 /dev/urandom | base64 > draw.secret, and import with --draw-secret-file draw.secret")
+			o.note("shuffle_at_event_start", fmt.Sprint(shuffle), "needs a lottery, and a lottery needs a secret, so the event is left out. Create a secret with: head -c 32 /dev/urandom | base64 > draw.secret, and import with --draw-secret-file draw.secret")
 			return false
 		}
-		e.Method, e.PrequeueAt = methodLottery, gathers.Format(time.RFC3339Nano)
+		e.Method, e.PrequeueAt = methodLottery, prequeue.Format(time.RFC3339Nano)
 		if method == methodRandom {
-			o.note("queueing_method", method, "imported as a lottery: the order of those who came before the start is drawn, later visitors follow in order of arrival")
+			o.note("queueing_method", method, "imported as a lottery: it draws the order of visitors who come before the start; later ones follow in order of arrival")
 		}
 		return true
-	case !gathers.IsZero():
-		o.note("prequeue_start_time", gathers.Format(time.RFC3339), "only a lottery has a pre-queue, which draws the order at the start; left out. To queue in order of arrival before the start, pause the room until then: POST /admin/v1/rooms/"+r.ID+"/pause and /resume")
+	case !prequeue.IsZero():
+		o.note("prequeue_start_time", prequeue.Format(time.RFC3339), "only a lottery has a pre-queue, so it is left out. To queue in order of arrival before the start, pause the room until then: POST /admin/v1/rooms/"+r.ID+"/pause and /resume")
 	}
 	if method == methodRandom {
 		o.note("queueing_method", method, "there is no continuous random order; imported as fifo")

@@ -13,7 +13,7 @@ import (
 // maxFile is the largest file in bytes.
 const maxFile = 16 << 20
 
-// Options are what the rooms of Cloudflare do not contain.
+// Options has facts that Cloudflare's rooms do not contain.
 type Options struct {
 	Origin         string // address of the site; empty: a placeholder, with a note
 	DrawSecretFile string // secret of lotteries; empty: events that need a lottery are left out
@@ -21,7 +21,7 @@ type Options struct {
 
 // Import is the result of Read.
 type Import struct {
-	Notes  []Note // what was not converted, in the order of the file
+	Notes  []Note // fields that were not converted, in the order of the file
 	config configuration
 }
 
@@ -34,11 +34,11 @@ type Note struct {
 
 func (n Note) String() string { return fmt.Sprintf("%s = %s: %s", n.Field, n.Value, n.Advice) }
 
-// placeholder is the origin of a configuration whose origin is not known.
+// placeholder is the origin where Options has none.
 const placeholder = "http://127.0.0.1:9000"
 
-// Read converts waiting rooms: one room or a list, with or without the envelope of Cloudflare's API. A room may have its events and its
-// rules in members of these names.
+// Read converts waiting rooms: one room or a list, with or without the envelope of Cloudflare's API. A room may have the members events
+// and rules.
 func Read(data []byte, o Options) (*Import, error) {
 	if len(data) > maxFile {
 		return nil, fmt.Errorf("the file has %d bytes; use at most %d", len(data), maxFile)
@@ -46,11 +46,11 @@ func Read(data []byte, o Options) (*Import, error) {
 	if err := checkSyntax(data); err != nil {
 		return nil, err
 	}
-	i := &importer{options: o, ids: map[string]bool{}, places: map[string]string{}}
+	i := &importer{options: o, ids: map[string]bool{}, owners: map[string]string{}}
 	i.config.Origins = []origin{{ID: "site", Servers: []string{o.Origin}}}
 	if o.Origin == "" {
 		i.config.Origins[0].Servers[0] = placeholder
-		i.note("origin", placeholder, "Cloudflare knows the origin by DNS only; set origins[0].servers to the address of the site, or import with --origin")
+		i.note("origin", placeholder, "the rooms do not contain the origin; set origins[0].servers to the address of the site, or import with --origin")
 	}
 	rooms := i.elements("", data, "result")
 	for _, e := range rooms {
@@ -72,8 +72,8 @@ type importer struct {
 	Import
 	options  Options
 	ids      map[string]bool   // of rooms
-	places   map[string]string // the room of each host and path
-	sameSite string            // the room that has set cookies.same_site
+	owners   map[string]string // the room of each host and path
+	sameSite string            // where the value of cookies.same_site is from
 	err      error
 }
 
@@ -109,7 +109,7 @@ type element struct {
 	raw json.RawMessage
 }
 
-// elements returns the objects in raw: one object, the objects of a list, or those of an envelope that has them in the member name.
+// elements returns the objects in raw: one object, the objects of a list, or those in an envelope. name is the word for them in errors.
 func (i *importer) elements(at string, raw json.RawMessage, name string) []element {
 	switch kindOf(raw) {
 	case "list":

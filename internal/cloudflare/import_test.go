@@ -15,7 +15,7 @@ import (
 	"github.com/anteroom/anteroom/internal/config"
 )
 
-var update = flag.Bool("update", false, "write the golden files of testdata anew")
+var update = flag.Bool("update", false, "write the golden files of testdata")
 
 // load fails the test unless the gateway accepts the configuration.
 func load(t testing.TB, text []byte) *config.Config {
@@ -78,7 +78,7 @@ func TestRead_GoldenFiles(t *testing.T) {
 	}
 }
 
-// room returns a file with one room that has these members too.
+// roomWith returns a file with one room, which has further members.
 func roomWith(members string) string {
 	if members != "" {
 		members = "," + members
@@ -87,7 +87,6 @@ func roomWith(members string) string {
 }
 
 func TestRead_Fields(t *testing.T) {
-	var off = false
 	for _, row := range []struct {
 		name, members string
 		want          func(*config.Room) any
@@ -98,7 +97,7 @@ func TestRead_Fields(t *testing.T) {
 		{"session of five minutes", "", func(r *config.Room) any { return r.Session.TTL.String() }, "5m0s"},
 		{"session of a day", `"session_duration":1440`, func(r *config.Room) any { return r.Session.TTL.String() + " " + r.Session.Max.String() }, "24h0m0s 24h0m0s"},
 		{"sessions that end", `"disable_session_renewal":true`, func(r *config.Room) any { return string(r.Session.Renew) }, "false"},
-		{"suspended", `"suspended":true`, func(r *config.Room) any { return r.Enabled }, off},
+		{"suspended", `"suspended":true`, func(r *config.Room) any { return r.Enabled }, false},
 		{"passthrough", `"queueing_method":"passthrough"`, func(r *config.Room) any { return r.Queue.Method }, "passthrough"},
 		{"queue all", `"queueing_method":"passthrough","queue_all":true`, func(r *config.Room) any { return r.Queue.Method + " " + r.Admission.Rate.String() }, "fifo 0"},
 		{"random", `"queueing_method":"random"`, func(r *config.Room) any { return r.Queue.Method }, "fifo"},
@@ -145,7 +144,7 @@ func TestRead_Notes(t *testing.T) {
 		{"host with a port", `"additional_routes":[{"host":"a.example:80","path":"/"}]`, "sale.additional_routes[0].host = a.example:80: is not a host name"},
 		{"shuffle without a secret", event(`"prequeue_start_time":"2031-01-01T09:00:00Z","shuffle_at_event_start":true`), "needs a lottery, and a lottery needs a secret"},
 		{"pre-queue without a shuffle", event(`"prequeue_start_time":"2031-01-01T09:00:00Z","new_users_per_minute":60`), "sale.events[0].prequeue_start_time = 2031-01-01T09:00:00Z: only a lottery has a pre-queue"},
-		{"event of nothing", event(`"suspended":false`), "sale.events[0].name = e: the event changes neither rate nor method"},
+		{"event without a change", event(`"suspended":false`), "sale.events[0].name = e: the event changes neither rate nor method"},
 		{"unknown field of an event", event(`"new_users_per_minute":60,"z":1`), "sale.events[0].z = 1: this field is not known"},
 		{"one page of several", `"rules":{"success":true,"result":[],"result_info":{"page":1,"count":0,"total_count":7}}`, "sale.rules.result_info.total_count = 7: the file has 0 of them; request the other pages too"},
 		{"unknown field of a rule", `"rules":[{"action":"bypass_waiting_room","expression":"ip.src eq 10.0.0.1","z":1}]`, "sale.rules[0].z = 1: this field is not known"},
@@ -210,6 +209,7 @@ func TestParseExpression(t *testing.T) {
 	}{
 		{`ip.src eq 10.20.30.40`, []bypass{{IPs: []string{"10.20.30.40/32"}}}, ""},
 		{`ip.src in {10.0.0.1 2001:db8::/32}`, []bypass{{IPs: []string{"10.0.0.1/32", "2001:db8::/32"}}}, ""},
+		{`ip.src in {::ffff:10.0.0.1 0.0.0.0/0}`, []bypass{{IPs: []string{"10.0.0.1/32", "0.0.0.0/0"}}}, ""},
 		{`http.request.uri.path eq "/Shop.html"`, []bypass{{Paths: []string{`~^/shop\.html$`}}}, ""},
 		{`starts_with(http.request.uri.path, "/api/") && http.request.method == "GET"`, []bypass{{Paths: []string{"~^/api/"}, Methods: []string{"GET"}}}, ""},
 		{`(ip.src eq 10.0.0.1 or http.user_agent contains "a \"b\"") and http.request.method in {"GET" "HEAD"}`,
@@ -219,7 +219,7 @@ func TestParseExpression(t *testing.T) {
 		{`ip.src ne 10.0.0.1`, nil, "ip.src is supported with eq and in only"},
 		{`ip.src in $office`, nil, `"$office" is not supported`},
 		{`ip.src in {}`, nil, "a list is empty"},
-		{`ip.src eq 10.0.0.1 and ip.src eq 10.0.0.2`, nil, "it tests one field twice"},
+		{`ip.src eq 10.0.0.1 and ip.src eq 10.0.0.2`, nil, "tests one field twice"},
 		{`http.user_agent contains ""`, nil, "no text in quotes"},
 		{`http.user_agent contains " "`, nil, "matches every user agent"},
 		{`http.request.uri.path contains "%2f"`, nil, "cannot be tested in a decoded path"},
@@ -277,7 +277,7 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// Texts that nobody expects never become a configuration that the gateway refuses.
+// Unusual values never become a configuration that the gateway refuses.
 func TestRead_AcceptsOnlyWhatTheGatewayAccepts(t *testing.T) {
 	dir := t.TempDir()
 	rapid.Check(t, func(t *rapid.T) {
@@ -310,7 +310,7 @@ func TestRead_AcceptsOnlyWhatTheGatewayAccepts(t *testing.T) {
 			}).Draw(t, "expression")}}, r)
 			maybe("events", rapid.SliceOfN(rapid.Custom(func(t *rapid.T) map[string]any {
 				e := map[string]any{"name": text.Draw(t, "event"), "event_start_time": moments.Draw(t, "start"), "event_end_time": moments.Draw(t, "end")}
-				maybe("prequeue_start_time", moments.Draw(t, "gathers"), e)
+				maybe("prequeue_start_time", moments.Draw(t, "prequeue"), e)
 				maybe("shuffle_at_event_start", true, e)
 				maybe("queueing_method", text.Draw(t, "method"), e)
 				maybe("new_users_per_minute", rapid.Int64Range(1, maxPerMinute).Draw(t, "rate"), e)

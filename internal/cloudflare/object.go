@@ -9,7 +9,7 @@ import (
 	"github.com/anteroom/anteroom/internal/settings"
 )
 
-// object reads the members of a JSON object. A member is taken once; rest notes those that were not.
+// object holds the members of a JSON object. Each is taken once; rest notes those that were not taken.
 type object struct {
 	i       *importer
 	at      string
@@ -78,14 +78,14 @@ func (o *object) take(name string) json.RawMessage {
 	return raw
 }
 
-// skip takes members that need no conversion.
+// skip drops members that need no conversion.
 func (o *object) skip(names ...string) {
 	for _, name := range names {
 		delete(o.members, name)
 	}
 }
 
-// decode takes a member of a kind and reports whether it is there.
+// decode takes a member, which has to be of a kind, and reports whether it is present.
 func (o *object) decode(name, kind string, into any) bool {
 	raw := o.take(name)
 	if raw == nil {
@@ -146,10 +146,10 @@ func (o *object) list(name string) []element {
 	return o.i.elements(o.field(name), raw, name)
 }
 
-// note notes a member, with its value as the file has it.
+// note adds a note about a member.
 func (o *object) note(name, value, advice string) { o.i.note(o.field(name), value, advice) }
 
-// rest notes the members that were not taken.
+// rest adds notes about the members that were not taken.
 func (o *object) rest() {
 	for _, name := range o.names {
 		if raw, left := o.members[name]; left && kindOf(raw) != "null" {

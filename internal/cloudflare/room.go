@@ -28,7 +28,7 @@ const (
 	maxPerMinute = 60_000_000 // a rate of 1,000,000/s
 	maxUsers     = 1_000_000_000
 	maxSession   = 24 * 60 // minutes
-	defaultMax   = 12 * 60 // minutes, of session.max
+	defaultMax   = 12 * 60 // minutes; the default of session.max
 )
 
 // room converts a waiting room.
@@ -59,7 +59,7 @@ func (i *importer) room(o *object) {
 	r.Admission = admission{Rate: perSecond(o.number("new_users_per_minute", 1, maxPerMinute)), MaxActive: o.number("total_active_users", 1, maxUsers)}
 	r.Session = i.session(o)
 	i.queue(o, &r)
-	i.answers(o, &r)
+	i.responses(o, &r)
 	i.cookies(o)
 	i.ignored(o)
 	r.Bypass = i.rules(o)
@@ -71,10 +71,10 @@ func (i *importer) room(o *object) {
 		i.fail(at+" ("+o.at+")", "has no total_active_users; this is not a whole waiting room")
 		return
 	}
-	i.place(o, r, routes)
+	i.addRoom(o, r, routes)
 }
 
-// printable returns a blank for what would break a line or a terminal.
+// printable returns a blank for a character that would break a line or a terminal.
 func printable(c rune) rune {
 	if unicode.IsPrint(c) {
 		return c
@@ -82,7 +82,7 @@ func printable(c rune) rune {
 	return ' '
 }
 
-// roomID returns an id for a room of that name which no other room has.
+// roomID returns an unused id for a room with a name.
 func (i *importer) roomID(name string) string {
 	id := strings.Map(func(c rune) rune {
 		if c = unicode.ToLower(c); c >= 'a' && c <= 'z' || c >= '0' && c <= '9' {
@@ -113,7 +113,7 @@ func (i *importer) session(o *object) session {
 	return s
 }
 
-// queue converts what decides about who is admitted.
+// queue converts the fields that decide who is admitted.
 func (i *importer) queue(o *object, r *room) {
 	if o.flag("suspended") {
 		off := false
@@ -138,8 +138,8 @@ func (i *importer) queue(o *object, r *room) {
 	r.Queue.Method = method
 }
 
-// answers converts what visitors receive.
-func (i *importer) answers(o *object, r *room) {
+// responses converts the fields of pages and JSON.
+func (i *importer) responses(o *object, r *room) {
 	r.Page.Status = o.number("queueing_status_code", 200, 599)
 	switch r.Page.Status {
 	case 0:
@@ -187,7 +187,7 @@ func (i *importer) cookies(o *object) {
 	c.rest()
 }
 
-// setSameSite sets cookies.same_site, which is one for all rooms.
+// setSameSite sets cookies.same_site, which all rooms share.
 func (i *importer) setSameSite(c *object, site string) {
 	if site == "" || site == "auto" {
 		site = "lax" // also the default of the gateway
@@ -294,21 +294,21 @@ func importPath(path string) (string, bool) {
 	return path, own != "/.waiting-room" && !strings.HasPrefix(own, "/.waiting-room/")
 }
 
-// place adds the room: once if all its hosts have the same paths, else once for each set of paths, because hosts × paths of one room
-// would cover more than the routes.
-func (i *importer) place(o *object, r room, routes []route) {
+// addRoom adds a room for each set of paths that hosts have in common: a room covers each of its paths on each of its hosts, which may be more
+// than the routes.
+func (i *importer) addRoom(o *object, r room, routes []route) {
 	var hosts []string
 	paths := map[string][]string{}
 	for _, t := range routes {
 		key := t.host + " " + strings.ToLower(strings.TrimRight(t.path, "/"))
-		switch other, taken := i.places[key]; {
+		switch other, taken := i.owners[key]; {
 		case taken && other != r.ID:
 			o.note("path", t.host+t.path, "belongs to the room "+other+" too, because paths are compared ignoring case; this route is left out")
 			continue
 		case taken:
 			continue
 		}
-		i.places[key] = r.ID
+		i.owners[key] = r.ID
 		if len(paths[t.host]) == 0 {
 			hosts = append(hosts, t.host)
 		}

@@ -112,7 +112,7 @@ func (p *parser) fail(format string, args ...any) []bypass {
 	return nil
 }
 
-// is consumes the next token if it is one of these words.
+// is reports whether the next token is one of these words, and consumes it.
 func (p *parser) is(words ...string) bool {
 	if len(p.tokens) == 0 || p.tokens[0].quoted || !slices.Contains(words, p.tokens[0].text) {
 		return false
@@ -154,7 +154,7 @@ func (p *parser) conjunction(depth int) []bypass {
 			for _, a := range all {
 				m, ok := merge(a, b)
 				if !ok {
-					return p.fail("it tests one field twice")
+					return p.fail("the expression tests one field twice")
 				}
 				if both = append(both, m); len(both) > maxRules {
 					return p.fail("the expression has more than %d alternatives", maxRules)
@@ -202,7 +202,7 @@ func (p *parser) term(depth int) []bypass {
 		if p.is("contains") {
 			text := p.quoted()
 			if strings.TrimSpace(text) == "" {
-				return p.fail("it matches every user agent")
+				return p.fail("the expression matches every user agent")
 			}
 			return []bypass{{UserAgents: []string{text}}}
 		}

@@ -18,7 +18,7 @@ type Config struct {
 	OnStoreError    string         `koanf:"on_store_error" default:"wait" enum:"wait,open,closed,local" doc:"New visitors while the store is away: wait gives them a place that is enrolled later, open admits them, closed refuses them, local admits at this gateway's share of the rate."`
 	Log             Log            `koanf:"log" doc:"Logs go to stderr."`
 	Tracing         Tracing        `koanf:"tracing" doc:"OpenTelemetry traces."`
-	Check           Check          `koanf:"check" doc:"Checks of requests that another proxy forwards itself (docs/check.md). Off while listen and grpc are empty."`
+	Check           Check          `koanf:"check" doc:"Checks, by which another proxy asks about requests that it forwards itself (docs/check.md). Off while listen and grpc are empty."`
 	Admin           Admin          `koanf:"admin" doc:"The operators' listener: metrics, health, API and console."`
 	Store           Store          `koanf:"store" doc:"Redis 7 or later, or Valkey."`
 	Tokens          Tokens         `koanf:"tokens" doc:"How waiting tokens and passes are signed."`
@@ -63,11 +63,11 @@ type Tracing struct {
 }
 
 type Check struct {
-	Listen  string         `koanf:"listen" doc:"Address of the socket for checks, at /.waiting-room/check. Only proxies must be able to reach it. Empty: none."`
-	GRPC    string         `koanf:"grpc" doc:"Address of the socket for checks over gRPC, plain HTTP/2: Envoy's envoy.service.auth.v3.Authorization. Only proxies must be able to reach it. Empty: none."`
-	Trusted []netip.Prefix `koanf:"trusted" doc:"Proxies whose checks are answered, as CIDR prefixes. Others get 403 check_refused. Required with listen and grpc."`
-	Dialect string         `koanf:"dialect" default:"nginx" enum:"nginx,traefik,caddy,envoy,gateway-api,haproxy" doc:"Which header fields of a check at listen describe the request: those of this proxy and no others."`
-	Deny    int            `koanf:"deny" default:"401" min:"300" max:"599" unit:"HTTP status" doc:"Status of the response to a check whose visitor has to wait. nginx: 401 or 403; envoy and gateway-api: 302, 303, 307 or 4xx; traefik, caddy and haproxy also 503; with grpc alone 302, 303, 307 or 400 to 599."`
+	Listen  string         `koanf:"listen" doc:"Address of the socket for checks over HTTP, at /.waiting-room/check. Let only proxies reach it. Empty: none."`
+	GRPC    string         `koanf:"grpc" doc:"Address of the socket for checks over gRPC, without TLS: Envoy's envoy.service.auth.v3.Authorization. Let only proxies reach it. Empty: none."`
+	Trusted []netip.Prefix `koanf:"trusted" doc:"Proxies that may send checks, as CIDR prefixes. Others get 403 check_refused. Required with listen or grpc."`
+	Dialect string         `koanf:"dialect" default:"nginx" enum:"nginx,traefik,caddy,envoy,gateway-api,haproxy" doc:"Proxy whose header fields describe requests in checks at listen. Fields of other proxies are ignored."`
+	Deny    int            `koanf:"deny" default:"401" min:"300" max:"599" unit:"HTTP status" doc:"Status of the response to a check whose visitor has to wait. nginx: 401 or 403; envoy and gateway-api: 302, 303, 307 or 4xx; traefik, caddy and haproxy also 503; with grpc and without listen 302, 303, 307 or 400 to 599."`
 }
 
 type Admin struct {

@@ -5,12 +5,12 @@ import (
 	"github.com/anteroom/anteroom/internal/settings"
 )
 
-// checks checks the sockets for checks of other proxies.
+// checks adds the problems of the section check.
 func (c gatewayChecker) checks() {
 	k := c.cfg.Check
 	if !k.On() {
 		if len(k.Trusted) > 0 {
-			c.Add("check.trusted", "there are no checks without check.listen or check.grpc; give an address, or leave trusted out")
+			c.Add("check.trusted", "has no effect without check.listen or check.grpc; set an address, or remove it")
 		}
 		return
 	}
@@ -21,16 +21,16 @@ func (c gatewayChecker) checks() {
 		c.listen("check.grpc", k.GRPC)
 	}
 	if len(k.Trusted) == 0 {
-		c.Add("check.trusted", "is empty, so no check would be answered; name the networks of the proxies that ask, as 10.0.0.0/8")
+		c.Add("check.trusted", "is empty, so every check would be refused; list the networks of your proxies, such as 10.0.0.0/8")
 	}
 	for i, p := range k.Trusted {
 		if p.Bits() == 0 {
-			c.Add(settings.Element("check.trusted", i), "%s is every address, so visitors could describe their own requests; name the networks of the proxies that ask", p)
+			c.Add(settings.Element("check.trusted", i), "%s contains every address, so visitors could describe their own requests; list the networks of your proxies", p)
 		}
 	}
 	if k.Listen == "" {
 		if !dialect.CanDenyOverGRPC(k.Deny) {
-			c.Add("check.deny", "%d is not the status of a refusal; use 302, 303, 307 or 400 to 599", k.Deny)
+			c.Add("check.deny", "%d is not the status of a denial; use 302, 303, 307 or 400 to 599", k.Deny)
 		}
 		return
 	}
@@ -40,5 +40,5 @@ func (c gatewayChecker) checks() {
 	}
 }
 
-// On reports whether checks are answered.
+// On reports whether the gateway answers checks.
 func (c *Check) On() bool { return c.Listen != "" || c.GRPC != "" }

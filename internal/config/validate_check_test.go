@@ -9,10 +9,10 @@ func TestValidate_Check(t *testing.T) {
 		want []string
 	}{
 		{"check: {listen: '127.0.0.1:8081', trusted: [10.0.0.0/8]}\n" + room, nil}, // the proxy has the origins
-		{"check: {listen: '127.0.0.1:8081'}\n" + room, []string{"check.trusted: is empty, so no check would be answered"}},
-		{"check: {listen: '127.0.0.1:8081', trusted: [0.0.0.0/0]}\n" + room, []string{"check.trusted[0]: 0.0.0.0/0 is every address"}},
+		{"check: {listen: '127.0.0.1:8081'}\n" + room, []string{"check.trusted: is empty, so every check would be refused"}},
+		{"check: {listen: '127.0.0.1:8081', trusted: [0.0.0.0/0]}\n" + room, []string{"check.trusted[0]: 0.0.0.0/0 contains every address"}},
 		{"check: {listen: nowhere, trusted: [10.0.0.0/8]}\n" + room, []string{`check.listen: "nowhere" is not a listen address`}},
-		{"check: {trusted: [10.0.0.0/8]}\norigins: [{id: shop, servers: ['http://h']}]\n" + room, []string{"check.trusted: there are no checks without"}},
+		{"check: {trusted: [10.0.0.0/8]}\norigins: [{id: shop, servers: ['http://h']}]\n" + room, []string{"check.trusted: has no effect without"}},
 		{"check: {listen: ':1', trusted: [10.0.0.0/8], dialect: apache}\n" + room, []string{"check.dialect:"}},
 		{"check: {listen: ':1', trusted: [10.0.0.0/8], deny: 503}\n" + room, []string{"check.deny: 503 does not reach visitors through nginx; use 401 or 403"}},
 		{"check: {listen: ':1', trusted: [10.0.0.0/8], dialect: envoy, deny: 503}\n" + room, []string{"check.deny: 503 does not reach visitors through envoy; use 302, 303, 307 or 400 to 499"}},

@@ -92,10 +92,10 @@ func TestValidate_ReportsEachProblem(t *testing.T) {
 		{"checks over both", "check: {listen: '127.0.0.1:8090', grpc: '127.0.0.1:8091', trusted: [10.0.0.0/8]}", nil},
 		{"an address for gRPC without a port", "check: {grpc: localhost, trusted: [10.0.0.0/8]}", []string{"check.grpc: "}},
 		{"gRPC without proxies", "check: {grpc: '127.0.0.1:8091'}", []string{"check.trusted: is empty"}},
-		{"gRPC for everybody", "check: {grpc: '127.0.0.1:8091', trusted: ['::/0']}", []string{"check.trusted[0]: ::/0 is every address"}},
-		{"proxies without checks", shop + "check: {trusted: [10.0.0.0/8]}", []string{"check.trusted: there are no checks without check.listen or check.grpc"}},
+		{"gRPC for everybody", "check: {grpc: '127.0.0.1:8091', trusted: ['::/0']}", []string{"check.trusted[0]: ::/0 contains every address"}},
+		{"proxies without checks", shop + "check: {trusted: [10.0.0.0/8]}", []string{"check.trusted: has no effect without check.listen or check.grpc"}},
 		{"a redirect over gRPC", "check: {grpc: '127.0.0.1:8091', trusted: [10.0.0.0/8], deny: 303}", nil},
-		{"a redirect over gRPC that caches keep", "check: {grpc: '127.0.0.1:8091', trusted: [10.0.0.0/8], deny: 301}", []string{"check.deny: 301 is not the status of a refusal"}},
+		{"a redirect over gRPC that caches keep", "check: {grpc: '127.0.0.1:8091', trusted: [10.0.0.0/8], deny: 301}", []string{"check.deny: 301 is not the status of a denial"}},
 		{"a status for gRPC that nginx cannot send", "check: {listen: '127.0.0.1:8090', grpc: '127.0.0.1:8091', trusted: [10.0.0.0/8], deny: 503}", []string{"check.deny: 503 does not reach visitors through nginx"}},
 		{"an error through Envoy", "check: {listen: '127.0.0.1:8090', dialect: envoy, trusted: [10.0.0.0/8], deny: 503}", []string{"check.deny: 503 does not reach visitors through envoy"}},
 

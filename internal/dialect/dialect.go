@@ -21,14 +21,14 @@ const (
 	HAProxy
 )
 
-// Family is a set of header fields that together describe a request.
+// Family is a way to describe the target, method and host of a request.
 type Family uint8
 
 // The families. In all of them X-Forwarded-For and X-Forwarded-Proto name the visitor's address and scheme.
 const (
 	Original  Family = iota // X-Original-URI, X-Original-Method and Host
 	Forwarded               // X-Forwarded-Uri, X-Forwarded-Method and X-Forwarded-Host
-	Itself                  // the check has the method, the host and, behind a prefix, the target of the request
+	Prefixed                // the check has the method and the host of the request, and its target behind a prefix
 )
 
 var dialects = [...]struct {
@@ -42,8 +42,8 @@ var dialects = [...]struct {
 	Nginx:      {"nginx", Original, true, func(s int) bool { return s == 401 || s == 403 }},
 	Traefik:    {"traefik", Forwarded, true, redirectOrError},
 	Caddy:      {"caddy", Forwarded, false, redirectOrError},
-	Envoy:      {"envoy", Itself, true, redirectOrRefusal},
-	GatewayAPI: {"gateway-api", Itself, false, redirectOrRefusal},
+	Envoy:      {"envoy", Prefixed, true, redirectOrRefusal},
+	GatewayAPI: {"gateway-api", Prefixed, false, redirectOrRefusal},
 	HAProxy:    {"haproxy", Original, true, redirectOrError},
 }
 
@@ -73,7 +73,7 @@ func Parse(name string) (Dialect, error) {
 // String returns the name.
 func (d Dialect) String() string { return dialects[d].name }
 
-// Family returns the fields by which the proxy describes a request.
+// Family returns how the proxy describes a request.
 func (d Dialect) Family() Family { return dialects[d].family }
 
 // Cookies reports whether the proxy sends a cookie of a passing check to the visitor.

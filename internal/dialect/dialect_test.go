@@ -17,7 +17,7 @@ func TestDialects_DenyWithNoStatusThatPasses(t *testing.T) {
 				t.Errorf("%s denies with %d", name, status)
 			}
 		}
-		if d.Family() == Itself && d.CanDeny(503) {
+		if d.Family() == Prefixed && d.CanDeny(503) {
 			t.Errorf("%s denies with 503, which it takes for a failure of the check", name)
 		}
 	}

@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// addresses returns the addresses under which the proxy reaches a socket: those of a flag, or the one of a setting, where an
-// address without a host becomes the loopback address.
+// addresses returns the addresses at which the proxy reaches a socket: those of a flag, or the one of a setting. In a setting without a host
+// the host becomes the loopback address.
 func addresses(setting, flag, listen string, flags []string) ([]string, error) {
 	for _, address := range flags {
 		host, port, err := net.SplitHostPort(address)
 		if err != nil || host == "" || port == "" || strings.ContainsAny(address, " \t\r\n;{}\"'`\\") {
-			return nil, fmt.Errorf("%s: %q is not an address as 10.0.0.5:8090", flag, address)
+			return nil, fmt.Errorf("%s: %q is not an address such as 10.0.0.5:8090", flag, address)
 		}
 	}
 	if len(flags) > 0 {
@@ -29,7 +29,7 @@ func addresses(setting, flag, listen string, flags []string) ([]string, error) {
 	return []string{net.JoinHostPort(host, port)}, nil
 }
 
-// join writes each element between before and after, which separate the elements with blanks.
+// join puts before and after around each element and separates the results by blanks.
 func join(list []string, before, after string) string {
 	parts := make([]string, len(list))
 	for i, s := range list {
@@ -68,7 +68,7 @@ func rule(hosts []string) string {
 		case host == "*":
 			parts[i] = "PathPrefix(`/`)"
 		case ok:
-			parts[i] = "HostRegexp(`^.+\\\\." + strings.ReplaceAll(domain, ".", "\\\\.") + "$`)" // the rule stands in double quotes
+			parts[i] = "HostRegexp(`^.+\\\\." + strings.ReplaceAll(domain, ".", "\\\\.") + "$`)" // the template has the rule in double quotes
 		default:
 			parts[i] = "Host(`" + host + "`)"
 		}
@@ -80,7 +80,7 @@ func rule(hosts []string) string {
 func service(address string) string {
 	host, _, _ := net.SplitHostPort(address)
 	if _, err := netip.ParseAddr(host); err == nil {
-		return "anteroom" // an address of the gateway's own machine, which no Kubernetes service has
+		return "anteroom" // not the address of a Kubernetes service
 	}
 	name, _, _ := strings.Cut(host, ".")
 	return name

@@ -1,3 +1,3 @@
-// Package snippet prints the configuration with which another proxy asks the gateway's check endpoint about each request. The
-// addresses, hosts and names come from the configuration of the gateway; texts/ has one template for each proxy.
+// Package snippet prints the configuration with which another proxy asks the gateway about each request. Addresses, hosts and names
+// come from the configuration of the gateway. texts/ has the templates.
 package snippet

@@ -17,38 +17,38 @@ import (
 //go:embed texts
 var texts embed.FS
 
-// Options are the choices of the command line.
+// Options are the flags of the command.
 type Options struct {
 	Proxy    string   // one of Proxies
 	Room     string   // print the hosts of this room only; empty: of all rooms
 	Check    []string // addresses of checks instead of check.listen
 	Visitors []string // addresses of the visitors' sockets instead of listen
 	Origin   string   // URL of the site instead of the first origin
-	Open     bool     // requests go on while no check is answered
+	Open     bool     // requests pass while no gateway answers
 	Lua      bool     // HAProxy: print the file of lua-load
-	Verify   string   // HAProxy verifies passes by the public key in this file and asks no check; empty: it asks
+	Verify   string   // HAProxy verifies passes with the public key in this file and sends no checks; empty: it sends checks
 	// PassCookie returns the name of a room's cookie for passes, on a site with TLS or without.
 	PassCookie func(room string, secure bool) string
 }
 
 // proxy is a proxy for which configuration is printed.
 type proxy struct {
-	name     string
-	dialects []string // values of check.dialect that fit
-	one      bool     // it takes only one address of checks
-	page     bool     // the visitors' socket answers those who have to wait, and the proxy tells them from others by check.deny: 401
-	grpc     bool     // it asks over gRPC where the gateway answers so
-	closed   string   // why it has no open mode; empty: it has one
+	name    string
+	dialect string // the value of check.dialect that it needs
+	one     bool   // it takes only one address for checks
+	page    bool   // it sends visitors who have to wait to the visitors' socket, which needs check.deny: 401
+	grpc    bool   // it asks over gRPC if check.grpc is set
+	closed  string // the reason why it has no open mode; empty: it has one
 }
 
 var proxies = []proxy{
-	{name: "nginx", dialects: []string{"nginx"}, page: true},
-	{name: "traefik", dialects: []string{"traefik"}, one: true, closed: "Traefik's forwardAuth refuses every request while the check is away"},
-	{name: "caddy", dialects: []string{"caddy"}},
-	{name: "envoy", dialects: []string{"envoy"}, grpc: true},
-	{name: "envoy-gateway", dialects: []string{"gateway-api"}, one: true, grpc: true},
-	{name: "gateway-api", dialects: []string{"gateway-api"}, one: true, closed: "the Gateway API demands that ExternalAuth refuses every request while the check is away"},
-	{name: "haproxy", dialects: []string{"haproxy"}, page: true},
+	{name: "nginx", dialect: "nginx", page: true},
+	{name: "traefik", dialect: "traefik", one: true, closed: "Traefik's forwardAuth refuses every request while the check is away"},
+	{name: "caddy", dialect: "caddy"},
+	{name: "envoy", dialect: "envoy", grpc: true},
+	{name: "envoy-gateway", dialect: "gateway-api", one: true, grpc: true},
+	{name: "gateway-api", dialect: "gateway-api", one: true, closed: "the Gateway API demands that ExternalAuth refuses every request while the check is away"},
+	{name: "haproxy", dialect: "haproxy", page: true},
 }
 
 // Proxies returns the names of the proxies.
@@ -64,7 +64,7 @@ func Proxies() []string {
 func Write(w io.Writer, cfg *config.Config, o Options) error {
 	i := slices.IndexFunc(proxies, func(p proxy) bool { return p.name == o.Proxy })
 	if i < 0 {
-		return fmt.Errorf("there is no text for %q; use one of %s", o.Proxy, strings.Join(Proxies(), ", "))
+		return fmt.Errorf("there is no configuration for %q; use one of %s", o.Proxy, strings.Join(Proxies(), ", "))
 	}
 	p := proxies[i]
 	fit := fits
@@ -79,7 +79,7 @@ func Write(w io.Writer, cfg *config.Config, o Options) error {
 		return err
 	}
 	if p.one && len(d.Check) > 1 {
-		return fmt.Errorf("--check: %s takes one address of checks, not %d; name a service or balancer that leads to all gateways", p.name, len(d.Check))
+		return fmt.Errorf("--check: %s takes one address for checks, not %d; name a service or balancer in front of all gateways", p.name, len(d.Check))
 	}
 	file := p.name
 	switch {
@@ -87,7 +87,7 @@ func Write(w io.Writer, cfg *config.Config, o Options) error {
 		file = "haproxy-lua"
 	case o.Verify != "":
 		file = "haproxy-verify"
-		if d.Verify, err = patternOf(cfg, &o, d); err != nil {
+		if d.Verify, err = verificationOf(cfg, &o, d); err != nil {
 			return err
 		}
 	}
@@ -97,24 +97,24 @@ func Write(w io.Writer, cfg *config.Config, o Options) error {
 var pages = template.Must(template.New("").Funcs(template.FuncMap{"join": join, "list": list, "quoted": quoted, "names": serverNames, "sites": sites, "rule": rule, "service": service, "port": port}).
 	ParseFS(texts, "texts/*.tmpl"))
 
-// overGRPC reports whether the proxy asks over gRPC: where it can and the gateway answers so, since a check then needs no lists of fields.
+// overGRPC reports whether the proxy is to ask over gRPC, which needs no lists of fields.
 func overGRPC(cfg *config.Config, p *proxy) bool { return p.grpc && cfg.Check.GRPC != "" }
 
-// fits checks that the gateway's settings agree with the proxy.
+// fits returns errors about settings and flags that do not fit the proxy.
 func fits(cfg *config.Config, p *proxy, o *Options) error {
 	var list []error
 	over := overGRPC(cfg, p)
 	if cfg.Check.Listen == "" && !over {
-		list = append(list, errors.New("check.listen: is empty, so the gateway answers no checks of this proxy; give it an address, as 127.0.0.1:8090, and check.trusted the proxy's"))
-	} else if !over && !slices.Contains(p.dialects, cfg.Check.Dialect) {
-		list = append(list, fmt.Errorf("check.dialect: %q does not describe requests as %s does; set it to %s", cfg.Check.Dialect, p.name, strings.Join(p.dialects, " or ")))
+		list = append(list, errors.New("check.listen: is empty, so the gateway answers no checks of this proxy; set it to an address such as 127.0.0.1:8090, and check.trusted to that of the proxy"))
+	} else if !over && cfg.Check.Dialect != p.dialect {
+		list = append(list, fmt.Errorf("check.dialect: %q does not describe requests as %s does; set it to %s", cfg.Check.Dialect, p.name, p.dialect))
 	}
 	if p.page && cfg.Check.Listen != "" && cfg.Check.Deny != 401 {
-		list = append(list, fmt.Errorf("check.deny: %d is also the status of a refused check or of an absent gateway; set it to 401, since the visitors' socket answers visitors who have to wait", cfg.Check.Deny))
+		list = append(list, fmt.Errorf("check.deny: %d cannot be told from a refused check or an absent gateway; set it to 401 (visitors who have to wait get page.status from the visitors' socket)", cfg.Check.Deny))
 	}
-	for _, asks := range cfg.Check.Trusted {
-		if !slices.ContainsFunc(cfg.TrustedProxies, func(t netip.Prefix) bool { return t.Bits() <= asks.Bits() && t.Contains(asks.Addr()) }) {
-			list = append(list, fmt.Errorf("trusted_proxies: lacks %s of check.trusted, so the visitors' socket would ignore the address and scheme that the proxy sends, and the names of cookies would differ; add it", asks))
+	for _, p := range cfg.Check.Trusted {
+		if !slices.ContainsFunc(cfg.TrustedProxies, func(t netip.Prefix) bool { return t.Bits() <= p.Bits() && t.Contains(p.Addr()) }) {
+			list = append(list, fmt.Errorf("trusted_proxies: lacks %s of check.trusted, so the visitors' socket would ignore the address and scheme that the proxy sends, and its cookies would have other names; add it", p))
 		}
 	}
 	if o.Open && p.closed != "" {
@@ -126,7 +126,7 @@ func fits(cfg *config.Config, p *proxy, o *Options) error {
 	return errors.Join(list...)
 }
 
-// reaches checks that the visitors' socket takes what every printed configuration sends to it.
+// reaches returns errors about settings with which the visitors' socket cannot read what the proxy sends.
 func reaches(cfg *config.Config) error {
 	var list []error
 	if cfg.TrustedHeader != "X-Forwarded-For" {
@@ -141,7 +141,7 @@ func reaches(cfg *config.Config) error {
 	return errors.Join(list...)
 }
 
-// data is what the texts print.
+// data holds the values for the templates.
 type data struct {
 	Hosts    []string // of the rooms
 	Rooms    []string // ids
@@ -150,10 +150,10 @@ type data struct {
 	Visitors []string
 	Origin   *url.URL
 	Open     bool
-	GRPC     bool // checks are asked over gRPC
-	// Ending are the rooms whose passes end, because no check can renew them.
+	GRPC     bool // checks are sent over gRPC
+	// Ending has the rooms whose sessions end after session.ttl if the proxy sends no renewed pass to visitors.
 	Ending []string
-	Verify *pattern
+	Verify *verification
 }
 
 func collect(cfg *config.Config, p *proxy, o *Options) (*data, error) {
@@ -178,7 +178,7 @@ func collect(cfg *config.Config, p *proxy, o *Options) (*data, error) {
 	case len(d.Rooms) == 0 && o.Room != "":
 		return nil, fmt.Errorf("--room: no room has the id %q", o.Room)
 	case len(d.Rooms) == 0:
-		return nil, errors.New("rooms: the configuration has none, so there is nothing to ask about; add one")
+		return nil, errors.New("rooms: is empty, so there are no requests to ask about; add a room")
 	case slices.Contains(d.Hosts, "*"):
 		d.Hosts = []string{"*"}
 	}
@@ -207,7 +207,7 @@ func origin(cfg *config.Config, flag string) (*url.URL, error) {
 	}
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "http" || u.Port() == "" || u.Path != "" {
-		return nil, fmt.Errorf("--origin: %q is not an address as http://host:port", address)
+		return nil, fmt.Errorf("--origin: %q is not an address such as http://host:port", address)
 	}
 	return u, nil
 }

@@ -31,7 +31,7 @@ import (
 // The states of a Result.
 const Pass, None, Invalid, Expired, Revoked = "pass", "none", "invalid", "expired", "revoked"
 
-// Result is the outcome of Verify. Session and Expires (Unix seconds) are set in the states Pass, Expired and Revoked.
+// Result is the result of Verify. Session and Expires (Unix seconds) are set in the states Pass, Expired and Revoked.
 type Result struct {
 	State, Reason, Session string
 	Expires                int64
@@ -40,7 +40,7 @@ type Result struct {
 // Config describes the gateway and its keys. Issuer and one of JWKSURL, JWKS and Secrets are required.
 type Config struct {
 	Issuer      string            // the gateway's tokens.issuer
-	Algorithms  []string          // those allowed of ES256, EdDSA and HS256; empty: all
+	Algorithms  []string          // those allowed of ES256, EdDSA and HS256; nil: all
 	JWKSURL     string            // the gateway's https://HOST/.waiting-room/jwks.json
 	JWKS        []byte            // instead of JWKSURL: a key set
 	Secrets     map[string]string // secrets of HS256 by kid, at least 32 bytes each
@@ -96,7 +96,7 @@ func New(c Config) (v *Verifier, err error) {
 }
 
 // Verify returns the state of a request's visitor in a room. It tries the header field X-Waiting-Room-Pass, then at most four
-// cookies, until a pass is valid. Without a valid one, a revoked pass decides, then an expired one, then the first invalid one.
+// cookies, until a pass is valid. If none is, the result is that of a revoked pass, else of an expired one, else of the first one.
 func (v *Verifier) Verify(r *http.Request, room string) Result {
 	name, tokens := "__Host-wr_"+room+"_pass", []string{r.Header.Get("X-Waiting-Room-Pass")}
 	if v.PlainHTTP {
@@ -119,7 +119,7 @@ func (v *Verifier) Verify(r *http.Request, room string) Result {
 	return result
 }
 
-// refuse panics with the reason why a token is refused; token recovers.
+// refuse panics with the reason if a token is to be refused; token recovers.
 func refuse(when bool, reason refusal) {
 	if when {
 		panic(reason)
@@ -214,7 +214,7 @@ func decode(part string, reason refusal) []byte {
 	return b
 }
 
-// document is a key set or a list of revoked sessions, whose ids are its entries; these are nil until a fetch succeeds.
+// document is a key set, with the keys by kid, or a list of revoked sessions by id. The entries are nil until a fetch succeeds.
 type document struct {
 	c           *Config
 	url         string
@@ -272,7 +272,7 @@ func (d *document) fetch(etag []string) {
 	d.done, d.running = d.c.Now(), nil
 }
 
-// parse reads the keys for ES256 and EdDSA of a key set (RFC 7517), or a list of revoked sessions.
+// parse returns the keys for ES256 and EdDSA of a key set (RFC 7517), or the sessions of a list.
 func parse(body io.Reader) (map[string]key, error) {
 	var list struct {
 		Keys    []json.RawMessage

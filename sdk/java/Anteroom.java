@@ -25,7 +25,7 @@ import javax.crypto.spec.SecretKeySpec;
  * from an API. Treat every state but "pass" in this way: a backend that serves such visitors has no waiting room.
  */
 public final class Anteroom {
-    /** The outcome of verify. The state is pass, none, invalid, expired or revoked; session and expires (Unix seconds) belong to pass, expired and revoked. */
+    /** The result of verify. The state is pass, none, invalid, expired or revoked; session and expires (Unix seconds) are set in pass, expired and revoked. */
     public record Result(String state, String reason, String session, long expires) {}
 
     /** The issuer, and one of jwksUrl, jwks and secrets, are required. */
@@ -84,7 +84,7 @@ public final class Anteroom {
 
     /**
      * Returns the state of a request's visitor in a room. Tries the header field X-Waiting-Room-Pass, then at most four cookies, until a
-     * pass is valid. Without a valid one, a revoked pass decides, then an expired one, then the first invalid one.
+     * pass is valid. If none is, the result is that of a revoked pass, else of an expired one, else of the first one.
      *
      * @param headers returns the lines of a header field; of a servlet: {@code name -> Collections.list(request.getHeaders(name))}
      */
@@ -198,7 +198,7 @@ public final class Anteroom {
         for (char next = ','; next != '}'; at = member.end() + 1) {
             refuse(next != ',' || !member.region(at, json.length()).lookingAt(), "malformed");
             refuse(members.put(text(member.group(1)), member.group(2)) != null, twice);
-            if ("[{".contains(member.group(2))) return members; // it is refused, whatever follows
+            if ("[{".contains(member.group(2))) return members; // refused in any case
             next = member.end() < json.length() ? json.charAt(member.end()) : ' ';
         }
         refuse(!json.substring(at).matches(BLANK), "malformed");

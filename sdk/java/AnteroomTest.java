@@ -12,8 +12,8 @@ import java.net.InetAddress;
 import java.net.InetSocketAddress;
 
 /**
- * Runs the cases of ../vectors.json, whose path is the argument. With --lines it verifies the requests of each line of its input
- * instead, and prints the results as a line: test/sdk does so.
+ * Runs the cases of vectors.json, whose path is the argument. With --lines it verifies the requests in each line of its input
+ * instead, and prints the results as a line, for test/sdk.
  */
 public final class AnteroomTest {
     private record Clocked(Anteroom verifier, AtomicLong millis) {}
@@ -83,7 +83,7 @@ public final class AnteroomTest {
         return new Clocked(new Anteroom(config), millis);
     }
 
-    /** A server of lists of revoked sessions. */
+    /** A server for lists of revoked sessions; the path has their ids. */
     private static final class Revoked implements AutoCloseable {
         private final HttpServer server = HttpServer.create(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0), 0);
 
@@ -108,7 +108,7 @@ public final class AnteroomTest {
         }
     }
 
-    /** Reads and writes JSON that is valid. */
+    /** Reads and writes valid JSON. */
     private static final class Json {
         private final String text;
         private int at;

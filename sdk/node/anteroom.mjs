@@ -51,7 +51,7 @@ function object(part, twice) {
 /** Returns a JSON string, and '' for another value. */
 const text = (value) => (value?.[0] === '"' ? JSON.parse(value) : '');
 
-/** Reads the keys for ES256 and EdDSA of a key set (RFC 7517). */
+/** Returns the keys for ES256 and EdDSA of a key set (RFC 7517) by kid. */
 function parseKeys(set) {
   const keys = new Map();
   for (const k of set.keys) {
@@ -72,7 +72,7 @@ function parseRevoked(list) {
   return new Set(list.revoked.map((entry) => entry.sid));
 }
 
-/** Document is a key set or a list of revoked sessions; its value is undefined until a fetch succeeds. */
+/** A key set or a list of revoked sessions. The value is undefined until a fetch succeeds. */
 class Document {
   constructor(config, url, parse) {
     Object.assign(this, { config, url, parse, tried: -Infinity, done: -Infinity });
@@ -146,7 +146,7 @@ export class Verifier {
 
   /**
    * Returns the state of a request's visitor in a room. Tries the header field X-Waiting-Room-Pass, then at most four cookies,
-   * until a pass is valid. Without a valid one, a revoked pass decides, then an expired one, then the first invalid one.
+   * until a pass is valid. If none is, the result is that of a revoked pass, else of an expired one, else of the first one.
    * @param {{headers: object}} request one of node:http, Express or fetch
    * @param {string} room
    * @returns {Promise<{state: 'pass'|'none'|'invalid'|'expired'|'revoked', reason: string, session: string, expires: number}>}

@@ -1,5 +1,5 @@
-// Runs the cases of ../vectors.json. With --lines it verifies the requests of each line of its input instead, and prints the
-// results as a line: test/sdk does so.
+// Runs the cases of ../vectors.json. With --lines it verifies the requests in each line of its input instead, and prints the
+// results as a line, for test/sdk.
 import { readFileSync } from 'node:fs';
 import { createInterface } from 'node:readline';
 import { isDeepStrictEqual } from 'node:util';

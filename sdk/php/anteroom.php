@@ -32,7 +32,8 @@ final class Verifier
 
     /**
      * issuer: the gateway's tokens.issuer. algorithms: those allowed of ES256, EdDSA and HS256; all by default. jwks_url: the
-     * gateway's https://HOST/.waiting-room/jwks.json. jwks: instead of it, a decoded key set. secrets: of HS256 by kid, 32 bytes each.
+     * gateway's https://HOST/.waiting-room/jwks.json. jwks: instead of it, a decoded key set. secrets: of HS256 by kid, at least 32 bytes
+     * each.
      * revoked_url: the gateway's https://HOST/.waiting-room/{room}/revoked with the text {room}.
      * cache_dir: a directory that only this application may write. jwks_url and revoked_url need it.
      * plain_http: the site has no TLS, so the cookie's name has no prefix __Host-. accept_bound: accept passes that are bound to a
@@ -56,7 +57,8 @@ final class Verifier
 
     /**
      * Returns the state, reason, session and expires of a request's visitor in a room. $server is $_SERVER. Tries the header field
-     * X-Waiting-Room-Pass, then four cookies. Without a valid one, a revoked pass decides, then an expired one, then the first invalid one.
+     * X-Waiting-Room-Pass, then at most four cookies, until a pass is valid. If none is, the result is that of a revoked pass, else of an
+     * expired one, else of the first one.
      */
     public function verify(array $server, string $room): array
     {
@@ -203,8 +205,8 @@ final class Verifier
 
     /**
      * Returns the list $member of a JSON document, null if no fetch ever succeeded. Fetches it if the last fetch began at least
-     * $every seconds ago; concurrent processes share the fetch. Waits for another process's if $wait is set, if the last one
-     * ended long ago, or if there is no list.
+     * $every seconds ago; concurrent processes share the fetch. Waits for the fetch of another process if $wait is set, if the
+     * last one ended long ago, or if there is no list.
      */
     private function load(string $url, string $member, float $every, bool $wait = false): ?array
     {

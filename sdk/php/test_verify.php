@@ -1,7 +1,7 @@
 <?php
 
-// Runs the cases of ../vectors.json. With --lines it verifies the requests of each line of its input instead, and prints the
-// results as a line: test/sdk does so, and names a directory for the cache.
+// Runs the cases of ../vectors.json. With --lines DIR it verifies the requests in each line of its input instead, and prints the
+// results as a line, for test/sdk. DIR is the directory of the cache.
 
 declare(strict_types=1);
 

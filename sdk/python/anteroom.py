@@ -70,13 +70,13 @@ def members(part, twice):
         found = json.loads(text, object_pairs_hook=unique, parse_int=number, parse_float=lambda _: complex(0), parse_constant=float)
     except (ValueError, RecursionError):
         found = None
-    # A number that no claim of the gateway may be is read as a complex one, and NaN and Infinity, which JSON does not have, as floats.
+    # A number that no claim of the gateway can be has become complex, and NaN or Infinity, which are not JSON, a float.
     refuse(not isinstance(found, dict) or any(isinstance(value, float) for value in found.values()), "malformed")
     return found
 
 
 def has_type(name, value):
-    """Reports whether a claim of the gateway has its type, or may be a claim of a newer gateway."""
+    """Reports whether a known claim has its type, or an unknown one can be a claim of a newer gateway."""
     newer = re.fullmatch("[a-z0-9_]{1,32}", name) and not isinstance(value, (dict, list))
     return type(value) is TYPES[name] and (type(value) is not int or value < 2**53) if name in TYPES else newer
 
@@ -86,7 +86,7 @@ def hs256(secret):
 
 
 def public(verify, *options):
-    """Returns a function that reports whether a signature is that of a text: verify raises InvalidSignature otherwise."""
+    """Returns a function that reports whether a signature is that of a text. verify raises InvalidSignature if it is not."""
 
     def check(text, signature):
         if options:
@@ -130,7 +130,7 @@ class Document:
         self.tried = self.done = float("-inf")
 
     def load(self, every, wait=False):
-        # Fetches the value if the last fetch began at least `every` seconds ago; concurrent calls share the fetch. Waits for it, 2 s
+        # Returns the value. Fetches it if the last fetch began at least `every` seconds ago; concurrent calls share the fetch. Waits for it, 2 s
         # at most, if `wait` is set, if the last one ended long ago, or if there is no value.
         with self.lock:
             now = self.now()
@@ -182,8 +182,8 @@ class Verifier:
         self.revoked, self.lock = {}, threading.Lock()
 
     def verify(self, request, room):
-        """Returns the state of a request's visitor in a room, by the first valid one of the header field X-Waiting-Room-Pass and four
-        cookies. Without a valid one, a revoked pass decides, then an expired one, then the first invalid one.
+        """Returns the state of a request's visitor in a room. Tries the header field X-Waiting-Room-Pass, then at most four cookies, until a
+        pass is valid. If none is, the result is that of a revoked pass, else of an expired one, else of the first one.
 
         request is a WSGI environ, an object with headers (Django, Flask, Starlette), or pairs of names and values."""
         headers = getattr(request, "headers", request)

@@ -1,6 +1,6 @@
 """Runs the cases of ../vectors.json.
 
-With --lines it verifies the requests of each line of its input instead, and prints the results as a line: test/sdk does so.
+With --lines it verifies the requests in each line of its input instead, and prints the results as a line, for test/sdk.
 """
 
 import json

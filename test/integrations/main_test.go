@@ -1,4 +1,4 @@
-// Package integrations tests the proxies that can be run beside the gateway, with the suites of package suite.
+// Package integrations runs the suites of package suite against each proxy.
 package integrations
 
 import (
@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 	redistest.MainNoLeaks(m)
 }
 
-// installed returns the path of a program that is installed, also outside of a user's PATH.
+// installed returns the path of an installed program, also if it is only in /usr/sbin.
 func installed(t testing.TB, name string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)

@@ -15,7 +15,7 @@ import (
 	"github.com/anteroom/anteroom/test/integrations/suite"
 )
 
-// These proxies cannot be run here. Package checktest has clients in their manner.
+// These proxies cannot be run here; package checktest has proxies that behave like them.
 
 func TestTraefik(t *testing.T) {
 	suite.Run(t, &suite.Proxy{Name: "traefik", Dialect: dialect.Traefik, NoOpen: true, OneCheck: true, Aliases: true, KeepsCaching: true, Start: transcribed(func(_ testing.TB, s checktest.Site, tls bool) http.Handler {
@@ -54,7 +54,7 @@ func TestEnvoyGRPC(t *testing.T) {
 	})})
 }
 
-// transcribed starts a proxy of this process.
+// transcribed returns a function that starts a proxy in this process.
 func transcribed(proxy func(t testing.TB, s checktest.Site, tls bool) http.Handler) func(testing.TB, *suite.Setup) string {
 	return func(t testing.TB, s *suite.Setup) string {
 		server := httptest.NewUnstartedServer(nil)

@@ -22,7 +22,7 @@ import (
 	"github.com/anteroom/anteroom/test/integrations/suite"
 )
 
-// TestHAProxyVerify runs HAProxy with what `gateway snippet haproxy --verify` prints: it forwards requests with a pass itself, and all
+// TestHAProxyVerify runs HAProxy with the output of `gateway snippet haproxy --verify`: it sends requests with a valid pass to the site, and all
 // others to the gateway.
 func TestHAProxyVerify(t *testing.T) {
 	t.Parallel()
@@ -59,7 +59,7 @@ rooms: [{id: sale, hosts: [sale.test], admission: {rate: 1000}, session: {ttl: 1
 	if a := v.Do("GET /seats", suite.Page); !a.Reached() || v.Pass() == "" {
 		t.Fatalf("through the gateway: %s", a)
 	}
-	// direct reports whether HAProxy forwarded a request itself: the gateway would have removed the cookie of the room.
+	// direct reports whether HAProxy sent a request to the site itself: the gateway would have removed the cookie of the room.
 	direct := func(pass, host string, fields ...string) (reached bool, session string) {
 		n := origin.Count()
 		suite.NewVisitor(t, address, host).Do("GET /seats", append([]string{suite.Page, "Cookie: wr_sale_pass=" + pass}, fields...)...)
@@ -91,7 +91,7 @@ rooms: [{id: sale, hosts: [sale.test], admission: {rate: 1000}, session: {ttl: 1
 	}
 	ec := jwt.SigningMethodES256
 	if reached, _ := direct(signed(key, ec, "pass+jwt", nil), "sale.test"); !reached {
-		t.Fatal("the test's own tokens are not accepted, so that the cases below would prove nothing")
+		t.Fatal("HAProxy refuses a valid token of the test, so the cases below prove nothing")
 	}
 	header, payload, signature := cut(v.Pass())
 	none := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"none","kid":"k1","typ":"pass+jwt"}`))
@@ -110,7 +110,7 @@ rooms: [{id: sale, hosts: [sale.test], admission: {rate: 1000}, session: {ttl: 1
 		"an ended pass":                signed(key, ec, "pass+jwt", jwt.MapClaims{"exp": time.Now().Unix() - 1}),
 		"less than half the life left": signed(key, ec, "pass+jwt", jwt.MapClaims{"exp": time.Now().Unix() + 20}),
 		"no end":                       signed(key, ec, "pass+jwt", jwt.MapClaims{"exp": nil}),
-		"a session kept by gateways":   signed(key, ec, "pass+jwt", jwt.MapClaims{"live": true}),
+		"a session of session.renew: server":   signed(key, ec, "pass+jwt", jwt.MapClaims{"live": true}),
 		"a bound pass":                 signed(key, ec, "pass+jwt", jwt.MapClaims{"bnd": "x"}),
 		"rooms in a list":              signed(key, ec, "pass+jwt", jwt.MapClaims{"aud": []string{"beta"}}),
 		"nothing":                      "",

@@ -17,7 +17,7 @@ import (
 	anteroom "github.com/anteroom/anteroom/sdk/go"
 )
 
-// call is a line for an SDK's runner: requests for the verifier of an id, which is made at its first call.
+// call is a line of input for an SDK: requests for the verifier with an id, which the first call makes.
 type call struct {
 	ID         string    `json:"id"`
 	Config     config    `json:"config"`
@@ -47,12 +47,12 @@ type result struct {
 	Expires int64  `json:"expires"`
 }
 
-// driver runs an SDK.
+// driver verifies requests with an SDK.
 type driver interface {
 	verify(t *testing.T, c call) []result
 }
 
-// language is an SDK and how its runner is started.
+// language is an SDK and the commands that run its tests.
 type language struct {
 	name     string
 	needs    []string            // commands
@@ -108,23 +108,23 @@ func (l *language) require(t *testing.T) {
 	t.Helper()
 	for _, command := range l.needs {
 		if _, err := exec.LookPath(command); err != nil {
-			l.leaveOut(t, command)
+			l.skip(t, command)
 		}
 	}
 	if l.name == "python" && python() == "" {
-		l.leaveOut(t, "the Python package cryptography")
+		l.skip(t, "the Python package cryptography")
 	}
 }
 
-func (l *language) leaveOut(t *testing.T, missing string) {
+func (l *language) skip(t *testing.T, missing string) {
 	t.Helper()
 	if os.Getenv("SDK_REQUIRED") != "" {
 		t.Fatalf("%s: %s is missing: install %s", l.name, missing, l.packages)
 	}
-	t.Skipf("LEFT OUT: the SDK for %s is not tested: %s is missing; install %s", l.name, missing, l.packages)
+	t.Skipf("SKIPPED: the SDK for %s is not tested: %s is missing; install %s", l.name, missing, l.packages)
 }
 
-// start returns a driver of the language. Every process of PHP serves one request at a time, so it has a few.
+// start returns a driver of the language. PHP has several processes, because each serves one request at a time.
 func (l *language) start(t *testing.T) driver {
 	t.Helper()
 	l.require(t)
@@ -190,7 +190,7 @@ func (p *process) verify(c call) (results []result, err error) {
 	return results, json.Unmarshal(text, &results)
 }
 
-// external runs the requests of a call in one process, and concurrent ones in all of them.
+// external verifies requests in one process, and concurrent ones in all processes.
 type external struct{ processes []*process }
 
 func (e *external) verify(t *testing.T, c call) []result {
@@ -222,7 +222,7 @@ func (e *external) verify(t *testing.T, c call) []result {
 	return all
 }
 
-// inProcess is the SDK for Go.
+// inProcess verifies requests with the SDK for Go.
 type inProcess struct {
 	verifiers map[string]*anteroom.Verifier
 	mu        sync.Mutex
@@ -270,7 +270,7 @@ func (g *inProcess) verify(t *testing.T, c call) []result {
 	return results
 }
 
-// each runs a test for every language, at the same time.
+// each runs a test for every language, in parallel.
 func each(t *testing.T, test func(t *testing.T, l *language)) {
 	for i := range languages {
 		t.Run(languages[i].name, func(t *testing.T) {

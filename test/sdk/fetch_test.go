@@ -19,7 +19,7 @@ type gateway struct {
 	keys, revoked               []string
 	mode                        string // "", "away": status 503, "hangs": no response, "redirects"
 	delay                       time.Duration
-	keyFetches, lists, unchange int
+	keyFetches, listFetches, notModified int
 	release                     chan struct{}
 }
 
@@ -43,7 +43,7 @@ func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if isKeys {
 		g.keyFetches++
 	} else {
-		g.lists++
+		g.listFetches++
 	}
 	body := string(jwks(g.keys...))
 	if !isKeys {
@@ -56,7 +56,7 @@ func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	tag := fmt.Sprintf(`"%d-%s"`, len(g.revoked), strings.Join(g.keys, "-"))
 	fresh := mode == "" && r.Header.Get("If-None-Match") == tag
 	if fresh {
-		g.unchange++
+		g.notModified++
 	}
 	g.mu.Unlock()
 	switch {
@@ -73,7 +73,7 @@ func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, g.url+"/elsewhere", http.StatusFound)
 		return
 	}
-	<-time.After(delay) // so that requests of the SDK overlap
+	<-time.After(delay) // makes requests of the SDK overlap
 	w.Header().Set("Etag", tag)
 	if fresh {
 		w.WriteHeader(http.StatusNotModified)
@@ -93,7 +93,7 @@ type scenario struct {
 	g *gateway
 }
 
-// outcome verifies requests at a time, in seconds from start, and returns the state and reason that all have.
+// outcome verifies requests at a time, in seconds from start, and returns their states and reasons, equal ones once.
 func (s *scenario) outcome(at int64, requests ...request) string {
 	s.t.Helper()
 	return s.outcomeOf("main", s.g.config(), at, requests...)
@@ -108,8 +108,8 @@ func (s *scenario) outcomeOf(id string, c config, at int64, requests ...request)
 	return strings.Join(slices.Compact(all), ", ")
 }
 
-// play starts the SDK of a language and a gateway. A JVM's first fetch takes seconds on a busy machine, so another gateway warms it up.
-func play(t *testing.T, l *language) *scenario {
+// newScenario starts the SDK of a language and a gateway. A JVM's first fetch takes seconds on a busy machine, so another gateway warms it up.
+func newScenario(t *testing.T, l *language) *scenario {
 	t.Helper()
 	s := &scenario{t, l.start(t), startGateway(t)}
 	s.g.set(func() { s.g.keys = []string{"e1"} })
@@ -140,21 +140,21 @@ func (s *scenario) fetches(what string, keys int) {
 
 func TestSDKs_CacheKeys(t *testing.T) {
 	each(t, func(t *testing.T, l *language) {
-		s := play(t, l)
+		s := newScenario(t, l)
 		s.g.set(func() { s.g.keys, s.g.delay = []string{"e1", "d1"}, 200*time.Millisecond })
 		good, next := pass("e1", session), pass("e2", session)
 
 		s.expect("8 requests at once", s.outcome(0, slices.Repeat([]request{good}, 8)...), "pass")
 		s.fetches("8 requests at once", 1)
 		s.expect("another algorithm", s.outcome(1, pass("d1", session)), "pass")
-		s.expect("an unknown kid, soon", s.outcome(29, next), "invalid kid")
+		s.expect("an unknown kid, too early", s.outcome(29, next), "invalid kid")
 		s.fetches("an unknown kid 29 s after the fetch", 1)
 		s.expect("an unknown kid at once", s.outcome(30, slices.Repeat([]request{next}, 8)...), "invalid kid")
 		s.fetches("8 requests with an unknown kid 30 s after the fetch", 2)
 		s.expect("a good pass after that", s.outcome(31, good), "pass")
 
 		s.g.set(func() { s.g.keys, s.g.delay = []string{"d1", "e1", "e2"}, 0 })
-		s.expect("the new key, soon", s.outcome(59, next), "invalid kid")
+		s.expect("the new key, too early", s.outcome(59, next), "invalid kid")
 		s.fetches("a new kid 29 s after the fetch", 2)
 		s.expect("the new key", s.outcome(60, next), "pass")
 		s.fetches("a new kid 30 s after the fetch", 3)
@@ -171,29 +171,29 @@ func TestSDKs_CacheKeys(t *testing.T) {
 
 func TestSDKs_PollRevoked(t *testing.T) {
 	each(t, func(t *testing.T, l *language) {
-		s := play(t, l)
+		s := newScenario(t, l)
 		s.g.set(func() { s.g.keys, s.g.revoked = []string{"e1"}, []string{another}; s.g.delay = 200 * time.Millisecond })
 		mine, theirs := pass("e1", session), pass("e1", another)
 
 		s.expect("8 requests at once", s.outcome(0, slices.Repeat([]request{mine}, 8)...), "pass")
 		s.g.set(func() {
-			if s.g.lists != 1 {
-				t.Errorf("8 requests at once fetched the list %d times, want 1", s.g.lists)
+			if s.g.listFetches != 1 {
+				t.Errorf("8 requests at once fetched the list %d times, want 1", s.g.listFetches)
 			}
 			s.g.delay = 0
 		})
 		s.expect("a revoked session", s.outcome(1, theirs), "revoked revoked")
 		s.expect("before the next poll", s.outcome(1, mine), "pass")
 		s.g.set(func() {
-			if s.g.lists != 1 {
-				t.Errorf("the list was fetched %d times in a second, want 1", s.g.lists)
+			if s.g.listFetches != 1 {
+				t.Errorf("the list was fetched %d times in a second, want 1", s.g.listFetches)
 			}
 		})
 		s.expect("an unchanged list", s.outcome(10, theirs), "revoked revoked")
 		s.expect("an unchanged list, again", s.outcome(20, mine), "pass")
 		s.g.set(func() {
-			if s.g.unchange != 2 {
-				t.Errorf("%d of 2 polls had the ETag of the last list", s.g.unchange)
+			if s.g.notModified != 2 {
+				t.Errorf("%d of 2 polls had the ETag of the last list", s.g.notModified)
 			}
 			s.g.revoked = []string{another, session}
 		})
@@ -209,7 +209,7 @@ func TestSDKs_PollRevoked(t *testing.T) {
 
 func TestSDKs_RefuseWithoutKeysOrList(t *testing.T) {
 	each(t, func(t *testing.T, l *language) {
-		s := play(t, l)
+		s := newScenario(t, l)
 		s.g.set(func() { s.g.mode = "away" })
 		c := s.g.config()
 		s.expect("no key set was ever fetched", s.outcome(0, pass("e1", session)), "invalid keys")

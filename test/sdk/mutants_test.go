@@ -11,8 +11,8 @@ import (
 	"github.com/anteroom/anteroom/token"
 )
 
-// mutant is a token that may be broken.
-type mutant struct{ raw, about string }
+// mutant is a token that may be broken, with the header and claims that it was made of.
+type mutant struct{ raw, source string }
 
 var replacements = []string{`null`, `true`, `false`, `0`, `1`, `-1`, `1.5`, `1e3`, `-0`, `007`, `9007199254740992`, `1767323045.0`, `"1"`, `""`, `"x"`, `"sale"`, `"anteroom"`, `"none"`, `"HS256"`,
 	`"EdDSA"`, `"ES256"`, `"h1"`, `"d1"`, `"pass+jwt"`, `"wait+jwt"`, `{}`, `[]`, `["sale"]`, `{"a":1}`, `"\u0073ale"`, `"AgkQFx4lLDM6QUhPVl1kaw"`, `"AgkQFx4lLDM6QUhPVl1kax"`, fmt.Sprint(start), fmt.Sprint(start + 60), fmt.Sprint(start - 6), fmt.Sprint(start - 4)}
@@ -20,8 +20,8 @@ var replacements = []string{`null`, `true`, `false`, `0`, `1`, `-1`, `1.5`, `1e3
 var names = []string{"alg", "kid", "typ", "crit", "iss", "aud", "jti", "sid", "iat", "exp", "nbf", "ord", "fn", "off", "acc", "bnd", "seen", "new", "EXP", `\u0065xp`, "x y", "", "b64", "jwk"}
 
 const (
-	odd      = " ,:{}[]\"\\0aA-.\x00\x7f" // characters for JSON
-	spelling = "ABab01-_=+/."             // and for base64url
+	jsonBytes   = " ,:{}[]\"\\0aA-.\x00\x7f"
+	base64Bytes = "ABab01-_=+/."
 )
 
 func oneOf(r *rand.Rand, characters string) string {
@@ -47,17 +47,17 @@ func mutate(r *rand.Rand, object string) string {
 		members[i] = strings.ReplaceAll(members[i], ":", " \t:\n\r ") + " "
 	case 5:
 		at := r.IntN(len(object))
-		return object[:at] + oneOf(r, odd) + object[at+1:]
+		return object[:at] + oneOf(r, jsonBytes) + object[at+1:]
 	case 6:
 		at := r.IntN(len(object) + 1)
-		return object[:at] + oneOf(r, odd) + object[at:]
+		return object[:at] + oneOf(r, jsonBytes) + object[at:]
 	default:
 		members[i] = name + ":" + replacements[r.IntN(len(replacements))]
 	}
 	return "{" + strings.Join(members, ",") + "}"
 }
 
-// mutants returns n tokens, the same in every run. Most are broken before they are signed, so that they pass the first checks.
+// mutants returns n tokens, the same in every run. Most are changed before they are signed, so that the signature is valid.
 func mutants(n int, kids ...string) []mutant {
 	r := rand.New(rand.NewPCG(1, 2))
 	var list []mutant
@@ -80,9 +80,9 @@ func mutants(n int, kids ...string) []mutant {
 			case 0:
 				raw = raw[:at] + raw[at+1:]
 			case 1:
-				raw = raw[:at] + oneOf(r, spelling) + raw[at+1:]
+				raw = raw[:at] + oneOf(r, base64Bytes) + raw[at+1:]
 			default:
-				raw = raw[:at] + oneOf(r, spelling) + raw[at:]
+				raw = raw[:at] + oneOf(r, base64Bytes) + raw[at:]
 			}
 		}
 		list = append(list, mutant{raw, header + " " + claims})
@@ -94,7 +94,7 @@ func mutantConfig() config {
 	return config{Issuer: issuer, JWKS: jwks("e1", "d1"), Secrets: map[string]string{"h1": secretOf("h1")}, AcceptBound: true}
 }
 
-// The SDK for Go accepts a token if and only if the gateway does, except one from the future, which only the SDK refuses.
+// The SDK for Go accepts the tokens that the gateway accepts, except those with an iat in the future.
 func TestGo_AgreesWithGateway(t *testing.T) {
 	ring, err := token.NewRing(issuer, ringKeys())
 	if err != nil {
@@ -109,7 +109,7 @@ func TestGo_AgreesWithGateway(t *testing.T) {
 			accepted++
 		}
 		if (err == nil) != (r.State == "pass") && r.Reason != "future" {
-			t.Errorf("the gateway: %v, the SDK: %s %s\n%s\n%s", err, r.State, r.Reason, list[i].raw, list[i].about)
+			t.Errorf("the gateway: %v, the SDK: %s %s\n%s\n%s", err, r.State, r.Reason, list[i].raw, list[i].source)
 		}
 	}
 	if accepted < 600 || accepted > 5400 {
@@ -117,7 +117,7 @@ func TestGo_AgreesWithGateway(t *testing.T) {
 	}
 }
 
-// Every SDK has the same state for a token.
+// Every SDK returns the same state for a token.
 func TestSDKs_AgreeWithEachOther(t *testing.T) {
 	list := mutants(2000, "h1", "d1", "e1")
 	c := call{ID: "mutants", Config: mutantConfig(), Now: start, Requests: requestsOf(list)}
@@ -125,7 +125,7 @@ func TestSDKs_AgreeWithEachOther(t *testing.T) {
 	each(t, func(t *testing.T, l *language) {
 		for i, r := range l.start(t).verify(t, c) {
 			if r.State != want[i].State || r.Session != want[i].Session {
-				t.Errorf("%s %s, the SDK for Go: %s %s\n%s\n%s", r.State, r.Reason, want[i].State, want[i].Reason, list[i].raw, list[i].about)
+				t.Errorf("%s %s, the SDK for Go: %s %s\n%s\n%s", r.State, r.Reason, want[i].State, want[i].Reason, list[i].raw, list[i].source)
 			}
 		}
 	})
@@ -133,7 +133,7 @@ func TestSDKs_AgreeWithEachOther(t *testing.T) {
 
 func requestsOf(list []mutant) (requests []request) {
 	for _, m := range list {
-		requests = append(requests, shown(m.raw))
+		requests = append(requests, requestWith(m.raw))
 	}
 	return requests
 }

@@ -26,7 +26,7 @@ const (
 
 var b64 = base64.RawURLEncoding
 
-// The key of a kid depends on nothing else. A kid begins with h (HS256), e (ES256) or d (EdDSA).
+// The keys are derived from their kid alone. A kid begins with h (HS256), e (ES256) or d (EdDSA).
 func secretOf(kid string) string {
 	sum := sha256.Sum256([]byte("sdk " + kid))
 	return b64.EncodeToString(sum[:])
@@ -48,7 +48,7 @@ func ed25519Of(kid string) ed25519.PrivateKey {
 
 var algorithms = map[byte]string{'h': "HS256", 'e': "ES256", 'd': "EdDSA"}
 
-// signed returns a token of any header and claims.
+// signed returns a token with a header and claims, which need not be valid.
 func signed(kid, header, claims string) string {
 	text := b64.EncodeToString([]byte(header)) + "." + b64.EncodeToString([]byte(claims))
 	var signature []byte
@@ -81,10 +81,11 @@ func claimsOf(session string) string {
 
 // pass returns a request with a pass of a session, signed with the key of a kid.
 func pass(kid, session string) request {
-	return shown(signed(kid, headerOf(kid), claimsOf(session)))
+	return requestWith(signed(kid, headerOf(kid), claimsOf(session)))
 }
 
-func shown(raw string) request { return request{room, [][2]string{{"Cookie", cookie + raw}}} }
+// requestWith returns a request with a pass in the cookie.
+func requestWith(raw string) request { return request{room, [][2]string{{"Cookie", cookie + raw}}} }
 
 func jwks(kids ...string) json.RawMessage {
 	var list []string

@@ -76,8 +76,11 @@ gateway:
 	if first.StatusCode != 200 || len(seen) != 1 || seen[0] == "" || seen[0] == "forged" || !strings.HasPrefix(pass, "wr_sale_pass=") {
 		t.Fatalf("the first visitor: %d, Set-Cookie %q; the site has got %q", first.StatusCode, pass, seen)
 	}
-	if again, _ := get("/sale", pass); again.StatusCode != 200 || len(seen) != 2 || seen[1] != seen[0] {
-		t.Errorf("the first visitor again: %d; the site has got %q", again.StatusCode, seen)
+	if cache := first.Header.Get("Cache-Control"); cache != "private, no-store" {
+		t.Errorf("a shared cache may store the pass: Cache-Control %q", cache)
+	}
+	if again, _ := get("/sale", pass); again.Header.Get("Cache-Control") != "" || again.StatusCode != 200 || len(seen) != 2 || seen[1] != seen[0] {
+		t.Errorf("the first visitor again: %d %v; the site has got %q", again.StatusCode, again.Header, seen)
 	}
 	if second, body := get("/sale", ""); second.Header.Get("X-Waiting-Room") == "" || !strings.Contains(body, "<html") || len(seen) != 2 {
 		t.Errorf("the second visitor: %d %v, and not the page:\n%s", second.StatusCode, second.Header, body)

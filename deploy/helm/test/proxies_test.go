@@ -151,7 +151,7 @@ func checkAddresses(t *testing.T, r *release, port int32, grpc bool) {
 func TestIntegrations_SendWhatTheCheckReads(t *testing.T) {
 	want := []string{
 		"cookie", "accept", "accept-language", "user-agent", "sec-fetch-dest", "sec-purpose", "upgrade", "access-control-request-method",
-		"x-forwarded-for", "x-forwarded-proto", "x-waiting-room-pass", "x-waiting-room-token", "x-http-method-override", "x-probe",
+		"x-forwarded-for", "x-forwarded-proto", "x-waiting-room-pass", "x-waiting-room-token", "x-waiting-room-permit", "x-http-method-override", "x-probe",
 	}
 	for _, integration := range []string{"envoyGateway", "gatewayAPI"} {
 		r := render(t, override(t, "check", `gateway: {check: {headers: [X-Probe], protocol: HTTP, integration: `+integration+`}, `+renewed+`}`))

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Contract returns what a proxy has to do with the responses of the check endpoint.
+// Contract returns the cases of what a proxy has to do with the responses to its checks.
 func Contract() []Row {
 	return []Row{
 		{"a visitor of a free room is admitted at once", admittedAtOnce},
@@ -19,8 +19,8 @@ func Contract() []Row {
 		{"a pass is renewed once after half its life, and without cookies the session goes on", renewed},
 		{"a subresource without a pass", subresource},
 		{"a preflight is forwarded", preflight},
-		{"a request that a bypass rule names is forwarded", bypass},
-		{"a paused room admits nobody new", paused},
+		{"a request that a bypass rule matches is forwarded", bypass},
+		{"a paused room admits no new visitor", paused},
 		{"a closed room", func(t *testing.T, s *Site) { s.waits(t, s.visitor(t, "closed").Do("GET /", Page), "rejected", 503) }},
 		{"a full queue", fullQueue},
 		{"a room before its draw", func(t *testing.T, s *Site) { s.waits(t, s.visitor(t, "draw").Do("GET /", JSON), "prequeue", 202) }},
@@ -116,7 +116,7 @@ func renewed(t *testing.T, s *Site) {
 			return time.Since(began) > 5*time.Second
 		})
 		if cookies != 0 {
-			t.Errorf("%d cookies through a proxy that carries none", cookies)
+			t.Errorf("%d cookies through a proxy that sends none to visitors", cookies)
 		}
 		return
 	}
@@ -140,7 +140,7 @@ func subresource(t *testing.T, s *Site) {
 func preflight(t *testing.T, s *Site) {
 	reaches(t, s.visitor(t, "full").Do("OPTIONS /seats", "Origin: http://other.test", "Access-Control-Request-Method: POST"))
 	if a := s.visitor(t, "full").Do("OPTIONS /seats", JSON); a.Reached() {
-		t.Errorf("OPTIONS that is no preflight: %s", a)
+		t.Errorf("OPTIONS that is not a preflight: %s", a)
 	}
 }
 
@@ -166,7 +166,7 @@ func fullQueue(t *testing.T, s *Site) {
 	})
 	a := s.visitor(t, "capacity").Do("GET /", Page)
 	if state := a.Header.Get("X-Waiting-Room"); a.Reached() || state != "rejected" && (s.Proxy.Dialect.Cookies() || state != "waiting") {
-		t.Errorf("%s", a) // without cookies a check leaves it to the page's script to find out
+		t.Errorf("%s", a) // without cookies a check shows the page, whose script finds out
 	}
 }
 
@@ -281,6 +281,6 @@ func elsewhere(t *testing.T, s *Site) {
 	reaches(t, v.Do("GET /news", Page))
 	s.waits(t, v.Do("GET /sale/now", Page), "waiting", 200)
 	if a := s.visitor(t, "unknown").Do("GET /", Page); a.Reached() {
-		t.Errorf("a host that the gateway does not have: %s", a)
+		t.Errorf("a host that no room has: %s", a)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Faults returns the cases in which a part is away, or there are two of it, and the case of a site with TLS.
+// Faults returns the cases in which the gateway or the store is away, and those of two gateways and of TLS.
 func Faults() []Row {
 	return []Row{
 		{"TLS: the cookies have the prefix __Host-", overTLS},
@@ -38,7 +38,7 @@ func overTLS(t *testing.T, s *Site) {
 
 func twoGateways(t *testing.T, s *Site) {
 	if s.Proxy.OneCheck {
-		return // gateway snippet refuses a second --check, which its own test shows
+		return // gateway snippet refuses a second --check; package snippet tests that
 	}
 	second := StartGateway(t, s.Store, s.Proxy)
 	v := NewVisitor(t, s.start(t, &Setup{Gateways: []*Gateway{s.Gateway, second}}), "free.test")
@@ -59,7 +59,7 @@ func twoGateways(t *testing.T, s *Site) {
 
 func gatewayAway(t *testing.T, s *Site, open bool) {
 	if open && s.Proxy.NoOpen {
-		return // gateway snippet refuses --open, which its own test shows
+		return // gateway snippet refuses --open; package snippet tests that
 	}
 	at := s.start(t, &Setup{Gateways: []*Gateway{s.Gateway}, Open: open, away: FreeAddress(t)})
 	v := NewVisitor(t, at, "free.test")

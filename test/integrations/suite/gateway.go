@@ -50,13 +50,13 @@ func rooms(now time.Time, dir string, p *Proxy) []string {
 	}
 }
 
-// Hosts are the hosts of the rooms, and one that no room has.
+// Hosts are the hosts of the rooms.
 var Hosts = []string{
 	"free.test", "full.test", "slow.test", "short.test", "paused.test", "closed.test", "capacity.test", "draw.test", "off.test", "event.test",
 	"revoked.test", "ended.test", "keepwait.test", "keepopen.test", "keepclosed.test", "part.test",
 }
 
-// StartGateway starts a gateway for checks in a dialect, on a store that others may share.
+// StartGateway starts a gateway that answers the checks of a proxy. Gateways can share a store.
 func StartGateway(t testing.TB, store *redistest.PrivateServer, p *Proxy) *Gateway {
 	t.Helper()
 	dir := Dir(t)
@@ -95,7 +95,7 @@ func StartGatewayWith(t testing.TB, config string) *Gateway {
 	return g
 }
 
-// logged returns the address of a line of the log.
+// logged returns the address in the log line with a message; empty if there is none.
 func (g *Gateway) logged(message string) string {
 	for line := range strings.Lines(g.Log()) {
 		var entry struct{ Msg, Addr string }

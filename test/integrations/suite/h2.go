@@ -11,8 +11,8 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// spoofOverH2 sends requests over HTTP/2 whose fields name two hosts: that of a full room, and that of a room that is off. The origin
-// must not get one for the full room.
+// spoofOverH2 sends requests over HTTP/2 whose fields name two hosts: that of a full room, and that of a room that is off. No request for the
+// full room may reach the origin.
 func spoofOverH2(t *testing.T, s *Site) {
 	address := s.start(t, &Setup{Gateways: []*Gateway{s.Gateway}, TLS: true})
 	send := func(name string, fields ...hpack.HeaderField) (status string) {
@@ -55,8 +55,8 @@ func spoofOverH2(t *testing.T, s *Site) {
 		return append(fields, more...)
 	}
 	host := func(name string) hpack.HeaderField { return hpack.HeaderField{Name: "host", Value: name} }
-	if status := send("an honest request", request("off.test")...); status != "200" {
-		t.Fatalf("an honest request over HTTP/2 has status %s", status)
+	if status := send("a plain request", request("off.test")...); status != "200" {
+		t.Fatalf("a plain request over HTTP/2 has status %s", status)
 	}
 	for name, fields := range map[string][]hpack.HeaderField{
 		"full room":                    request("full.test"),

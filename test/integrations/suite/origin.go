@@ -18,7 +18,7 @@ type Received struct {
 	Header                  http.Header
 }
 
-// Origin is a site that records its requests, and answers an upgrade to "echo" with what the client sends.
+// Origin is a site that records its requests, and echoes a line of a WebSocket connection.
 type Origin struct {
 	Address string
 

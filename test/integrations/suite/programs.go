@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// patience bounds every wait; it only decides how long a failure takes.
+// patience bounds every wait. Only a failing test takes that long.
 const patience = time.Minute
 
 const root = "../.." // of the repository, for tests in test/<package>
@@ -22,7 +22,7 @@ const root = "../.." // of the repository, for tests in test/<package>
 var built sync.Map // name: func() error
 
 // Program returns the path of a program of this repository, which it builds once: gateway, or caddy of test/integrations/caddy.
-// The programs are kept in bin/integrations, so that an unchanged one is not linked again.
+// It keeps them in bin/integrations, so that an unchanged one is not linked again.
 func Program(t testing.TB, name string) string {
 	t.Helper()
 	dir, source := filepath.Join(root, "cmd", name), "."
@@ -153,7 +153,7 @@ func FreeAddress(t testing.TB) string {
 	return ln.Addr().String()
 }
 
-// Dir returns a directory that every user may enter, since proxies leave their privileges.
+// Dir returns a temporary directory that every user may enter: proxies drop their privileges.
 func Dir(t testing.TB) string {
 	t.Helper()
 	dir := t.TempDir()

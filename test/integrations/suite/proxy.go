@@ -10,18 +10,18 @@ import (
 type Proxy struct {
 	Name    string // argument of gateway snippet
 	Dialect dialect.Dialect
-	// Page reports whether visitors who have to wait are answered by the visitors' socket. Then the status is that of the
-	// gateway's own page and not check.deny.
+	// Page reports whether the visitors' socket responds to visitors who have to wait. Then the status is page.status, not
+	// check.deny.
 	Page bool
 	// HTTP2 reports whether visitors may use HTTP/2 with TLS.
 	HTTP2 bool
 	// NoOpen reports whether the proxy refuses every request while the check is away, whatever its configuration.
 	NoOpen bool
-	// OneCheck reports whether the proxy takes one address of checks only, which a balancer has.
+	// OneCheck reports whether the proxy takes only one address of checks.
 	OneCheck bool
 	// Aliases reports whether the proxy forwards other spellings of X-Waiting-Room-Session, so that the check refuses the request.
 	Aliases bool
-	// KeepsCaching reports whether the proxy adds the cookie of a check and cannot change Cache-Control with it.
+	// KeepsCaching reports whether the proxy adds the cookie of a check to a response without changing Cache-Control.
 	KeepsCaching bool
 	// GRPC reports whether the proxy asks at check.grpc.
 	GRPC bool
@@ -29,12 +29,12 @@ type Proxy struct {
 	Start func(t testing.TB, s *Setup) string
 }
 
-// Setup is what a proxy is started with.
+// Setup is the configuration of a proxy.
 type Setup struct {
 	Gateways []*Gateway
 	Hosts    []string // of the rooms
 	Origin   string   // host:port
-	Open     bool     // requests go on while no gateway answers
+	Open     bool     // requests pass while no gateway answers
 	TLS      bool     // visitors use TLS; CertFile and KeyFile have the certificate
 	CertFile string
 	KeyFile  string
@@ -44,7 +44,7 @@ type Setup struct {
 	away  string // address of checks at which nothing listens, instead of the gateways'
 }
 
-// Checks returns the addresses at which the proxy asks.
+// Checks returns the addresses to which the proxy sends checks.
 func (s *Setup) Checks() (all []string) {
 	for _, g := range s.Gateways {
 		switch {

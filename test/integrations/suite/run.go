@@ -6,7 +6,7 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-// Site is a proxy in front of an origin, beside one gateway.
+// Site is a proxy in front of an origin, with the gateway that it asks.
 type Site struct {
 	Proxy   *Proxy
 	Address string // of the proxy
@@ -21,7 +21,7 @@ type Row struct {
 	Run  func(t *testing.T, s *Site)
 }
 
-// Run runs both suites against a proxy.
+// Run runs the suites against a proxy.
 func Run(t *testing.T, p *Proxy) {
 	store := redistest.Server(t)
 	s := &Site{Proxy: p, Origin: StartOrigin(t), Store: store, Gateway: StartGateway(t, store, p)}
@@ -33,7 +33,7 @@ func Run(t *testing.T, p *Proxy) {
 	if p.HTTP2 {
 		t.Run("spoofing over HTTP/2", func(t *testing.T) { spoofOverH2(t, s) })
 	}
-	if !p.NoOpen { // a request for which the check has no answer would enter there
+	if !p.NoOpen { // a request whose check fails would pass there
 		open := *s
 		open.Address = s.start(t, &Setup{Gateways: []*Gateway{s.Gateway}, Open: true})
 		t.Run("spoofing, open while no gateway answers", func(t *testing.T) { Spoof(t, &open) })
@@ -76,8 +76,7 @@ func reaches(t *testing.T, a *Response) {
 	}
 }
 
-// waits fails unless a response shows a state of the room, with the status of the page's or the script's response where the
-// visitors' socket answers, and with the check's otherwise.
+// waits fails unless a response shows a state of the room, with status if the visitors' socket responds, and with check.deny otherwise.
 func (s *Site) waits(t *testing.T, a *Response, state string, status int) {
 	t.Helper()
 	if !s.Proxy.Page {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Spoof sends requests that try to enter a full room, raw, through the proxy. None may reach the origin without a pass, and none
-// with a session that the client chose.
+// Spoof sends raw requests through the proxy that try to enter a full room. None may reach the origin without a pass, and none with
+// a session that the client has chosen.
 func Spoof(t *testing.T, s *Site) {
 	free := s.visitor(t, "free")
 	pass := free.Admit(s.Proxy)
@@ -41,7 +41,7 @@ func Spoof(t *testing.T, s *Site) {
 	}
 }
 
-// forged reports whether a request has the session that the spoofs name, under any name that an origin may take for it.
+// forged reports whether a request has the session of the spoofs, under any name that an origin may read as that field.
 func forged(r *Received) bool {
 	for name, values := range r.Header {
 		name = strings.NewReplacer("_", "-", ".", "-").Replace(strings.ToLower(name))
@@ -52,12 +52,13 @@ func forged(r *Received) bool {
 	return false
 }
 
-// spoof is a raw request. It may reach the origin if open, because a bypass rule or a pass allows it or its host has an open room, and
-// has to if reaches. cut reports that the proxy may end the connection without a response.
+// spoof is a raw request.
 type spoof struct {
-	name, text         string
-	open, reaches, cut bool
-	alias              bool // has another spelling of X-Waiting-Room-Session
+	name, text string
+	open       bool // may reach the origin: the gateway does not gate it
+	reaches    bool // has to reach the origin
+	cut        bool // the proxy may close the connection without a response
+	alias      bool // has another spelling of X-Waiting-Room-Session
 }
 
 func spoofs(pass string) (all []spoof) {

@@ -60,7 +60,7 @@ func NewVisitor(t testing.TB, address, host string) *Visitor {
 	return &Visitor{t: t, address: address, host: host, cookies: map[string]string{}}
 }
 
-// Do sends a request, such as "GET /path", with header fields and, behind an empty field, a body.
+// Do sends a request, such as "GET /path", with header fields and, after an empty string, a body.
 func (v *Visitor) Do(request string, fields ...string) *Response {
 	v.t.Helper()
 	lines := []string{request + " HTTP/1.1", "Host: " + v.host}
@@ -97,7 +97,7 @@ func (v *Visitor) Do(request string, fields ...string) *Response {
 	return a
 }
 
-// exchange sends the text of a request on a connection of its own, with TLS if it has the name of a server, and reads the response.
+// exchange sends the text of a request on a new connection, with TLS if the name of the server is not empty, and reads the response.
 func exchange(address, name, method, text string) (*Response, error) {
 	conn, err := dial(address, name)
 	if err != nil {
@@ -126,7 +126,7 @@ func dial(address, name string) (net.Conn, error) {
 	return conn, nil
 }
 
-// Admit brings the visitor to a pass, on the way that the dialect has: with the first request, or by the ticket that the page takes.
+// Admit gets a pass for the visitor, with a request through the proxy or, where that cannot, with a ticket as the page takes it.
 func (v *Visitor) Admit(p *Proxy) string {
 	v.t.Helper()
 	room, _, _ := strings.Cut(v.host, ".")

@@ -1,4 +1,4 @@
-{{/* Refuses values that the schema accepts and that cannot work together: all of them in one error, each with the value and the way out. */}}
+{{/* Refuses values that the schema accepts but that cannot work together, in one error with each value and the remedy. */}}
 {{- define "anteroom.check" -}}
 {{- $p := list -}}
 {{- $v := .Values -}}
@@ -126,7 +126,7 @@
 {{- end -}}
 {{- end -}}
 
-{{/* Refuses elements of a list with the same name: the name is that of a file. */}}
+{{/* Refuses elements of a list with the same name, because they would be the same file. */}}
 {{- define "anteroom.check.twice" -}}
 {{- $list := . -}}
 {{- $seen := list -}}

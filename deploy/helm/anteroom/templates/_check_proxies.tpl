@@ -1,4 +1,4 @@
-{{/* Refuses values of gateway.check and gateway.route that cannot work together, as a list of errors. */}}
+{{/* Errors about values of gateway.check and gateway.route that cannot work together, as a list. */}}
 {{- define "anteroom.check.proxies" -}}
 {{- $p := list -}}
 {{- $v := .Values -}}
@@ -22,9 +22,9 @@
 {{- if and $grpc (has $check.integration (list "traefik" "nginxGatewayFabric")) -}}
 {{- $p = append $p (printf "gateway.check.protocol is GRPC, and %s asks over HTTP only; remove it" $check.integration) -}}
 {{- else if and $check.dialect (or $grpc $check.integration) -}}
-{{- $p = append $p (printf "gateway.check.dialect is %q, which only checks over HTTP without an integration have; remove it" $check.dialect) -}}
+{{- $p = append $p (printf "gateway.check.dialect is %q, which has an effect only over HTTP and without an integration; remove it" $check.dialect) -}}
 {{- else if not (or $check.integration $check.dialect $grpc) -}}
-{{- $p = append $p "gateway.check.integration and gateway.check.dialect are both empty: no check could be read; set one of them, or gateway.check.protocol=GRPC" -}}
+{{- $p = append $p "gateway.check.integration and gateway.check.dialect are both empty, so the gateway cannot read checks; set one of them, or gateway.check.protocol=GRPC" -}}
 {{- else -}}
 {{- $p = concat $p (include "anteroom.check.deny" . | fromYamlArray) -}}
 {{- end -}}
@@ -32,7 +32,7 @@
 {{- range $g.config.rooms -}}
 {{- $renew := default dict .session | dig "renew" "true" | toString -}}
 {{- if eq $renew "true" -}}
-{{- $p = append $p (printf "gateway.config.rooms: session.renew of %s is true, and over HTTP %s carries no renewed pass to visitors, whose sessions would end after session.ttl; set session: {renew: server}" .id (default $check.dialect $check.integration)) -}}
+{{- $p = append $p (printf "gateway.config.rooms: session.renew of %s is true, but over HTTP %s sends no renewed pass to visitors, whose sessions would end after session.ttl; set session: {renew: server}" .id (default $check.dialect $check.integration)) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -56,7 +56,7 @@
 {{- $p = append $p (printf "gateway.route.backend.name is %q, and nothing would ask the check; set gateway.check.integration, or remove gateway.route.backend" $route.backend.name) -}}
 {{- end -}}
 {{- if and (eq $check.integration "traefik") (not $g.config.rooms) -}}
-{{- $p = append $p "gateway.config.rooms is empty, and Traefik has to know the cookies of the rooms; set the rooms" -}}
+{{- $p = append $p "gateway.config.rooms is empty, but Traefik needs the names of the rooms' cookies; set the rooms" -}}
 {{- end -}}
 {{- if and (not $g.config.origins) $g.ingress.enabled -}}
 {{- range $g.ingress.hosts -}}
@@ -93,7 +93,7 @@
 {{- toYaml $p -}}
 {{- end -}}
 
-{{/* Refuses a status that the proxy does not carry to the visitor. */}}
+{{/* Errors about a status that the proxy does not send to the visitor, as a list. */}}
 {{- define "anteroom.check.deny" -}}
 {{- $dialect := include "anteroom.checks.dialect" . -}}
 {{- $deny := int .Values.gateway.check.deny -}}
@@ -107,14 +107,14 @@
 {{- end -}}
 {{- else if eq $dialect "nginx" -}}
 {{- if not (has $deny (list 401 403)) -}}
-{{- $p = append $p (printf "gateway.check.deny is %d, which nginx does not carry; set 401 or 403" $deny) -}}
+{{- $p = append $p (printf "gateway.check.deny is %d, which nginx does not send to visitors; set 401 or 403" $deny) -}}
 {{- end -}}
 {{- else if has $dialect (list "envoy" "gateway-api") -}}
 {{- if not (or $redirect $refusal) -}}
-{{- $p = append $p (printf "gateway.check.deny is %d, which proxies of the dialect %s do not carry; set 302, 303, 307 or 400 to 499" $deny $dialect) -}}
+{{- $p = append $p (printf "gateway.check.deny is %d, which proxies of the dialect %s do not send to visitors; set 302, 303, 307 or 400 to 499" $deny $dialect) -}}
 {{- end -}}
 {{- else if not (or $redirect $refusal (eq $deny 503)) -}}
-{{- $p = append $p (printf "gateway.check.deny is %d, which proxies of the dialect %s do not carry; set 302, 303, 307, 400 to 499, or 503" $deny $dialect) -}}
+{{- $p = append $p (printf "gateway.check.deny is %d, which proxies of the dialect %s do not send to visitors; set 302, 303, 307, 400 to 499, or 503" $deny $dialect) -}}
 {{- end -}}
 {{- toYaml $p -}}
 {{- end -}}

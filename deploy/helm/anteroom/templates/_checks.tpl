@@ -1,4 +1,4 @@
-{{/* What proxies that ask the check have in common. */}}
+{{/* Names and settings for proxies that ask the check. */}}
 
 {{/* HTTP or GRPC. Over HTTP, Envoy Gateway carries no cookie of a passing check to the visitor. */}}
 {{- define "anteroom.checks.protocol" -}}
@@ -39,10 +39,7 @@ deny: {{ int .deny }}
 {{ include "anteroom.checks.service" . }}.{{ .Release.Namespace }}.svc
 {{- end -}}
 
-{{/*
-The request headers that proxies have to send, where they send none but those of a list: which request it is, who the visitor is, and
-which form the response has.
-*/}}
+{{/* The request headers for proxies that send only listed ones. They identify the request and the visitor, and choose the form of the response. */}}
 {{- define "anteroom.checks.headers" -}}
 {{- $headers := list "accept" "accept-language" "access-control-request-method" "cookie" "origin" "sec-fetch-dest" "sec-fetch-mode" "sec-purpose" "upgrade" "user-agent" "x-forwarded-for" "x-forwarded-proto" "x-http-method" "x-http-method-override" "x-method-override" "x-waiting-room-pass" "x-waiting-room-permit" "x-waiting-room-token" -}}
 {{- range .Values.gateway.check.headers -}}
@@ -51,7 +48,7 @@ which form the response has.
 {{- toYaml (uniq $headers) -}}
 {{- end -}}
 
-{{/* The names of the cookies that a passing check may set: the pass of each room, over TLS and without. */}}
+{{/* The cookies that a passing check may set: the pass of each room, with TLS and without. */}}
 {{- define "anteroom.checks.cookies" -}}
 {{- $names := list -}}
 {{- range .Values.gateway.config.rooms -}}
@@ -61,7 +58,7 @@ which form the response has.
 {{- toYaml $names -}}
 {{- end -}}
 
-{{/* Whether the chart routes the site's requests, and guards them. */}}
+{{/* "true" if the chart routes the requests to the site and has them checked. */}}
 {{- define "anteroom.route.site" -}}
 {{- with .Values.gateway -}}
 {{- if and .route.enabled .check.enabled .route.backend.name -}}true{{- end -}}

@@ -9,25 +9,25 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-// arriveNow joins as a check does: for a session, without a place.
-func arriveNow(t *testing.T, r *Room, a Arrival) (Standing, Refusal) {
+// arriveForSession joins as a check does: it asks for a session and takes no place.
+func arriveForSession(t *testing.T, r *Room, a Arrival) (Standing, Refusal) {
 	t.Helper()
-	a.Now = true
+	a.SessionOnly = true
 	s, refusal, err := r.Join(ctx5(t), a)
 	if err != nil {
-		t.Fatalf("join now: %v", err)
+		t.Fatalf("join for a session: %v", err)
 	}
 	return s, refusal
 }
 
-func TestJoinNow_StartsSessionOrLeavesNothing(t *testing.T) {
+func TestJoinSessionOnly_StartsSessionOrLeavesNothing(t *testing.T) {
 	t.Parallel()
 	client, prefix, c := redistest.Client(t), redistest.Prefix(t), newTestClock()
 	p := basePolicy
 	p.Burst, p.MaxActive = 2000, 3
 	r := testRoom(t, client, prefix, c, p)
 	for i := range 2 {
-		if s, refusal := arriveNow(t, r, Arrival{ID: testID(), Client: testClient(byte(i))}); s.State != Active || refusal != Granted {
+		if s, refusal := arriveForSession(t, r, Arrival{ID: testID(), Client: testClient(byte(i))}); s.State != Active || refusal != Granted {
 			t.Fatalf("visitor %d of the burst: %+v %q", i, s, refusal)
 		}
 	}
@@ -36,7 +36,7 @@ func TestJoinNow_StartsSessionOrLeavesNothing(t *testing.T) {
 		{ID: ID{4}, Client: testClient(4), Keyed: true},
 		{ID: ID{5}, Client: testClient(5), Keyed: true, Account: true},
 	} {
-		if s, refusal := arriveNow(t, r, a); refusal != MustWait {
+		if s, refusal := arriveForSession(t, r, a); refusal != MustWait {
 			t.Errorf("beyond the burst %+v: %+v %q, want %q", a, s, refusal, MustWait)
 		}
 	}
@@ -45,31 +45,31 @@ func TestJoinNow_StartsSessionOrLeavesNothing(t *testing.T) {
 		t.Errorf("%d wait and %d are admitted, want nobody", s.Waiting, s.Admitted)
 	}
 	c.pass(200 * time.Millisecond)
-	if s, refusal := arriveNow(t, r, Arrival{ID: testID(), Client: testClient(6)}); s.State != Active || refusal != Granted {
+	if s, refusal := arriveForSession(t, r, Arrival{ID: testID(), Client: testClient(6)}); s.State != Active || refusal != Granted {
 		t.Fatalf("when the limiter has capacity again: %+v %q", s, refusal)
 	}
 	c.pass(time.Second)
-	if s, refusal := arriveNow(t, r, Arrival{ID: testID(), Client: testClient(7)}); refusal != MustWait {
+	if s, refusal := arriveForSession(t, r, Arrival{ID: testID(), Client: testClient(7)}); refusal != MustWait {
 		t.Errorf("with max_active reached: %+v %q, want %q", s, refusal, MustWait)
 	}
 }
 
-// While visitors wait, a check costs the store nothing, and passes nobody.
-func TestJoinNow_NeverPassesQueue(t *testing.T) {
+// While visitors wait, a check makes no store call and admits nobody.
+func TestJoinSessionOnly_NeverOvertakesQueue(t *testing.T) {
 	t.Parallel()
 	client, c, p := redistest.Server(t).Client(), newTestClock(), basePolicy
 	p.Rate, p.Burst = 1, 1000
 	r := testRoom(t, client, "wr", c, p)
 	mustJoin(t, r, testID(), testClient(1))
 	mustJoin(t, r, testID(), testClient(2))
-	if s, refusal := arriveNow(t, r, Arrival{ID: testID(), Client: testClient(3)}); refusal != MustWait {
+	if s, refusal := arriveForSession(t, r, Arrival{ID: testID(), Client: testClient(3)}); refusal != MustWait {
 		t.Errorf("before the next tick: %+v %q, want %q", s, refusal, MustWait)
 	}
 	c.pass(time.Second)
 	mustTick(t, r)
 	if ran := commands(t, client, func() {
 		for range 100 {
-			if s, refusal := arriveNow(t, r, Arrival{ID: testID(), Client: testClient(4)}); refusal != MustWait {
+			if s, refusal := arriveForSession(t, r, Arrival{ID: testID(), Client: testClient(4)}); refusal != MustWait {
 				t.Fatalf("while a visitor waits: %+v %q, want %q", s, refusal, MustWait)
 			}
 		}
@@ -78,7 +78,23 @@ func TestJoinNow_NeverPassesQueue(t *testing.T) {
 	}
 }
 
-func TestJoinNow_WithoutStoreFollowsOnStoreError(t *testing.T) {
+// A front that fills up between two ticks gives a check no signed place either: positions would count a visitor who has no ticket.
+func TestJoinSessionOnly_FullFrontGivesNoPlace(t *testing.T) {
+	t.Parallel()
+	r := testRoom(t, redistest.Client(t), redistest.Prefix(t), newTestClock(), basePolicy)
+	mustTick(t, r)
+	snap := r.Snapshot()
+	r.view.frontFull.Store(snap)
+	before := r.view.length(snap)
+	if s, refusal := arriveForSession(t, r, Arrival{ID: testID(), Client: testClient(1)}); refusal != MustWait {
+		t.Errorf("%+v %q, want %q", s, refusal, MustWait)
+	}
+	if n := r.view.length(snap); n != before {
+		t.Errorf("%d arrivals since the snapshot, want %d", n, before)
+	}
+}
+
+func TestJoinSessionOnly_WithoutStoreFollowsOnStoreError(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		policy  string
@@ -93,14 +109,14 @@ func TestJoinNow_WithoutStoreFollowsOnStoreError(t *testing.T) {
 		p.OnStoreError = row.policy
 		r := testRoom(t, redistest.Client(t), redistest.Prefix(t), newTestClock(), p)
 		r.store.markAway(errAway)
-		if s, refusal := arriveNow(t, r, Arrival{ID: testID(), Client: testClient(1)}); s.State != row.state || refusal != row.refusal {
+		if s, refusal := arriveForSession(t, r, Arrival{ID: testID(), Client: testClient(1)}); s.State != row.state || refusal != row.refusal {
 			t.Errorf("on_store_error %s: %+v %q, want state %d and %q", row.policy, s, refusal, row.state, row.refusal)
 		}
 	}
 }
 
-// Joins for a session alone change nothing for the others: with them mixed in, no more are admitted, and whoever has a place keeps it.
-func TestJoinNow_Property(t *testing.T) {
+// Joins for a session alone, mixed with others, admit nobody above the limits and add nobody to the queue.
+func TestJoinSessionOnly_Property(t *testing.T) {
 	t.Parallel()
 	client := redistest.Client(t)
 	rapid.Check(t, func(rt *rapid.T) {
@@ -109,9 +125,9 @@ func TestJoinNow_Property(t *testing.T) {
 		r := testRoom(t, client, redistest.Prefix(t), c, p)
 		began, admitted, queued := c.us, int64(0), int64(0)
 		for range rapid.IntRange(1, 40).Draw(rt, "steps") {
-			switch rapid.SampledFrom([]string{"now", "join", "pass", "tick"}).Draw(rt, "step") {
-			case "now":
-				s, refusal := arriveNow(t, r, Arrival{ID: testID(), Client: testClient(1)})
+			switch rapid.SampledFrom([]string{"session", "join", "pass", "tick"}).Draw(rt, "step") {
+			case "session":
+				s, refusal := arriveForSession(t, r, Arrival{ID: testID(), Client: testClient(1)})
 				switch {
 				case refusal == Granted && s.State == Active:
 					admitted++

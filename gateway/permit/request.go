@@ -14,13 +14,13 @@ const (
 	methodMax = 32
 )
 
-// Order is the request for a permit: {"for":"/seatmap/812","method":"POST"}.
-type Order struct {
-	For    string // the path, as the request will spell it or decoded
-	Method string
+// Request is the body of a request for a permit: {"for":"/seatmap/812","method":"POST"}.
+type Request struct {
+	For    string // path of the step, with or without escapes
+	Method string // of the step
 }
 
-// Fault is a mistake in the body of an order.
+// Fault is a mistake in a body.
 type Fault struct {
 	Member string // empty: the whole body
 	Detail string
@@ -28,57 +28,57 @@ type Fault struct {
 
 const validMembers = "Valid members: for, method."
 
-// ParseOrder parses the body of an order. It accepts one JSON object with exactly the members for and method.
-func ParseOrder(body []byte) (Order, *Fault) {
-	var o Order
+// ParseRequest parses a body. It accepts one JSON object with exactly the members for and method.
+func ParseRequest(body []byte) (Request, *Fault) {
+	var r Request
 	faultOfBody := &Fault{Detail: `The body is not a JSON object. Send {"for":"/path","method":"POST"}.`}
 	if !utf8.Valid(body) {
-		return o, faultOfBody
+		return r, faultOfBody
 	}
 	d := json.NewDecoder(bytes.NewReader(body))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		return o, faultOfBody
+		return r, faultOfBody
 	}
 	given := map[string]bool{}
 	for d.More() {
 		name, err := d.Token()
 		if err != nil {
-			return o, faultOfBody
+			return r, faultOfBody
 		}
 		member, _ := name.(string) // the decoder accepts no other names
 		var value json.RawMessage
 		if d.Decode(&value) != nil {
-			return o, faultOfBody
+			return r, faultOfBody
 		}
 		if given[member] {
-			return o, &Fault{clip(member), "This member is given twice. Send it once."}
+			return r, &Fault{clip(member), "This member is given twice. Send it once."}
 		}
 		given[member] = true
 		switch member {
 		case "for":
-			if o.For, err = textOf(value); err != nil || !isPath(o.For) {
-				return o, &Fault{"for", "The for is a path of 1 to 1024 bytes that begins with /, without query and fragment, such as /seatmap/812."}
+			if r.For, err = textOf(value); err != nil || !isPath(r.For) {
+				return r, &Fault{"for", "This member is a path of 1 to 1024 bytes that begins with /, without query and fragment, such as /seatmap/812."}
 			}
 		case "method":
-			if o.Method, err = textOf(value); err != nil || !isMethod(o.Method) {
-				return o, &Fault{"method", "The method is an HTTP method in capitals, such as GET or POST."}
+			if r.Method, err = textOf(value); err != nil || !isMethod(r.Method) {
+				return r, &Fault{"method", "This member is an HTTP method in capitals, such as GET or POST."}
 			}
 		default:
-			return o, &Fault{clip(member), "This member is unknown. " + validMembers}
+			return r, &Fault{clip(member), "This member is unknown. " + validMembers}
 		}
 	}
 	if _, err := d.Token(); err != nil {
-		return o, faultOfBody
+		return r, faultOfBody
 	}
 	if _, err := d.Token(); err != io.EOF {
-		return o, faultOfBody
+		return r, faultOfBody
 	}
 	for _, member := range []string{"for", "method"} {
 		if !given[member] {
-			return o, &Fault{member, "This member is missing. Send {\"for\":\"/path\",\"method\":\"POST\"}."}
+			return r, &Fault{member, "This member is missing. Send {\"for\":\"/path\",\"method\":\"POST\"}."}
 		}
 	}
-	return o, nil
+	return r, nil
 }
 
 func textOf(value json.RawMessage) (string, error) {
