@@ -74,6 +74,28 @@ func mustJoin(t *testing.T, r *Room, id ID, c Client) Standing {
 	return s
 }
 
+// Ticks admit from the queue up to max_active and no further, however many tokens are left.
+func TestTick_KeepsMaxActive(t *testing.T) {
+	p := basePolicy
+	p.Burst, p.MaxActive = 100_000, 3
+	c := newTestClock()
+	r := testRoom(t, redistest.Client(t), redistest.Prefix(t), c, p)
+	inside := testID()
+	mustJoin(t, r, inside, Client{})
+	for i := range 9 {
+		mustJoin(t, r, testID(), testClient(byte(i)))
+	}
+	for range 3 {
+		c.pass(200 * time.Millisecond)
+		if err := r.Tick(ctx5(t)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s := r.Snapshot(); s.Active+s.Admitted != 3 || s.Waiting != 7 {
+		t.Fatalf("%d inside, %d admitted and %d waiting", s.Active, s.Admitted, s.Waiting)
+	}
+}
+
 func TestJoin_AdmitsThenQueues(t *testing.T) {
 	c := newTestClock()
 	r := testRoom(t, redistest.Client(t), redistest.Prefix(t), c, basePolicy)

@@ -50,7 +50,7 @@ var mutations = []mutation{
 		fault: "a tick ignores max_active",
 		file:  "lua/room_advance.lua",
 		old:   "  if p.max_active > 0 then n = math.min(n, p.max_active - active(s)) end\n", new: "",
-		pkg: "./admission", tests: "^(TestRoom_FollowsModel|TestRoomStrategies_Conform)$",
+		pkg: "./admission", tests: "^TestTick_KeepsMaxActive$",
 	},
 	{
 		fault: "a tick takes no tokens",
