@@ -9,10 +9,10 @@ import (
 // PermitUse is a request to redeem a permit.
 type PermitUse struct {
 	ID      ID
-	Epoch   string // the store's when the permit was issued; empty: not known, so the permit cannot be redeemed
+	Epoch   string // the store's epoch when the permit was issued; empty: not known, so the permit cannot be redeemed
 	Expires int64  // seconds of Redis's clock
 	Leeway  int64  // seconds after Expires for which the permit is still valid
-	// Key names the request, so that a repetition has the same result; empty: the request has no repetition.
+	// Key is the Idempotency-Key: a repetition with the same key has the same result. Empty: every request is another one.
 	Key string
 }
 
@@ -21,12 +21,12 @@ type PermitResult uint8
 
 const (
 	PermitRedeemed PermitResult = iota
-	PermitSpent                 // it was redeemed before
-	PermitOutdated              // it has expired, or was issued before the store lost data
+	PermitSpent                 // redeemed before
+	PermitOutdated              // expired, or issued before the store lost data
 )
 
-// RedeemPermit redeems a permit, once for all gateways. The store's record of redeemed permits ends after the permits do. If the
-// store loses data, permits issued before are PermitOutdated, because their record may be lost.
+// RedeemPermit redeems a permit, once for all gateways. The store keeps the record until after the end of the permit. After the store lost
+// data, permits from before are PermitOutdated, because their record may be lost.
 func (r *operators) RedeemPermit(ctx context.Context, p PermitUse) (PermitResult, error) {
 	if r.store.away.Load() {
 		return 0, ErrStore
@@ -37,7 +37,7 @@ func (r *operators) RedeemPermit(ctx context.Context, p PermitUse) (PermitResult
 	}
 	request := "key " + p.Key
 	if p.Key == "" {
-		request = "call " + randomName() // the client of the store may send the call twice
+		request = "call " + randomName() // the store's client may send a call twice
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.c.o.Timeout)
 	defer cancel()

@@ -29,7 +29,9 @@ func steps(admits int64) Room {
 const permitsPath = "POST /.waiting-room/sale/permits"
 
 // permitBody returns the body of a request for a permit.
-func permitBody(path, method string) string { return `{"for":"` + path + `","method":"` + method + `"}` }
+func permitBody(path, method string) string {
+	return `{"for":"` + path + `","method":"` + method + `"}`
+}
 
 // passOf returns the header line of a pass of a session.
 func (b *bench) passOf(session token.ID) string {

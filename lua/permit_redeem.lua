@@ -1,12 +1,12 @@
 #!lua
--- permit_redeem: marks a permit as used.
+-- permit_redeem: marks a permit as redeemed.
 -- KEYS: state, permit
--- ARGV: now, epoch (of the permit), seq (the highest known of that epoch), expires (seconds), leeway (seconds), request (names it)
+-- ARGV: now, epoch (of the permit), seq (the highest known of that epoch), expires (seconds), leeway (seconds), request (name of this request)
 -- RETURNS: {code}
--- REPLY REDEEMED: 'R'  the permit is marked now, or was marked by a request of the same name
+-- REPLY REDEEMED: 'R'  the permit is marked now, or was marked by a request with the same name
 -- REPLY SPENT: 'S'  another request has marked the permit
 -- REPLY OUTDATED: 'O'  the permit has expired, or its mark may have been lost: the store has another epoch, or an older state of this one
--- INVARIANT: of all requests about a permit, at most those of one name get REDEEMED. The mark outlives the permit.
+-- INVARIANT: all requests that get REDEEMED for a permit have the same name. The mark outlives the permit.
 -- INCLUDE: clock
 
 local MARGIN = 60 -- seconds

@@ -96,7 +96,7 @@ func TestSnippet_NamesSettingsThatDoNotFit(t *testing.T) {
 		"another header":      {check("nginx") + "trusted_header: X-Real-IP\n", "nginx", "trusted_header: \"X-Real-IP\""},
 		"deny without a page": {strings.Replace(check("haproxy"), "dialect", "deny: 503, dialect", 1), "haproxy", "check.deny: 503"},
 		"PROXY protocol":      {check("nginx") + "proxy_protocol: v2\n", "nginx", "proxy_protocol: \"v2\""},
-		"a random port":    {strings.Replace(check("nginx"), ":8090", "127.0.0.1:0", 1), "nginx", `check.listen: "127.0.0.1:0" does not name the port`},
+		"a random port":       {strings.Replace(check("nginx"), ":8090", "127.0.0.1:0", 1), "nginx", `check.listen: "127.0.0.1:0" does not name the port`},
 		"an unknown room":     {check("nginx"), "nginx --room other", `--room: no room has the id "other"`},
 		"an unknown proxy":    {check("nginx"), "apache", `there is no configuration for "apache"; use one of nginx, traefik`},
 		"no open mode":        {check("traefik"), "traefik --open", "--open: Traefik's forwardAuth refuses"},

@@ -30,11 +30,10 @@ var (
 	InvalidRequest = &Fault{"request", "The check, or the request that it describes, is malformed."}
 )
 
-// Describe writes the request that the check q describes in a dialect into d. proxies are the networks whose X-Forwarded-For is believed, besides
-// that of the proxy that sent the check.
+// Describe writes the request that the check q describes in a dialect into d. proxies are the networks whose X-Forwarded-For is believed in
+// addition to the peer's.
 func Describe(in dialect.Dialect, d *wire.Description, q *wire.Request, proxies []netip.Prefix) *Fault {
-	path := q.Target()
-	rest, ok := bytes.CutPrefix(path, []byte(Path))
+	rest, ok := bytes.CutPrefix(q.Target(), []byte(Path))
 	if !ok || len(rest) > 0 && rest[0] != '/' && rest[0] != '?' {
 		return UnknownPath
 	}
@@ -42,9 +41,6 @@ func Describe(in dialect.Dialect, d *wire.Description, q *wire.Request, proxies 
 	switch in.Family() {
 	case dialect.Prefixed:
 		method, target, host = q.Method(), rest, q.Host()
-		if len(target) == 0 || target[0] == '?' {
-			return NoTarget
-		}
 	case dialect.Original:
 		method, target, host = single(q, "x-original-method"), single(q, "x-original-uri"), q.Host()
 	case dialect.Forwarded:

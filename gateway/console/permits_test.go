@@ -48,21 +48,21 @@ func TestRedeem(t *testing.T) {
 		name, body string
 		status     int
 		code       string
-		says       string
+		want       string
 	}{
 		{"expired", permitBody(b.permit(token.Permit{ID: token.ID{5}, Expires: -token.PermitLife - token.Leeway})), 410, "permit_expired", ""},
 		{"of another epoch of the store", permitBody(b.permit(token.Permit{ID: token.ID{6}, Epoch: "1.other"})), 410, "permit_expired", "lost data"},
-		{"of a later time", permitBody(b.permit(token.Permit{ID: token.ID{6}, Expires: token.Leeway + 1})), 422, "permit_invalid", ""},
+		{"issued in the future", permitBody(b.permit(token.Permit{ID: token.ID{6}, Expires: token.Leeway + 1})), 422, "permit_invalid", ""},
 		{"of a room that is not configured", permitBody(b.permit(token.Permit{Room: "old"})), 422, "permit_invalid", ""},
 		{"a pass", permitBody(pass), 422, "permit_invalid", ""},
 		{"a changed signature", permitBody(raw[:len(raw)-2] + "AA"), 422, "permit_invalid", ""},
-		{"no text", `{"permit":1}`, 422, "invalid", `"path":"permit"`},
+		{"not a string", `{"permit":1}`, 422, "invalid", `"path":"permit"`},
 		{"nothing", `{}`, 422, "invalid", `"path":"permit"`},
 		{"another member", `{"permit":"x","sid":"y"}`, 422, "invalid", `"path":"sid"`},
 		{"a member twice", `{"permit":"x","permit":"y"}`, 400, "bad_json", "permit"},
 	} {
 		w := b.ask("POST", redeemPath, row.body)
-		if wantCode(t, w, row.status, row.code); !strings.Contains(w.Body.String(), row.says) {
+		if wantCode(t, w, row.status, row.code); !strings.Contains(w.Body.String(), row.want) {
 			t.Errorf("%s: %s", row.name, w.Body)
 		}
 	}

@@ -197,7 +197,7 @@ type Queue struct {
 
 type Session struct {
 	TTL   time.Duration `koanf:"ttl" default:"5m" min:"1s" max:"24h" live:"true" doc:"How long a pass is valid; with renew: server, how long a visitor may be silent. A visitor who is away for 1.5 times as long no longer counts against max_active."`
-	Renew string        `koanf:"renew" default:"true" enum:"true,false,server" doc:"true: a pass is signed again while it is used. server: a pass is signed once, until session.max, and the gateways end the session ttl to 1.5 times ttl after its last request (docs/waiting.md); for proxies that cannot carry the new cookie back. ttl is then at least 4s. false: the session ends ttl after it began."`
+	Renew string        `koanf:"renew" default:"true" enum:"true,false,server" doc:"true: a pass is signed again while it is used. server: a pass is signed once, until session.max, and the gateways end the session ttl to 1.5 times ttl after its last request (docs/waiting.md); for proxies that cannot send the new cookie to the visitor. ttl is then at least 4s. false: the session ends ttl after it began."`
 	Max   time.Duration `koanf:"max" default:"12h" min:"1s" max:"720h" doc:"Longest session, renewed or not; at least ttl."`
 }
 

@@ -1,5 +1,5 @@
-// Package dialect lists the proxies that ask the gateway about requests, the header fields by which each describes a request, and the
-// responses that each can carry to the visitor.
+// Package dialect lists the proxies that ask the gateway about requests, with the header fields by which each describes a request and the
+// responses that each can send to the visitor.
 package dialect
 
 import (
@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Dialect is the way in which a proxy describes a request, and the responses that it can carry.
+// Dialect is a proxy's way to describe a request, with the responses that it can send to the visitor.
 type Dialect uint8
 
 // The dialects.
@@ -34,9 +34,9 @@ const (
 var dialects = [...]struct {
 	name   string
 	family Family
-	// cookies reports whether a cookie of a response with status 200 reaches the visitor.
+	// cookies reports whether a cookie of a passing check reaches the visitor.
 	cookies bool
-	// deny reports whether the proxy carries a status to the visitor.
+	// deny reports whether a status of a denied check reaches the visitor.
 	deny func(status int) bool
 }{
 	Nginx:      {"nginx", Original, true, func(s int) bool { return s == 401 || s == 403 }},
@@ -76,18 +76,17 @@ func (d Dialect) String() string { return dialects[d].name }
 // Family returns how the proxy describes a request.
 func (d Dialect) Family() Family { return dialects[d].family }
 
-// Cookies reports whether the proxy sends a cookie of a passing check to the visitor.
+// Cookies reports whether a cookie of a passing check reaches the visitor.
 func (d Dialect) Cookies() bool { return dialects[d].cookies }
 
-// RemovesFields reports whether the proxy removes the fields from a passing request that the response to the check lists in
-// X-Envoy-Auth-Headers-To-Remove. Other proxies remove or replace them by their own configuration.
+// RemovesFields reports whether the proxy removes the fields from a request that the response to a passing check lists in
+// X-Envoy-Auth-Headers-To-Remove. Other proxies remove them by their own configuration.
 func (d Dialect) RemovesFields() bool { return d == Envoy || d == GatewayAPI }
 
-// CanDeny reports whether the proxy can send a status of a denying check to the visitor.
+// CanDeny reports whether a status of a denied check reaches the visitor.
 func (d Dialect) CanDeny(status int) bool { return dialects[d].deny(status) }
 
-// CanDenyOverGRPC reports whether Envoy can send a status of a denying check to the visitor where it asks over gRPC: all that a dialect can
-// send, and all errors.
+// CanDenyOverGRPC reports whether a status of a check that is denied over gRPC reaches the visitor: redirects and all errors do.
 func CanDenyOverGRPC(status int) bool { return isRedirect(status) || status >= 400 && status < 600 }
 
 // Denials describes the statuses for which CanDeny returns true.

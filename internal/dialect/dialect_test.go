@@ -2,7 +2,7 @@ package dialect
 
 import "testing"
 
-// No proxy may take a denial for a pass: it would let every visitor in.
+// A proxy must not let a denied request pass.
 func TestDialects_DenyWithNoStatusThatPasses(t *testing.T) {
 	for _, name := range Names() {
 		d, err := Parse(name)
@@ -18,7 +18,7 @@ func TestDialects_DenyWithNoStatusThatPasses(t *testing.T) {
 			}
 		}
 		if d.Family() == Prefixed && d.CanDeny(503) {
-			t.Errorf("%s denies with 503, which it takes for a failure of the check", name)
+			t.Errorf("%s denies with 503, which counts as a failure of the check there", name)
 		}
 	}
 	if _, err := Parse("apache"); err == nil {

@@ -152,10 +152,10 @@ func TestAdmission_BrowsersAndClientsInOrder(t *testing.T) {
 
 	// Five browsers have five sessions; the second tab adds none.
 	sessions := map[string][]string{}
-	for _, r := range site.requests() {
-		if r.method == http.MethodGet && len(r.uri) > 8 && r.uri[:9] == "/tickets/" {
-			id := r.header.Get("X-Waiting-Room-Session")
-			sessions[id] = append(sessions[id], r.uri)
+	for _, r := range site.Requests() {
+		if r.Method == http.MethodGet && len(r.URI) > 8 && r.URI[:9] == "/tickets/" {
+			id := r.Header.Get("X-Waiting-Room-Session")
+			sessions[id] = append(sessions[id], r.URI)
 		}
 	}
 	if len(sessions) != browsers {

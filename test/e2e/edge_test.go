@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/anteroom/anteroom/test/recorder"
 )
 
 // wire is a connection on which a test writes raw bytes.
@@ -75,8 +77,8 @@ func (w *wire) closed() {
 }
 
 // forwardedTo has the header fields that describe a visitor to an origin.
-func forwardedTo(r seen) string {
-	h := r.header
+func forwardedTo(r recorder.Request) string {
+	h := r.Header
 	return fmt.Sprintf("for=%s real=%s proto=%s host=%s port=%s forwarded=%s", h["X-Forwarded-For"], h["X-Real-Ip"],
 		h["X-Forwarded-Proto"], h["X-Forwarded-Host"], h["X-Forwarded-Port"], h["Forwarded"])
 }
@@ -171,7 +173,7 @@ func TestTrustedHeader(t *testing.T) {
 		code, _ := w.get("/", "CF-Connecting-IP: 198.51.100.9", "Forwarded: for=203.0.113.9")
 		return code == http.StatusOK
 	})
-	if got := site.last().header["Cf-Connecting-Ip"]; len(got) != 1 || got[0] != "198.51.100.9" {
+	if got := site.last().Header["Cf-Connecting-Ip"]; len(got) != 1 || got[0] != "198.51.100.9" {
 		t.Errorf("the origin was told CF-Connecting-IP %q", got)
 	}
 }
@@ -243,7 +245,7 @@ func TestForwardedHeaders(t *testing.T) {
 		if got := forwardedTo(r); got != row.want {
 			t.Errorf("%s: the origin was told\n%s, want\n%s", row.name, got, row.want)
 		}
-		if extra := r.header["X-Forwarded-Server"]; extra != nil && row.from != "127.0.0.1" {
+		if extra := r.Header["X-Forwarded-Server"]; extra != nil && row.from != "127.0.0.1" {
 			t.Errorf("%s: %q", row.name, extra)
 		}
 	}

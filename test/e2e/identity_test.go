@@ -154,7 +154,7 @@ func TestOnePlace_SiteJWT(t *testing.T) {
 	if one.Sid != two.Sid || one.Sid == "" {
 		t.Errorf("sessions %q and %q, want one", one.Sid, two.Sid)
 	}
-	for _, h := range site.last().header.Values("Cookie") {
+	for _, h := range site.last().Header.Values("Cookie") {
 		if !strings.Contains(h, "sid=") {
 			t.Errorf("the site's own cookie did not reach it: %q", h)
 		}
@@ -182,7 +182,7 @@ func TestOnePlace_ForgedAccountHeader(t *testing.T) {
 	c := newClient(t, g)
 	c.get(g, "/sale", headers{"X-Account": "ann"}).problem(http.StatusUnauthorized, "account_required")
 	c.get(g, "/free", headers{"X-Account": "ann", "X_account": "ann", "X-Other": "kept"}).want(http.StatusOK)
-	if h := site.last().header; h.Get("X-Account") != "" || h["X_account"] != nil || h.Get("X-Other") != "kept" {
+	if h := site.last().Header; h.Get("X-Account") != "" || h["X_account"] != nil || h.Get("X-Other") != "kept" {
 		t.Errorf("the site was told %v", h)
 	}
 	s.more, s.store = "", ownStore(g.dir)
@@ -190,7 +190,7 @@ func TestOnePlace_ForgedAccountHeader(t *testing.T) {
 	g.signal(sighup)
 	until(t, "loopback is trusted", func() bool { return c.get(g, "/sale", headers{"X-Account": "ann"}).code == http.StatusAccepted })
 	c.get(g, "/free", headers{"X-Account": "ann"}).want(http.StatusOK)
-	if h := site.last().header; h.Get("X-Account") != "ann" {
+	if h := site.last().Header; h.Get("X-Account") != "ann" {
 		t.Errorf("the site was told %v", h)
 	}
 }

@@ -4,26 +4,18 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
+
+	"github.com/anteroom/anteroom/test/recorder"
 )
 
 // origin is a site that records its requests.
 type origin struct {
 	*httptest.Server
-	t testing.TB
-
-	mu     sync.Mutex
-	seen   []seen
+	recorder.Recorder
+	t      testing.TB
 	answer http.HandlerFunc // nil: a small page
-}
-
-// seen is a request as the site received it.
-type seen struct {
-	method, uri, host, body string
-	header                  http.Header
 }
 
 // newOrigin starts a site. At the end of the test it checks that no cookie or token of the waiting room reached the site.
@@ -33,7 +25,7 @@ func newOrigin(t testing.TB, answer http.HandlerFunc) *origin {
 	o.Server = httptest.NewServer(o)
 	t.Cleanup(func() {
 		o.Close()
-		for _, r := range o.requests() {
+		for _, r := range o.Requests() {
 			o.inspect(r)
 		}
 	})
@@ -41,14 +33,7 @@ func newOrigin(t testing.TB, answer http.HandlerFunc) *origin {
 }
 
 func (o *origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		body = append(body, " (cut)"...)
-	}
-	o.mu.Lock()
-	o.seen = append(o.seen, seen{r.Method, r.RequestURI, r.Host, string(body), r.Header.Clone()})
-	o.mu.Unlock()
-	w.Header().Set("X-Origin", "yes")
+	o.Record(w, r)
 	if o.answer != nil {
 		o.answer(w, r)
 		return
@@ -58,37 +43,27 @@ func (o *origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // inspect fails the test if a request has a cookie or token of the waiting room.
-func (o *origin) inspect(r seen) {
-	for name, values := range r.header {
+func (o *origin) inspect(r recorder.Request) {
+	for name, values := range r.Header {
 		if strings.HasPrefix(name, "X-Waiting-Room-") && name != "X-Waiting-Room-Session" {
-			o.t.Errorf("%s %s reached the origin with %s: %q", r.method, r.uri, name, values)
+			o.t.Errorf("%s %s reached the origin with %s: %q", r.Method, r.URI, name, values)
 		}
 		for _, v := range values {
 			if name == "Cookie" && (strings.Contains(v, "wr_")) {
-				o.t.Errorf("%s %s reached the origin with Cookie: %s", r.method, r.uri, v)
+				o.t.Errorf("%s %s reached the origin with Cookie: %s", r.Method, r.URI, v)
 			}
 			if name == "Authorization" && strings.HasPrefix(v, "Bearer eyJ") {
-				o.t.Errorf("%s %s reached the origin with our token in Authorization", r.method, r.uri)
+				o.t.Errorf("%s %s reached the origin with our token in Authorization", r.Method, r.URI)
 			}
 		}
 	}
-	if n := len(r.header.Values("X-Waiting-Room-Session")); n > 1 {
-		o.t.Errorf("%s %s reached the origin with %d X-Waiting-Room-Session", r.method, r.uri, n)
+	if n := len(r.Header.Values("X-Waiting-Room-Session")); n > 1 {
+		o.t.Errorf("%s %s reached the origin with %d X-Waiting-Room-Session", r.Method, r.URI, n)
 	}
-}
-
-func (o *origin) requests() []seen {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return slices.Clone(o.seen)
 }
 
 // last returns the newest request.
-func (o *origin) last() seen {
+func (o *origin) last() recorder.Request {
 	o.t.Helper()
-	all := o.requests()
-	if len(all) == 0 {
-		o.t.Fatal("the origin was not asked")
-	}
-	return all[len(all)-1]
+	return o.Last(o.t)
 }

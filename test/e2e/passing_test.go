@@ -55,17 +55,17 @@ func TestPassing_OneVisitorImmediately(t *testing.T) {
 	if pass.Iss != "anteroom" || pass.Aud != "sale" || pass.Sid == "" || pass.Jti == "" || pass.Exp-pass.Iat < 290 || pass.Exp-pass.Iat > 310 {
 		t.Errorf("claims of the pass %+v", pass)
 	}
-	if r := site.last(); r.header.Get("X-Waiting-Room-Session") == "" || r.uri != "/tickets?for=two" {
+	if r := site.last(); r.Header.Get("X-Waiting-Room-Session") == "" || r.URI != "/tickets?for=two" {
 		t.Errorf("the origin got %+v", r)
 	}
-	session := site.last().header.Get("X-Waiting-Room-Session")
+	session := site.last().Header.Get("X-Waiting-Room-Session")
 
 	// With the pass: the same session. A public response sets no cookie of the gateway and stays public.
 	a = b.get(g, "/tickets", asBrowser).want(http.StatusOK)
 	if a.header.Get("Cache-Control") != "public, max-age=600" || strings.Contains(strings.Join(a.header.Values("Set-Cookie"), " "), "wr_") {
 		t.Errorf("with a pass: %v", a.header)
 	}
-	if got := site.last().header.Get("X-Waiting-Room-Session"); got != session {
+	if got := site.last().Header.Get("X-Waiting-Room-Session"); got != session {
 		t.Errorf("session %s, before %s", got, session)
 	}
 	if session == pass.Jti || strings.Contains(ck.Value, session) {
@@ -86,24 +86,24 @@ func TestPassing_POSTReachesOriginIntact(t *testing.T) {
 		"Host": "shop.example",
 	}).want(http.StatusOK)
 	r := site.last()
-	if r.method != http.MethodPost || r.uri != "/checkout?step=%2F2" || r.body != body {
-		t.Errorf("the origin got %s %s with %d bytes, want POST /checkout?step=%%2F2 with %d", r.method, r.uri, len(r.body), len(body))
+	if r.Method != http.MethodPost || r.URI != "/checkout?step=%2F2" || r.Body != body {
+		t.Errorf("the origin got %s %s with %d bytes, want POST /checkout?step=%%2F2 with %d", r.Method, r.URI, len(r.Body), len(body))
 	}
 	for name, want := range (headers{
 		"X-Custom": "kept", "Content-Type": "application/x-www-form-urlencoded", "X-Forwarded-Proto": "http", "X-Forwarded-Host": "shop.example",
 		"Cookie": "mine=1; other=2",
 	}) {
-		if got := r.header.Get(name); got != want {
+		if got := r.Header.Get(name); got != want {
 			t.Errorf("the origin got %s %q, want %q", name, got, want)
 		}
 	}
-	if got := r.header.Get("X-Forwarded-For"); !strings.HasPrefix(got, "203.0.113.7") {
+	if got := r.Header.Get("X-Forwarded-For"); !strings.HasPrefix(got, "203.0.113.7") {
 		t.Errorf("the origin got X-Forwarded-For %q, want the address that the trusted proxy told first", got)
 	}
-	if r.host != "shop.example" {
-		t.Errorf("the origin got Host %q (preserve_host)", r.host)
+	if r.Host != "shop.example" {
+		t.Errorf("the origin got Host %q (preserve_host)", r.Host)
 	}
-	if s := r.header.Get("X-Waiting-Room-Session"); s == "" || s == "forged" {
+	if s := r.Header.Get("X-Waiting-Room-Session"); s == "" || s == "forged" {
 		t.Errorf("the origin got X-Waiting-Room-Session %q", s)
 	}
 	// An API client receives its pass also in a header field, and may send it there.
@@ -112,7 +112,7 @@ func TestPassing_POSTReachesOriginIntact(t *testing.T) {
 		t.Fatalf("no X-Waiting-Room-Pass in %v", a.header)
 	}
 	again := newClient(t, g).get(g, "/next", headers{"X-Waiting-Room-Pass": pass}).want(http.StatusOK)
-	if site.last().header.Get("X-Waiting-Room-Session") != r.header.Get("X-Waiting-Room-Session") || again.header.Get("X-Origin") == "" {
+	if site.last().Header.Get("X-Waiting-Room-Session") != r.Header.Get("X-Waiting-Room-Session") || again.header.Get("X-Origin") == "" {
 		t.Error("the pass in X-Waiting-Room-Pass is another session")
 	}
 }
@@ -127,17 +127,17 @@ func TestForwardedHeaders_OfUntrustedPeersAreReplaced(t *testing.T) {
 		"Forwarded": "for=198.51.100.1;proto=https",
 	}).want(http.StatusOK)
 	r := site.last()
-	if got := r.header.Get("X-Forwarded-For"); got != "127.0.0.1" {
+	if got := r.Header.Get("X-Forwarded-For"); got != "127.0.0.1" {
 		t.Errorf("X-Forwarded-For %q, want 127.0.0.1", got)
 	}
-	if got := r.header.Get("X-Forwarded-Proto"); got != "http" {
+	if got := r.Header.Get("X-Forwarded-Proto"); got != "http" {
 		t.Errorf("X-Forwarded-Proto %q, want http", got)
 	}
-	if got := r.header.Get("X-Forwarded-Host"); got == "evil.example" {
+	if got := r.Header.Get("X-Forwarded-Host"); got == "evil.example" {
 		t.Errorf("X-Forwarded-Host %q", got)
 	}
 	for _, name := range []string{"Forwarded", "X-Real-Ip"} {
-		if got := r.header.Get(name); strings.Contains(got, "198.51.100.1") {
+		if got := r.Header.Get(name); strings.Contains(got, "198.51.100.1") {
 			t.Errorf("%s %q", name, got)
 		}
 	}

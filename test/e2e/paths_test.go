@@ -50,8 +50,8 @@ func TestPaths_NoneLeadsPastRoom(t *testing.T) {
 	if status, reached, text := rawly(t, two, "POST", "/sale/../vip"); reached || !strings.HasPrefix(status, "400") || !strings.Contains(text, `"ambiguous_path"`) {
 		t.Errorf("a POST to two rooms: %s", text)
 	}
-	if status, reached, _ := rawly(t, two, "POST", "/vip/./a//b;c", "X-Waiting-Room-Pass: "+pass); !reached || site.last().uri != "/vip/./a//b;c" {
-		t.Errorf("a path to one room: %s, the site saw %s", status, site.last().uri)
+	if status, reached, _ := rawly(t, two, "POST", "/vip/./a//b;c", "X-Waiting-Room-Pass: "+pass); !reached || site.last().URI != "/vip/./a//b;c" {
+		t.Errorf("a path to one room: %s, the site saw %s", status, site.last().URI)
 	}
 }
 
@@ -106,9 +106,9 @@ func TestPreflights_AreLimited(t *testing.T) {
 	if status, reached, _ := rawly(t, g, "OPTIONS", "/sale", preflights, "Content-Length: 0"); !reached && !strings.HasPrefix(status, "503") {
 		t.Errorf("a preflight with an empty body: %s", status)
 	}
-	before := len(site.requests())
+	before := len(site.Requests())
 	raw(t, g.addr, "OPTIONS /sale HTTP/1.1\r\nHost: "+g.addr+"\r\n"+preflights+"\r\nContent-Length: 1\r\nConnection: close\r\n\r\nx")
-	if len(site.requests()) != before {
+	if len(site.Requests()) != before {
 		t.Error("a preflight with a body reached the site")
 	}
 }

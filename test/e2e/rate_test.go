@@ -58,7 +58,7 @@ func TestMinWait_IsFloor(t *testing.T) {
 	site := newOrigin(t, nil)
 	g := start(t, setup{origin: site.URL, rooms: []string{room("admission: {rate: 100, burst: 100, min_wait: 3s}")}})
 	newBrowser(t, g).get(g, "/", asBrowser).want(http.StatusOK).waits("waiting")
-	if len(site.requests()) > 0 {
+	if len(site.Requests()) > 0 {
 		t.Error("somebody reached the origin at once")
 	}
 	for _, p := range sendCrowd(t, g, 10, nil).wait(10, 100, 100) {

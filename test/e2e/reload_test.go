@@ -177,7 +177,7 @@ func TestReload_KeepsPlaces(t *testing.T) {
 		}},
 		{"trusted_proxies", file(little, hour, "trusted_proxies: [192.0.2.0/24]"), func() bool {
 			c.get(g, "/", headers{"X-Forwarded-For": "203.0.113.5"})
-			return !strings.Contains(site.last().header.Get("X-Forwarded-For"), "203.0.113.5")
+			return !strings.Contains(site.last().Header.Get("X-Forwarded-For"), "203.0.113.5")
 		}},
 		{"queue.opens_at", file(little, 2*hour, ""), func() bool { return strings.HasPrefix(status(lot).OpensAt, strings.TrimSuffix(at(2*hour), "Z")) }},
 	} {

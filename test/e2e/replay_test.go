@@ -66,7 +66,7 @@ func TestPass_InvalidIsNotRenewed(t *testing.T) {
 	ticket := c.join(g).Token
 	soon := time.Now().Unix() + 60 // past half its life, so that a valid pass would be renewed
 	past := time.Now().Unix() - 60
-	before := len(site.requests())
+	before := len(site.Requests())
 	for name, bad := range map[string]string{
 		"expired":        forge(header, with(claims, "exp", past), signingSecret),
 		"another secret": forge(header, with(claims, "exp", soon), strings.Repeat("another-secret-", 3)),
@@ -88,8 +88,8 @@ func TestPass_InvalidIsNotRenewed(t *testing.T) {
 	if a := c.get(g, "/vip", headers{"X-Waiting-Room-Pass": revoked}).want(http.StatusAccepted); a.header.Get("X-Waiting-Room-Pass") != "" {
 		t.Errorf("a revoked session is renewed: %v", a.header)
 	}
-	for _, r := range site.requests()[before:] {
-		if r.uri == "/sale" {
+	for _, r := range site.Requests()[before:] {
+		if r.URI == "/sale" {
 			t.Errorf("a bad pass reached the site: %v", r)
 		}
 	}

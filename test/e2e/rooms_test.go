@@ -32,8 +32,8 @@ func TestPaths_CannotBeDisguised(t *testing.T) {
 		if gated && !strings.HasPrefix(line, "HTTP/1.1 202") {
 			t.Errorf("%s: %s, want 202", path, line)
 		}
-		if !gated && reached && site.last().uri != path {
-			t.Errorf("%s reached the origin as %s", path, site.last().uri)
+		if !gated && reached && site.last().URI != path {
+			t.Errorf("%s reached the origin as %s", path, site.last().URI)
 		}
 	}
 }
@@ -189,8 +189,8 @@ func TestFraming_IsStrict(t *testing.T) {
 			t.Errorf("%s: %.300q", name, text)
 		}
 	}
-	for _, r := range site.requests() {
-		t.Errorf("the origin got %s %s", r.method, r.uri)
+	for _, r := range site.Requests() {
+		t.Errorf("the origin got %s %s", r.Method, r.URI)
 	}
 	large := raw(t, g.addr, "GET / HTTP/1.1\r\nHost: x\r\nX-A: "+strings.Repeat("a", 20<<10)+"\r\n\r\n")
 	if !strings.HasPrefix(large, "HTTP/1.1 431 ") {

@@ -23,7 +23,7 @@ func TestClaim_WithGatedRequest(t *testing.T) {
 	until(t, "the browser's next look is the site", func() bool {
 		return b.get(g, "/seats?row=7", asBrowser).want(http.StatusOK).header.Get("X-Origin") != ""
 	})
-	if b.cookie(g, "wr_sale_pass") == "" || site.last().uri != "/seats?row=7" {
+	if b.cookie(g, "wr_sale_pass") == "" || site.last().URI != "/seats?row=7" {
 		t.Errorf("the pass is missing, or the request was changed: %+v", site.last())
 	}
 	// A POST of an API client with its ticket in a header goes through too, body and all.
@@ -31,7 +31,7 @@ func TestClaim_WithGatedRequest(t *testing.T) {
 		a := c.ask(g, http.MethodPost, "/order", "seat=1", headers{"Cookie": "wr_sale_ticket=" + ticket, "Accept": "application/json"})
 		return a.header.Get("X-Origin") != ""
 	})
-	if r := site.last(); r.method != http.MethodPost || r.body != "seat=1" {
+	if r := site.last(); r.Method != http.MethodPost || r.Body != "seat=1" {
 		t.Errorf("the origin got %+v", r)
 	}
 }
@@ -128,8 +128,8 @@ func TestCrowd_OnlyReloads(t *testing.T) {
 	}
 	group.Wait()
 	sessions := map[string]bool{}
-	for _, r := range site.requests() {
-		sessions[r.header.Get("X-Waiting-Room-Session")] = true
+	for _, r := range site.Requests() {
+		sessions[r.Header.Get("X-Waiting-Room-Session")] = true
 	}
 	if in.Load() != visitors || len(sessions) != visitors {
 		t.Errorf("%d of %d are in, with %d sessions", in.Load(), visitors, len(sessions))

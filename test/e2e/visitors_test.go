@@ -108,7 +108,7 @@ func TestAnswer_DependsOnKindOfRequest(t *testing.T) {
 			}
 		})
 	}
-	if n := len(site.requests()); n != 2 {
+	if n := len(site.Requests()); n != 2 {
 		t.Errorf("the origin was asked %d times, want only the preflights", n)
 	}
 }
@@ -251,7 +251,7 @@ func TestTickets(t *testing.T) {
 		t.Errorf("a stranger's preflight gets %q", got)
 	}
 	c.get(g, tickets).want(http.StatusMethodNotAllowed).has(headers{"Allow": "*"})
-	if len(site.requests()) > 0 {
+	if len(site.Requests()) > 0 {
 		t.Error("the origin was asked")
 	}
 }
@@ -404,8 +404,8 @@ func TestReservedPath_UnknownIsNotFound(t *testing.T) {
 		t.Errorf("a navigation gets %s", a.header.Get("Content-Type"))
 	}
 	newBrowser(t, g).get(g, "/.waiting-room/sale/", asBrowser).want(http.StatusOK).has(headers{"Content-Type": "text/html*"})
-	if len(site.requests()) > 0 {
-		t.Errorf("the origin was asked: %+v", site.requests())
+	if len(site.Requests()) > 0 {
+		t.Errorf("the origin was asked: %+v", site.Requests())
 	}
 }
 
@@ -592,8 +592,8 @@ func TestBody_NeverRunsAsRequest(t *testing.T) {
 			t.Errorf("%.200s", text)
 		}
 	}
-	for _, r := range site.requests() {
-		if r.uri == "/hidden" {
+	for _, r := range site.Requests() {
+		if r.URI == "/hidden" {
 			t.Fatal("the request in the body ran")
 		}
 	}

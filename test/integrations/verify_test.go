@@ -99,22 +99,22 @@ rooms: [{id: sale, hosts: [sale.test], admission: {rate: 1000}, session: {ttl: 1
 	mac := hmac.New(sha256.New, publicPEM)
 	mac.Write([]byte(hs + "." + payload))
 	for name, pass := range map[string]string{
-		"no signature":                 header + "." + payload + ".",
-		"alg none":                     none + "." + payload + ".",
-		"alg none, signed":             none + "." + payload + "." + signature,
-		"HMAC with the public key":     hs + "." + payload + "." + base64.RawURLEncoding.EncodeToString(mac.Sum(nil)),
-		"another key":                  signed(other, ec, "pass+jwt", nil),
-		"another room":                 signed(key, ec, "pass+jwt", jwt.MapClaims{"aud": "beta"}),
-		"another issuer":               signed(key, ec, "pass+jwt", jwt.MapClaims{"iss": "staging"}),
-		"a waiting token":              signed(key, ec, "wait+jwt", nil),
-		"an ended pass":                signed(key, ec, "pass+jwt", jwt.MapClaims{"exp": time.Now().Unix() - 1}),
-		"less than half the life left": signed(key, ec, "pass+jwt", jwt.MapClaims{"exp": time.Now().Unix() + 20}),
-		"no end":                       signed(key, ec, "pass+jwt", jwt.MapClaims{"exp": nil}),
-		"a session of session.renew: server":   signed(key, ec, "pass+jwt", jwt.MapClaims{"live": true}),
-		"a bound pass":                 signed(key, ec, "pass+jwt", jwt.MapClaims{"bnd": "x"}),
-		"rooms in a list":              signed(key, ec, "pass+jwt", jwt.MapClaims{"aud": []string{"beta"}}),
-		"nothing":                      "",
-		"text":                         "x.y.z",
+		"no signature":                       header + "." + payload + ".",
+		"alg none":                           none + "." + payload + ".",
+		"alg none, signed":                   none + "." + payload + "." + signature,
+		"HMAC with the public key":           hs + "." + payload + "." + base64.RawURLEncoding.EncodeToString(mac.Sum(nil)),
+		"another key":                        signed(other, ec, "pass+jwt", nil),
+		"another room":                       signed(key, ec, "pass+jwt", jwt.MapClaims{"aud": "beta"}),
+		"another issuer":                     signed(key, ec, "pass+jwt", jwt.MapClaims{"iss": "staging"}),
+		"a waiting token":                    signed(key, ec, "wait+jwt", nil),
+		"an ended pass":                      signed(key, ec, "pass+jwt", jwt.MapClaims{"exp": time.Now().Unix() - 1}),
+		"less than half the life left":       signed(key, ec, "pass+jwt", jwt.MapClaims{"exp": time.Now().Unix() + 20}),
+		"no end":                             signed(key, ec, "pass+jwt", jwt.MapClaims{"exp": nil}),
+		"a session of session.renew: server": signed(key, ec, "pass+jwt", jwt.MapClaims{"live": true}),
+		"a bound pass":                       signed(key, ec, "pass+jwt", jwt.MapClaims{"bnd": "x"}),
+		"rooms in a list":                    signed(key, ec, "pass+jwt", jwt.MapClaims{"aud": []string{"beta"}}),
+		"nothing":                            "",
+		"text":                               "x.y.z",
 	} {
 		if reached, _ := direct(pass, "sale.test"); reached {
 			t.Errorf("ENTRY: %s", name)

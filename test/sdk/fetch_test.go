@@ -15,12 +15,12 @@ import (
 type gateway struct {
 	url string
 
-	mu                          sync.Mutex
-	keys, revoked               []string
-	mode                        string // "", "away": status 503, "hangs": no response, "redirects"
-	delay                       time.Duration
+	mu                                   sync.Mutex
+	keys, revoked                        []string
+	mode                                 string // "", "away": status 503, "hangs": no response, "redirects"
+	delay                                time.Duration
 	keyFetches, listFetches, notModified int
-	release                     chan struct{}
+	release                              chan struct{}
 }
 
 func startGateway(t *testing.T) *gateway {

@@ -38,7 +38,7 @@ func settingsOfChecks(t *testing.T, r *release) checkSettings {
 	return config.Check
 }
 
-// renewed is a room for proxies that carry no renewed pass to visitors.
+// renewed is a room for proxies that send no renewed pass to visitors.
 const renewed = `config: {rooms: [{id: sale, session: {renew: server}}]}`
 
 // TestIntegrations renders each integration: which object asks the check, what the HTTPRoute of the site has, and in which dialect the

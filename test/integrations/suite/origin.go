@@ -6,24 +6,16 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
-)
 
-// Received is a request as the origin received it.
-type Received struct {
-	Method, URI, Host, Body string
-	Header                  http.Header
-}
+	"github.com/anteroom/anteroom/test/recorder"
+)
 
 // Origin is a site that records its requests, and echoes a line of a WebSocket connection.
 type Origin struct {
 	Address string
-
-	mu       sync.Mutex
-	received []Received
+	recorder.Recorder
 }
 
 // StartOrigin starts a site for the length of the test.
@@ -37,14 +29,7 @@ func StartOrigin(t testing.TB) *Origin {
 }
 
 func (o *Origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		body = append(body, " (cut)"...)
-	}
-	o.mu.Lock()
-	o.received = append(o.received, Received{r.Method, r.RequestURI, r.Host, string(body), r.Header.Clone()})
-	o.mu.Unlock()
-	w.Header().Set("X-Origin", "yes")
+	o.Record(w, r)
 	if r.Header.Get("Upgrade") == "websocket" {
 		echo(w, r.Header.Get("Sec-WebSocket-Key"))
 		return
@@ -68,16 +53,5 @@ func echo(w http.ResponseWriter, key string) {
 	}
 }
 
-// Requests returns all requests so far.
-func (o *Origin) Requests() []Received {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return slices.Clone(o.received)
-}
-
 // Count returns the number of requests so far.
-func (o *Origin) Count() int {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return len(o.received)
-}
+func (o *Origin) Count() int { return len(o.Requests()) }

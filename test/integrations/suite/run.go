@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/anteroom/anteroom/internal/redistest"
+	"github.com/anteroom/anteroom/test/recorder"
 )
 
 // Site is a proxy in front of an origin, with the gateway that it asks.
@@ -59,13 +60,9 @@ func (s *Site) visitor(t *testing.T, room string) *Visitor {
 }
 
 // last returns the newest request that the origin received.
-func (s *Site) last(t *testing.T) Received {
+func (s *Site) last(t *testing.T) recorder.Request {
 	t.Helper()
-	all := s.Origin.Requests()
-	if len(all) == 0 {
-		t.Fatal("the origin received nothing")
-	}
-	return all[len(all)-1]
+	return s.Origin.Last(t)
 }
 
 // reaches fails unless a response is the origin's.

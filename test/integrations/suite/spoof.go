@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/anteroom/anteroom/test/recorder"
 )
 
 // Spoof sends raw requests through the proxy that try to enter a full room. None may reach the origin without a pass, and none with
@@ -42,7 +44,7 @@ func Spoof(t *testing.T, s *Site) {
 }
 
 // forged reports whether a request has the session of the spoofs, under any name that an origin may read as that field.
-func forged(r *Received) bool {
+func forged(r *recorder.Request) bool {
 	for name, values := range r.Header {
 		name = strings.NewReplacer("_", "-", ".", "-").Replace(strings.ToLower(name))
 		if name == "x-waiting-room-session" && strings.Contains(strings.Join(values, " "), "forged") {

@@ -1,6 +1,6 @@
 {{/* Names and settings for proxies that ask the check. */}}
 
-{{/* HTTP or GRPC. Over HTTP, Envoy Gateway carries no cookie of a passing check to the visitor. */}}
+{{/* HTTP or GRPC. Over HTTP, Envoy Gateway sends no cookie of a passing check to the visitor. */}}
 {{- define "anteroom.checks.protocol" -}}
 {{- with .Values.gateway.check -}}
 {{- default (ternary "GRPC" "HTTP" (eq .integration "envoyGateway")) .protocol -}}
