@@ -12,7 +12,9 @@ if not g then return { 'not_found' } end
 local jobkey = gkey .. '/' .. ARGV[4]
 local record = redis.call('HGET', K.jobs, jobkey)
 if record == 'K\n' then return { 'not_kept', 1 } end
-if not record then return g[G_GONE] > 0 and { 'not_kept', 0 } or { 'no_job' } end
+-- Past its retention a group has no outcome either, so an unknown job may have been there.
+local swept = g[G_FINISHED] > 0 and now >= g[G_FINISHED] + set.keep_jobs
+if not record then return (g[G_GONE] > 0 or swept) and { 'not_kept', 0 } or { 'no_job' } end
 local where, till, text = '', 0, redis.call('HGET', K.runs, jobkey)
 local run = read_run(text)
 if string.sub(record, 1, 1) == 'P' then

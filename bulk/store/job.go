@@ -56,6 +56,9 @@ func (s jobStore) notKept(ctx context.Context, group, job string, ended bool) er
 	if ended {
 		return refuse(CodeNotKept, "job %q of group %q has ended, and the group does not keep its outcome (results: %s)", job, group, g.Results)
 	}
+	if g.Results == AllResults {
+		return refuse(CodeNotKept, "the outcomes of group %q are past retention.jobs: job %q has ended, or no job had this id", group, job)
+	}
 	return refuse(CodeNotKept, "group %q does not keep the outcomes of all its jobs (results: %s): job %q has ended and its outcome was dropped, or no job had this id", group, g.Results, job)
 }
 

@@ -1,0 +1,161 @@
+package relay
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/lib/pq"
+)
+
+const (
+	dialTimeout = 10 * time.Second
+	// idleBound is how long a database keeps the locks of a relay that sends nothing, because its machine is gone.
+	idleBound = 90 * time.Second
+)
+
+// local reports whether a connection to a host stays on this machine.
+func local(host string) bool {
+	addr, err := netip.ParseAddr(host)
+	return host == "" || host == "localhost" || host[0] == '/' || err == nil && addr.IsLoopback()
+}
+
+// defaultTLS is the sslmode of a URL that has none: outside of this machine an unencrypted connection is refused.
+func defaultTLS(host string) string {
+	if local(host) {
+		return "prefer"
+	}
+	return "require"
+}
+
+// connectPostgres takes the URL of libpq, and its environment and password file.
+func connectPostgres(u *url.URL) (driver.Connector, error) {
+	q := u.Query()
+	host := u.Hostname()
+	if q.Has("host") {
+		host = q.Get("host")
+	}
+	for name, value := range map[string]string{
+		"sslmode": os.Getenv("PGSSLMODE"), "connect_timeout": strconv.Itoa(int(dialTimeout.Seconds())), "application_name": "bulkworker relay",
+	} {
+		if value == "" {
+			value = defaultTLS(host)
+		}
+		if !q.Has(name) {
+			q.Set(name, value)
+		}
+	}
+	with := *u
+	with.RawQuery = q.Encode()
+	return pq.NewConnector(with.String())
+}
+
+func missingInPostgres(err error) bool {
+	e, ok := errors.AsType[*pq.Error](err)
+	return ok && (e.Code.Class() == "42" || e.Code.Class() == "28" || e.Code.Class() == "3D")
+}
+
+// connectMySQL takes mysql://user:password@host:port/database?sslmode=…, or socket=/path instead of a host.
+func connectMySQL(u *url.URL) (driver.Connector, error) {
+	c := mysql.NewConfig()
+	c.User = u.User.Username()
+	c.Passwd, _ = u.User.Password()
+	if c.DBName = u.Path; c.DBName != "" {
+		c.DBName = c.DBName[1:]
+	}
+	if c.DBName == "" {
+		return nil, errors.New("the URL names no database: use mysql://user:password@host:3306/database")
+	}
+	host, port := u.Hostname(), u.Port()
+	if port == "" {
+		port = "3306"
+	}
+	q := u.Query()
+	c.Net, c.Addr = "tcp", net.JoinHostPort(host, port)
+	if socket := q.Get("socket"); socket != "" {
+		if host != "" {
+			return nil, errors.New("the URL names a host and a socket: leave one out")
+		}
+		c.Net, c.Addr = "unix", socket
+	} else if host == "" {
+		return nil, errors.New("the URL names no host: use mysql://user:password@host:3306/database, or ?socket=/path")
+	}
+	for name := range q {
+		switch name {
+		case "socket", "sslmode", "sslrootcert", "sslcert", "sslkey":
+		default:
+			return nil, fmt.Errorf("%s is no parameter of a mysql URL: it has socket, sslmode, sslrootcert, sslcert and sslkey", name)
+		}
+	}
+	if c.Net == "tcp" {
+		if err := setTLS(c, host, q); err != nil {
+			return nil, err
+		}
+	}
+	c.ParseTime, c.Loc, c.InterpolateParams, c.Timeout, c.Logger = true, time.UTC, true, dialTimeout, &mysql.NopLogger{}
+	// UTC, since a TIMESTAMP is shown in the session's zone.
+	c.Params = map[string]string{"time_zone": "'+00:00'", "wait_timeout": strconv.Itoa(int(idleBound.Seconds()))}
+	return mysql.NewConnector(c)
+}
+
+// setTLS sets the encryption of a connection by the parameters that libpq has for it.
+func setTLS(c *mysql.Config, host string, q url.Values) error {
+	mode := q.Get("sslmode")
+	if mode == "" {
+		mode = defaultTLS(host)
+	}
+	t := &tls.Config{ServerName: host, MinVersion: tls.VersionTLS12}
+	switch mode {
+	case "disable":
+		return nil
+	case "prefer":
+		t.InsecureSkipVerify, c.AllowFallbackToPlaintext = true, true //nolint:gosec // the operator's choice, as in libpq
+	case "require":
+		t.InsecureSkipVerify = true //nolint:gosec // the operator's choice, as in libpq
+	case "verify-full":
+	default:
+		return fmt.Errorf("sslmode is %q: use disable, prefer, require (encrypted) or verify-full (encrypted, and the server's certificate is checked)", mode)
+	}
+	if file := q.Get("sslrootcert"); file != "" {
+		pem, err := os.ReadFile(file)
+		if err != nil {
+			return fmt.Errorf("sslrootcert: %w", err)
+		}
+		if t.RootCAs = x509.NewCertPool(); !t.RootCAs.AppendCertsFromPEM(pem) {
+			return fmt.Errorf("sslrootcert: %s has no certificate in PEM", file)
+		}
+		if mode == "require" { // libpq checks the authority too once it is given
+			return errors.New("sslrootcert has an effect with sslmode=verify-full only")
+		}
+	}
+	if cert := q.Get("sslcert"); cert != "" {
+		pair, err := tls.LoadX509KeyPair(cert, q.Get("sslkey"))
+		if err != nil {
+			return fmt.Errorf("sslcert, sslkey: %w", err)
+		}
+		t.Certificates = []tls.Certificate{pair}
+	}
+	c.TLS = t
+	return nil
+}
+
+func missingInMySQL(err error) bool {
+	e, ok := errors.AsType[*mysql.MySQLError](err)
+	if !ok {
+		return false
+	}
+	switch e.Number {
+	case 1044, 1045, 1049, 1054, 1142, 1143, 1146, 1698: // access, database, column, table
+		return true
+	}
+	return false
+}
