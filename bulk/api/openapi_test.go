@@ -267,7 +267,8 @@ func TestServer_AnswersAsDocumented(t *testing.T) {
 		at = strings.Replace(at, "g-r1", "open", 1)
 		d.bench.ask("POST", "/v1/groups", `{"id":"open","tenant":"acme","type":"mail"}`)
 		d.cut(408, "POST", at, os.ErrDeadlineExceeded)
-		d.ask(415, "POST", at, "", "Content-Encoding: gzip")
+		d.ask(415, "POST", at, "", "Content-Encoding: br")
+		d.ask(413, "POST", at, compressed(t, "zstd", strings.Repeat(" ", 3<<20)), "Content-Encoding: zstd")
 		d.ask(422, "POST", at, lines(10_001))
 	}
 	for _, path := range []string{"/v1/groups?x=1", "/v1/groups/g/events?x=1", "/v1/groups/g/results?limit=x", "/v1/groups/g/results?status=lost", "/v1/groups/g/results?cursor=x", "/v1/groups/g/jobs/j7?x=1", "/v1/groups/g/result?x=1", "/v1/dead?group=", "/v1/congestion?x=1",

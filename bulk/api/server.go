@@ -19,8 +19,10 @@ import (
 
 // Limits bound requests and memory. Zero values are the defaults.
 type Limits struct {
-	Line   int // bytes of a line of a submission, up to store.MaxAddBytes; 64 KiB
-	Result int // bytes of a job's result, which determines the size of the first page of results; 64 KiB
+	Line int // bytes of a line of a submission, up to store.MaxAddBytes; 64 KiB
+	// Decompressed is the most bytes of a compressed upload after decompression; 1 GiB.
+	Decompressed int64
+	Result       int // bytes of a job's result, which determines the size of the first page of results; 64 KiB
 	// Streams is the most event streams of this process; 1,000.
 	Streams int
 	// Idle is the longest pause of a body or a response; 30 s. Their whole duration has no limit.
@@ -104,6 +106,7 @@ func New(o Options) (*Server, error) {
 	}
 	o.Limits.Line = cmp.Or(o.Limits.Line, 64<<10)
 	o.Limits.Result = cmp.Or(o.Limits.Result, 64<<10)
+	o.Limits.Decompressed = cmp.Or(o.Limits.Decompressed, 1<<30)
 	o.Limits.Streams = cmp.Or(o.Limits.Streams, 1000)
 	o.Limits.Idle = cmp.Or(o.Limits.Idle, 30*time.Second)
 	if o.Limits.Line < 64 || o.Limits.Line > store.MaxAddBytes {

@@ -312,6 +312,11 @@ func (s uploadRoutes) addJobs(w http.ResponseWriter, r *http.Request, who identi
 	if err != nil {
 		return refuseUpload(r, err)
 	}
+	release, err := decompress(w, r, s.o.Limits.Decompressed)
+	if err != nil {
+		return refuseUpload(r, err)
+	}
+	defer release()
 	key, err := uploadKey(r)
 	if err == nil {
 		err = ophttp.CheckContentType(r, true, lineTypes...)
@@ -392,7 +397,11 @@ func (u *upload) explain(err error) error {
 // has not begun.
 func refuseUpload(r *http.Request, err error) error {
 	if r.Header.Get("Expect") == "" {
-		_ = drain(r.Body, maxDrain) // the upload is refused anyway
+		body := r.Body
+		if e, compressed := body.(*encodedBody); compressed {
+			body = e.sent.ReadCloser
+		}
+		_ = drain(body, maxDrain) // the upload is refused anyway
 	}
 	return err
 }

@@ -38,6 +38,8 @@ type Options struct {
 	// Patience is how long one request (of an upload: one chunk) is retried while the server cannot be reached or
 	// responds 408, 429, 502, 503 or 504. 0: DefaultPatience; negative: no retries.
 	Patience time.Duration
+	// Compression is how chunks of jobs are sent; empty: as they are. A server of before this option rejects compressed lines.
+	Compression Compression
 	// OnRetry is called before each pause with its reason and length.
 	OnRetry func(err error, pause time.Duration)
 }
@@ -83,6 +85,9 @@ func New(baseURL string, o Options) (*Client, error) {
 	if strings.ContainsAny(o.Token, "\r\n") {
 		return nil, fmt.Errorf("the token contains a line break: trim the content of its file")
 	}
+	if err := o.Compression.check(); err != nil {
+		return nil, err
+	}
 	if o.HTTP == nil {
 		o.HTTP = &http.Client{Transport: &http.Transport{
 			Proxy:               http.ProxyFromEnvironment,
@@ -111,6 +116,7 @@ type call struct {
 	query  url.Values
 	body   []byte
 	ndjson bool
+	coding Compression
 	key    string // Idempotency-Key
 	accept string
 	// cursors is set if the lines of the response can have cursors.
@@ -177,6 +183,10 @@ func (c *connection) try(ctx context.Context, k call) (*stream, error) {
 	if k.body != nil {
 		body = bytes.NewReader(k.body)
 	}
+	if k.ndjson && c.o.Compression != "" {
+		k.coding = c.o.Compression
+		body = bytes.NewReader(k.coding.compress(k.body))
+	}
 	return c.send(ctx, k, body)
 }
 
@@ -199,6 +209,9 @@ func (c *connection) send(ctx context.Context, k call, body io.Reader) (*stream,
 	}
 	if k.ndjson {
 		r.Header.Set("Content-Type", "application/x-ndjson")
+	}
+	if k.coding != "" {
+		r.Header.Set("Content-Encoding", string(k.coding))
 	}
 	if k.key != "" {
 		r.Header.Set("Idempotency-Key", k.key)

@@ -51,7 +51,7 @@ func misuse(format string, args ...any) error { return &coded{codeUsage, fmt.Err
 // clientCommands returns the commands that talk to a running bulk worker.
 func clientCommands() []*cobra.Command {
 	return []*cobra.Command{
-		newSubmit(), newStatus(), newWatch(),
+		newSubmit(), newRelay(), newStatus(), newWatch(),
 		newControl("pause", "Pause a group: no more of its jobs start, and running jobs go on", (*client.Client).Pause),
 		newControl("resume", "Resume a group", (*client.Client).Resume),
 		newControl("release", "Start jobs of a group that wait for the downstream", (*client.Client).Release),
@@ -67,6 +67,7 @@ func clientCommands() []*cobra.Command {
 type connection struct {
 	server, token, tokenFile string
 	patience                 time.Duration
+	compression              string
 }
 
 // newClientCommand returns a command with a connection's flags. Whatever run returns ends with its exit code.
@@ -114,6 +115,11 @@ func (conn *connection) patient(cmd *cobra.Command) {
 	cmd.Flags().DurationVar(&conn.patience, "retry-for", steadily, "`TIME` to retry while the server is down, such as 30s; 0: no retries")
 }
 
+// compressed adds --compress, for commands that upload.
+func (conn *connection) compressed(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&conn.compression, "compress", "none", "send jobs compressed, in this `CODING`: zstd, gzip or none")
+}
+
 // withCode adds to an error of package client the exit code for it.
 func withCode(err error) error {
 	if err == nil {
@@ -131,29 +137,9 @@ func withCode(err error) error {
 // clients opens the connection twice: quick reports soon that the server is away, steady keeps trying. notice is called before
 // steady tries again; nil: it is not.
 func (conn *connection) clients(notice func(format string, args ...any)) (quick, steady *client.Client, err error) {
-	server, token := conn.server, conn.token
-	if server == "" {
-		if server = os.Getenv("BULKWORKER_SERVER"); server == "" {
-			server = defaultServer
-		}
-	}
-	switch {
-	case token != "" && conn.tokenFile != "":
-		return nil, nil, misuse("--token and --token-file exclude each other")
-	case conn.tokenFile != "":
-		b, err := os.ReadFile(conn.tokenFile)
-		if err != nil {
-			return nil, nil, misuse("--token-file: %w", err)
-		}
-		if token = strings.TrimSpace(string(b)); token == "" {
-			return nil, nil, misuse("--token-file %s is empty", conn.tokenFile)
-		}
-	case token == "":
-		token = os.Getenv("BULKWORKER_TOKEN")
-	}
-	o := client.Options{Token: token, UserAgent: "bulkworker", Patience: briefly}
-	if quick, err = client.New(server, o); err != nil {
-		return nil, nil, &coded{codeUsage, err}
+	o := client.Options{UserAgent: "bulkworker", Patience: briefly}
+	if quick, err = conn.open(o); err != nil {
+		return nil, nil, err
 	}
 	if o.Patience = conn.patience; o.Patience == 0 {
 		o.Patience = -1
@@ -163,8 +149,41 @@ func (conn *connection) clients(notice func(format string, args ...any)) (quick,
 			notice("%v; trying again in %v", err, pause.Round(100*time.Millisecond))
 		}
 	}
-	steady, err = client.New(server, o)
+	steady, err = conn.open(o)
 	return quick, steady, err
+}
+
+// open returns a client of the flags' server, with the flags' token.
+func (conn *connection) open(o client.Options) (*client.Client, error) {
+	server, token := conn.server, conn.token
+	if server == "" {
+		if server = os.Getenv("BULKWORKER_SERVER"); server == "" {
+			server = defaultServer
+		}
+	}
+	switch {
+	case token != "" && conn.tokenFile != "":
+		return nil, misuse("--token and --token-file exclude each other")
+	case conn.tokenFile != "":
+		b, err := os.ReadFile(conn.tokenFile)
+		if err != nil {
+			return nil, misuse("--token-file: %w", err)
+		}
+		if token = strings.TrimSpace(string(b)); token == "" {
+			return nil, misuse("--token-file %s is empty", conn.tokenFile)
+		}
+	case token == "":
+		token = os.Getenv("BULKWORKER_TOKEN")
+	}
+	if o.Compression = client.Compression(conn.compression); o.Compression == "none" {
+		o.Compression = ""
+	}
+	o.Token = token
+	c, err := client.New(server, o)
+	if err != nil {
+		return nil, &coded{codeUsage, err}
+	}
+	return c, nil
 }
 
 // interruptible runs f, and ends its context on SIGINT or SIGTERM, so that it can report where it stopped. The second signal

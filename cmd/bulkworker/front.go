@@ -42,7 +42,7 @@ func apiOptions(cfg *config.Bulk) (api.Options, error) {
 	}
 	o := api.Options{
 		Token: cfg.Admin.Token, RequireToken: !cfg.OnLoopback(), TrustedProxies: cfg.TrustedProxies,
-		Limits: api.Limits{Line: int(cfg.Limits.Line), Result: int(cfg.Limits.Result)},
+		Limits: api.Limits{Line: int(cfg.Limits.Line), Decompressed: int64(cfg.Limits.Decompressed), Result: int(cfg.Limits.Result)},
 	}
 	for _, b := range bearers {
 		o.Tokens = append(o.Tokens, api.Token{Name: b.Name, Token: b.Token, Tenants: b.Tenants, Most: api.Ceilings{

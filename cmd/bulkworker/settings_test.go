@@ -127,6 +127,7 @@ Store.Settings.Adaptive = true`},
 	{Setting: "people_first.origin", Value: "shop", Shows: `Engine.Pace.People = "shop"
 Store.Settings.Adaptive = true`},
 	{Setting: "limits.line", Value: "32KiB", Shows: "API.Limits.Line = 32768"},
+	{Setting: "limits.decompressed", Value: "2MiB", Shows: "API.Limits.Decompressed = 2097152"},
 	{Setting: "limits.result", Value: "33KiB", Shows: `API.Limits.Result = 33792
 Engine.MaxResult = 33792
 Handlers[email].most = 33792

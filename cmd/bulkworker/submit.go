@@ -55,6 +55,7 @@ the exit code is 1.`
 	f.StringVar(&s.key, "idempotency-key", "", "`KEY` from which, with the tenant, the group's id is derived: the same key is the same submission")
 	f.StringVar(&s.start, "start", "", "`WHEN` jobs may start: early (during the upload) or sealed (after it) (early)")
 	f.BoolVar(&s.watch, "watch", false, "show the progress until the group has ended; exit code 1 unless it completes")
+	s.conn.compressed(cmd)
 	s.conn.patient(cmd)
 	return cmd
 }

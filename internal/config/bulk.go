@@ -125,6 +125,7 @@ type PeopleFirst struct {
 
 type BulkLimits struct {
 	Line             Size  `koanf:"line" default:"64KiB" min:"256B" max:"1MiB" doc:"Longest line of a submission, which is one job; above it the line is rejected."`
+	Decompressed     Size  `koanf:"decompressed" default:"1GiB" min:"1MiB" max:"1024GiB" doc:"Longest upload that is sent with Content-Encoding, after decompression; above it 413. An uncompressed upload has any length."`
 	Result           Size  `koanf:"result" default:"64KiB" min:"64B" max:"1MiB" doc:"Longest result of a job. A longer result of a webhook, a mail or a push message is dropped, and the job succeeds. A longer result of a team's own Go handler fails the job."`
 	PendingPerTenant int64 `koanf:"pending_per_tenant" default:"0" min:"0" max:"1000000000000" unit:"jobs" doc:"Most pending jobs of one tenant; above it 429. 0: no limit."`
 }

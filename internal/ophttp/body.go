@@ -63,8 +63,11 @@ func fromPage(r *http.Request) bool {
 	return false
 }
 
-// BrokenBody returns the Problem of a body that could not be read.
+// BrokenBody returns the Problem of a body that could not be read; err may be one.
 func BrokenBody(err error) *Problem {
+	if p, ok := errors.AsType[*Problem](err); ok {
+		return p
+	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return NewProblem(http.StatusRequestTimeout, "body_idle", "the rest of the body did not arrive in time; send the request again")
 	}
