@@ -124,7 +124,7 @@ func (t txn) read(ctx context.Context, after int64, without []string, limit int)
 	args := []any{after}
 	filter := ""
 	if len(without) > 0 {
-		filter = " AND tenant NOT IN (" + t.b.d.markers(2, len(without)) + ")"
+		filter = " AND tenant NOT IN (" + markers(t.b.d.marker, 2, len(without), ",") + ")"
 		for _, tenant := range without {
 			args = append(args, tenant)
 		}
@@ -154,23 +154,36 @@ func (t txn) read(ctx context.Context, after int64, without []string, limit int)
 	return rows, len(rows) == limit, now, found.Err()
 }
 
-// change runs a statement whose last parameters are the ids of rows; %s stands for their list.
-func (t txn) change(ctx context.Context, statement string, rows []*row, args ...any) error {
-	if len(rows) == 0 {
-		return nil
-	}
-	list := t.b.d.markers(len(args)+1, len(rows))
+// ids appends the ids of rows to the arguments of a statement.
+func ids(args []any, rows []*row) []any {
 	for _, r := range rows {
 		args = append(args, r.id)
 	}
-	_, err := t.ExecContext(ctx, fmt.Sprintf(statement, t.b.table, list), args...)
+	return args
+}
+
+// set sets columns of rows.
+func (t txn) set(ctx context.Context, rows []*row, columns []string, values ...any) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	sets := make([]string, len(columns))
+	for i, c := range columns {
+		sets[i] = c + " = " + t.b.d.marker(i+1)
+	}
+	d := t.b.d
+	args := ids(values, rows)
+	if d.idsFirst {
+		args = append(ids(nil, rows), values...)
+	}
+	_, err := t.ExecContext(ctx, fmt.Sprintf(d.update, t.b.table, strings.Join(sets, ", "), d.list(len(values)+1, len(rows))), args...)
 	return err
 }
 
 // mark writes into rows the group to which they are about to be sent.
 func (t txn) mark(ctx context.Context, rows []*row) error {
 	for group, rows := range byGroup(rows) {
-		if err := t.change(ctx, "UPDATE %s SET sent_to = "+t.b.d.marker(1)+" WHERE id IN (%s)", rows, group); err != nil {
+		if err := t.set(ctx, rows, []string{"sent_to"}, group); err != nil {
 			return err
 		}
 	}
@@ -182,12 +195,12 @@ func (t txn) lock(ctx context.Context, rows []*row) ([]*row, error) {
 	if len(rows) == 0 {
 		return nil, nil
 	}
-	args, byID := make([]any, len(rows)), make(map[int64]*row, len(rows))
-	for i, r := range rows {
-		args[i], byID[r.id] = r.id, r
+	byID := make(map[int64]*row, len(rows))
+	for _, r := range rows {
+		byID[r.id] = r
 	}
 	found, err := t.QueryContext(ctx, fmt.Sprintf("SELECT id, sent_to FROM %s WHERE id IN (%s) AND error IS NULL ORDER BY id FOR UPDATE SKIP LOCKED",
-		t.b.table, t.b.d.markers(1, len(rows))), args...)
+		t.b.table, markers(t.b.d.marker, 1, len(rows), ",")), ids(nil, rows)...)
 	if err != nil {
 		return nil, err
 	}
@@ -222,10 +235,11 @@ func (t txn) apply(ctx context.Context, rows []*row) error {
 		case kept:
 		}
 	}
-	if err := t.change(ctx, "UPDATE %s SET sent_to = NULL WHERE id IN (%s)", free); err != nil {
+	if err := t.set(ctx, free, []string{"sent_to"}, nil); err != nil || len(gone) == 0 {
 		return err
 	}
-	return t.change(ctx, "DELETE FROM %s WHERE id IN (%s)", gone)
+	_, err := t.ExecContext(ctx, fmt.Sprintf(t.b.d.remove, t.b.table, t.b.d.list(1, len(gone))), ids(nil, gone)...)
+	return err
 }
 
 // setAside keeps a row out of the way. sent_to of a row whose job may exist stays, so that the row is not sent elsewhere when its
@@ -236,7 +250,7 @@ func (t txn) setAside(ctx context.Context, r *row) error {
 	if !r.uncertain {
 		to = sql.NullString{}
 	}
-	return t.change(ctx, "UPDATE %s SET error = "+t.b.d.marker(1)+", sent_to = "+t.b.d.marker(2)+" WHERE id IN (%s)", []*row{r}, string(reason[:min(len(reason), 1000)]), to)
+	return t.set(ctx, []*row{r}, []string{"error", "sent_to"}, string(reason[:min(len(reason), 1000)]), to)
 }
 
 // has reports whether the table has rows of a group that are still to be sent.

@@ -21,9 +21,12 @@ var shared struct {
 	cluster *process
 }
 
+// Runner runs tests: a *testing.M, or one that starts something around it.
+type Runner interface{ Run() int }
+
 // MainNoLeaks runs the tests of a binary, stops the shared stores and exits. It fails the binary if a goroutine is left when all tests
 // have passed.
-func MainNoLeaks(m *testing.M, options ...goleak.Option) {
+func MainNoLeaks(m Runner, options ...goleak.Option) {
 	code := run(m)
 	if code == 0 {
 		// The pool of a go-redis client that was closed during an outage dials for up to another second.
@@ -39,7 +42,7 @@ func MainNoLeaks(m *testing.M, options ...goleak.Option) {
 	os.Exit(code)
 }
 
-func run(m *testing.M) int {
+func run(m Runner) int {
 	redis.SetLogger(quiet{}) // tests kill servers on purpose
 	shared.Lock()
 	shared.main = true

@@ -1,3 +1,3 @@
 // Package sqltest starts database servers for tests: PostgreSQL and MariaDB, each once per test binary, in a directory of its own and
-// without waiting for disks. A package that uses it needs: func TestMain(m *testing.M) { os.Exit(sqltest.Run(m)) }.
+// without waiting for disks. A package that uses it needs: func TestMain(m *testing.M) { os.Exit(sqltest.Servers{M: m}.Run()) }.
 package sqltest

@@ -54,12 +54,15 @@ var (
 	names   atomic.Int64
 )
 
-// Run runs the tests of a binary, stops the servers, and returns the exit code.
-func Run(m *testing.M) int {
+// Servers runs the tests of a binary and then stops the servers that they have started.
+type Servers struct{ M interface{ Run() int } }
+
+// Run runs the tests and returns the exit code.
+func (r Servers) Run() int {
 	mu.Lock()
 	running = true
 	mu.Unlock()
-	code := m.Run()
+	code := r.M.Run()
 	mu.Lock()
 	defer mu.Unlock()
 	for _, s := range shared {
@@ -79,7 +82,7 @@ func get(t testing.TB, k *kind) *Server {
 	mu.Lock()
 	defer mu.Unlock()
 	if !running {
-		t.Fatal("sqltest: this package's tests need: func TestMain(m *testing.M) { os.Exit(sqltest.Run(m)) }")
+		t.Fatal("sqltest: this package's tests need: func TestMain(m *testing.M) { os.Exit(sqltest.Servers{M: m}.Run()) }")
 	}
 	if shared[k] == nil {
 		s, err := start(k)

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestMain(m *testing.M) { os.Exit(Run(m)) }
+func TestMain(m *testing.M) { os.Exit(Servers{M: m}.Run()) }
 
 func TestDatabase_IsEmptyAndOfItsOwn(t *testing.T) {
 	for name, s := range map[string]*Server{"postgres": Postgres(t), "mariadb": MariaDB(t)} {
