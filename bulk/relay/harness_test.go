@@ -214,5 +214,5 @@ func through(u string, p *redistest.FaultProxy) string {
 	if parsed.Scheme == "mysql" {
 		return "mysql://admin@" + p.Addr() + parsed.Path + "?sslmode=disable"
 	}
-	return "postgres://admin@" + p.Addr() + parsed.Path + "?sslmode=disable"
+	return "postgres://admin@" + p.Addr() + parsed.Path + "?sslmode=disable&search_path=" + parsed.Query().Get("search_path")
 }

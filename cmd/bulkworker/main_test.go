@@ -6,11 +6,12 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/anteroom/anteroom/internal/redistest"
+	"github.com/anteroom/anteroom/internal/sqltest"
 )
 
 // The program is this test binary under another name, for scripts and for tests that start it.
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"bulkworker": main})
+	testscript.Main(sqltest.Servers{M: m}, map[string]func(){"bulkworker": main})
 }
 
 func TestCommands_Alone(t *testing.T) {
