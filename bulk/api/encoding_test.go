@@ -64,7 +64,7 @@ func TestUpload_RefusesBadCompression(t *testing.T) {
 	jobs := "/v1/groups/" + id + "/jobs"
 	damaged := []byte(compressed(t, "gzip", lines(100)))
 	damaged[len(damaged)-6] ^= 1 // the checksum
-	var long strings.Builder // few lines that compress as jobs do
+	var long strings.Builder     // few lines that compress as jobs do
 	for i := range 900_000 {
 		fmt.Fprint(&long, i*i, map[bool]string{true: "\n"}[i%10_000 == 0])
 	}

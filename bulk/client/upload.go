@@ -84,10 +84,32 @@ func (c uploads) AddJobs(ctx context.Context, group string, jobs iter.Seq[Job], 
 // connection breaks. After an error, the same call with the same Upload.ID continues.
 func (c uploads) AddLines(ctx context.Context, group string, r io.Reader, u Upload) (Uploaded, error) {
 	lines := newLineReader(r, MaxLine)
-	return c.upload(ctx, group, u, lines.append)
+	return c.upload(ctx, group, u, func(b []byte) ([]byte, int64, error) {
+		b, n, err := lines.append(b)
+		if errors.Is(err, errLongLine) {
+			err = &LineError{fmt.Sprintf("the line has %d bytes; more than %d are not sent", n, MaxLine)}
+		}
+		return b, n, err
+	})
 }
 
-// upload sends the lines that next appends, in chunks. next returns the length of the line in the source.
+// Source writes the lines of an upload. Append appends the next line to b, with its line end, and returns its length in the source.
+// It returns io.EOF at the end. For what is no job, it appends an empty line, which counts, and returns a LineError.
+type Source interface {
+	Append(b []byte) (line []byte, size int64, err error)
+}
+
+// LineError is returned by a Source for a line that is rejected without being sent.
+type LineError struct{ Reason string }
+
+func (e *LineError) Error() string { return e.Reason }
+
+// AddSource is AddLines for another source of lines. To continue an upload, it must write the same lines.
+func (c uploads) AddSource(ctx context.Context, group string, s Source, u Upload) (Uploaded, error) {
+	return c.upload(ctx, group, u, s.Append)
+}
+
+// upload sends the lines that next appends, in chunks.
 func (c uploads) upload(ctx context.Context, group string, u Upload, next func([]byte) ([]byte, int64, error)) (Uploaded, error) {
 	if u.ID == "" {
 		u.ID = newID("u-")
@@ -107,20 +129,23 @@ func (c uploads) upload(ctx context.Context, group string, u Upload, next func([
 	var chunk []byte
 	for number := int64(0); ; number++ {
 		var lines, size int64
-		var long []Rejection
+		var rejected []Rejection
 		var err error
 		for chunk = chunk[:0]; lines < ChunkLines && len(chunk) < ChunkBytes; {
 			var n int64
-			if chunk, n, err = next(chunk); err != nil && !errors.Is(err, errLongLine) {
+			chunk, n, err = next(chunk)
+			wrong, bad := errors.AsType[*LineError](err)
+			if err != nil && !bad {
 				break
 			}
 			lines++
 			size += n
-			if err != nil {
-				long = append(long, Rejection{Line: sent.Lines + lines, Reason: fmt.Sprintf("the line has %d bytes; more than %d are not sent", n, MaxLine)})
+			if bad {
+				rejected = append(rejected, Rejection{Line: sent.Lines + lines, Reason: wrong.Reason})
+				err = nil
 			}
 		}
-		if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, errLongLine) {
+		if err != nil && !errors.Is(err, io.EOF) {
 			// An incomplete chunk is not sent: the next attempt would send it whole, which would be another chunk.
 			return sent, fmt.Errorf("after line %d: %w", sent.Lines+lines, err)
 		}
@@ -129,10 +154,10 @@ func (c uploads) upload(ctx context.Context, group string, u Upload, next func([
 			if err != nil {
 				return sent, err
 			}
-			for _, r := range long {
+			for _, r := range rejected {
 				reject(r)
 			}
-			sent.Rejected += int64(len(long)) + max(answer.RejectedTotal, int64(len(answer.Rejected)))
+			sent.Rejected += int64(len(rejected)) + max(answer.RejectedTotal, int64(len(answer.Rejected)))
 			for _, r := range answer.Rejected {
 				reject(Rejection{Line: sent.Lines + r.Line, Reason: r.Reason})
 			}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/schollz/progressbar/v3"
 	"golang.org/x/term"
 
 	"github.com/anteroom/anteroom/bulk/client"
@@ -40,25 +41,42 @@ func newScreen(w io.Writer) *screen {
 // as a line, immediately with now and otherwise every lineEvery.
 func (s *screen) show(head string, done, total int64, figures string, now bool) {
 	if s.tty == nil {
-		if now || time.Since(s.last) >= lineEvery {
-			s.last = time.Now()
-			s.note("%s, %s", head, figures)
+		if now {
+			s.last = time.Time{}
 		}
+		s.every(head + ", " + figures)
 		return
-	}
-	width, _, err := term.GetSize(int(s.tty.Fd()))
-	if err != nil || width <= 0 {
-		width = 80
 	}
 	bar := ""
 	if total > 0 {
-		room := min(barWidth, max(0, width-len("100% || ")-1-len(figures))) // figures have priority
+		room := min(barWidth, max(0, s.width()-len("100% || ")-1-len(figures))) // figures have priority
 		full := int(int64(room) * done / total)
 		bar = fmt.Sprintf("%3d%% |%s%s| ", 100*done/total, strings.Repeat("█", full), strings.Repeat(" ", room-full))
 	}
-	drawn := []rune(bar + figures)
-	s.bar = string(drawn[:min(len(drawn), width-1)]) // a wrapped line could not be overwritten
+	s.line(bar + figures)
+}
+
+// every writes a line unless it has written one within lineEvery.
+func (s *screen) every(text string) {
+	if time.Since(s.last) >= lineEvery {
+		s.last = time.Now()
+		s.note("%s", text)
+	}
+}
+
+// line replaces the bar by another text, as much of it as fits: a wrapped line could not be overwritten.
+func (s *screen) line(text string) {
+	drawn := []rune(text)
+	s.bar = string(drawn[:min(len(drawn), s.width()-1)])
 	s.draw(s.bar)
+}
+
+func (s *screen) width() int {
+	width, _, err := term.GetSize(int(s.tty.Fd()))
+	if err != nil || width <= 0 {
+		return 80
+	}
+	return width
 }
 
 // draw replaces the line of the bar. Errors of the terminal are ignored.
@@ -83,32 +101,60 @@ func (s *screen) end() {
 	}
 }
 
-// uploading shows the progress of an upload.
+// uploading shows the progress of an upload, in bytes of its file.
 type uploading struct {
 	screen *screen
-	size   int64 // of the source; -1: unknown
-	first  int64 // bytes of the first chunk
-	began  time.Time
+	bar    *progressbar.ProgressBar
+	size   int64                       // of the file; -1: unknown
+	at     func(client.Uploaded) int64 // how much of the file is sent
+}
+
+func newUploading(s *screen, size int64, at func(client.Uploaded) int64) *uploading {
+	// The screen draws what the bar would: it knows how wide the terminal is and what else is written.
+	bar := progressbar.NewOptions64(size, progressbar.OptionSetWriter(io.Discard), progressbar.OptionShowBytes(true), progressbar.OptionShowCount(),
+		progressbar.OptionSetWidth(barWidth), progressbar.OptionSetTheme(progressbar.ThemeUnicode), progressbar.OptionSetPredictTime(true),
+		progressbar.OptionSetElapsedTime(false), progressbar.OptionThrottle(0), progressbar.OptionSetSpinnerChangeInterval(0))
+	return &uploading{s, bar, size, at}
 }
 
 func (u *uploading) chunk(sent client.Uploaded) {
-	head, figures := "sent", fmt.Sprintf("%d jobs", sent.Accepted)
-	total := u.size
-	if u.size > 0 {
-		total = max(u.size, sent.Bytes) // the file may grow while it is read
-		head = fmt.Sprintf("sent %d%%", 100*sent.Bytes/total)
-		// The first chunk does not show the speed: it waited for the connection.
-		if took := time.Since(u.began).Seconds(); u.first > 0 && took > 0 {
-			figures += fmt.Sprintf(", %s left", seconds(took*float64(total-sent.Bytes)/float64(sent.Bytes-u.first)))
-		}
+	at := u.at(sent)
+	if u.size >= 0 && at > u.size { // the file has grown since
+		u.size = at
+		u.bar.ChangeMax64(at)
 	}
-	if u.first == 0 {
-		u.first, u.began = sent.Bytes, time.Now()
-	}
+	_ = u.bar.Set64(at) // nothing is written
+	lines := fmt.Sprintf("%d lines", sent.Lines)
 	if sent.Rejected > 0 {
-		figures += fmt.Sprintf(", %d rejected", sent.Rejected)
+		lines += fmt.Sprintf(", %d rejected", sent.Rejected)
 	}
-	u.screen.show(head, sent.Bytes, total, figures, false)
+	if u.screen.tty != nil {
+		u.screen.line(strings.TrimSpace(u.bar.String()) + " " + lines)
+		return
+	}
+	now := u.bar.State()
+	text := fmt.Sprintf("sent %s", sizeOf(float64(at)))
+	if u.size >= 0 {
+		text = fmt.Sprintf("sent %d%%, %s of %s", int(100*now.CurrentPercent), sizeOf(float64(at)), sizeOf(float64(u.size)))
+	}
+	text += fmt.Sprintf(", %s, %s/s", lines, sizeOf(now.KBsPerSecond*1024))
+	if u.size >= 0 && now.SecondsLeft > 0 {
+		text += ", " + seconds(now.SecondsLeft) + " left"
+	}
+	u.screen.every(text)
+}
+
+// sizeOf returns a number of bytes as people read it.
+func sizeOf(n float64) string {
+	units := []string{"B", "kB", "MB", "GB", "TB"}
+	i := 0
+	for ; n >= 1000 && i+1 < len(units); i++ {
+		n /= 1000
+	}
+	if i == 0 {
+		return fmt.Sprintf("%.0f B", n)
+	}
+	return fmt.Sprintf("%.1f %s", n, units[i])
 }
 
 func (u *uploading) end(sent client.Uploaded) {

@@ -59,7 +59,7 @@ func TestProgress_OnTerminal(t *testing.T) {
 	for _, columns := range []int{120, 80, 40, 5} {
 		tty, shown := terminal(t, columns)
 		s := newScreen(tty)
-		u := &uploading{screen: s, size: 1000}
+		u := newUploading(s, 1000, func(sent client.Uploaded) int64 { return sent.Bytes })
 		u.chunk(client.Uploaded{Lines: 10, Bytes: 250, Accepted: 9})
 		s.note("the line broke")
 		u.chunk(client.Uploaded{Lines: 40, Bytes: 1000, Accepted: 40})
@@ -77,7 +77,7 @@ func TestProgress_OnTerminal(t *testing.T) {
 			}
 		}
 		if columns >= 80 {
-			for _, want := range []string{" 25% |", "9 jobs", "50/200, 12.35/s, 24s-40s left, failed 7, dead 3, congestion moderate", " 50% |"} {
+			for _, want := range []string{"25% |", "250 B/1.0 kB", "10 lines", "50/200, 12.35/s, 24s-40s left, failed 7, dead 3, congestion moderate", " 50% |"} {
 				if !strings.Contains(got, want) {
 					t.Errorf("%d columns: %q is missing in %q", columns, want, got)
 				}

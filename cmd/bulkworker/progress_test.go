@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -72,17 +73,22 @@ func TestUpload_AsLines(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer
 	s := newScreen(&b)
-	u := &uploading{screen: s, size: 1000}
-	u.chunk(client.Uploaded{Lines: 10, Bytes: 250, Accepted: 9, Rejected: 1})
+	u := newUploading(s, 1_000_000, func(sent client.Uploaded) int64 { return sent.Bytes })
+	u.chunk(client.Uploaded{Lines: 10, Bytes: 250_000, Accepted: 9, Rejected: 1})
 	s.note("the line %s", "broke")
-	u.chunk(client.Uploaded{Lines: 20, Bytes: 500, Accepted: 19, Rejected: 1}) // too soon for another line
+	u.chunk(client.Uploaded{Lines: 20, Bytes: 500_000, Accepted: 19, Rejected: 1}) // too soon for another line
 	u.end(client.Uploaded{Lines: 40, Bytes: 1000, Accepted: 38, Duplicates: 1, Rejected: 1})
-	want := `sent 25%, 9 jobs, 1 rejected
+	want := regexp.MustCompile(`^sent 25%, 250.0 kB of 1.0 MB, 10 lines, 1 rejected, [0-9.]+ [kMGT]?B/s(, \d+s left)?
 the line broke
 38 jobs are in, 1 were there already, 1 lines were rejected
-`
-	if got := b.String(); got != want {
+$`)
+	if got := b.String(); !want.MatchString(got) {
 		t.Errorf("got\n%swant\n%s", got, want)
+	}
+	b.Reset()
+	newUploading(newScreen(&b), -1, func(sent client.Uploaded) int64 { return sent.Bytes }).chunk(client.Uploaded{Lines: 10, Bytes: 999})
+	if got := b.String(); !strings.HasPrefix(got, "sent 999 B, 10 lines, ") || strings.Contains(got, "left") {
+		t.Errorf("of unknown size: %s", got)
 	}
 }
 

@@ -11,10 +11,12 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"github.com/spf13/cobra"
 
 	"github.com/anteroom/anteroom/bulk/client"
+	"github.com/anteroom/anteroom/bulk/jobfile"
 )
 
 // submission holds the flags of submit.
@@ -23,16 +25,22 @@ type submission struct {
 	spec                                                        client.GroupSpec
 	priority, start, key, aggregate, tolerance, stopAt, results string
 	watch                                                       bool
+	format, delimiter                                           string
+	columns                                                     map[string]string
 }
 
 func newSubmit() *cobra.Command {
 	s := &submission{}
-	cmd := newClientCommand(&s.conn, "submit --tenant TENANT --type TYPE FILE.ndjson", "Send a file of jobs as a group", cobra.ExactArgs(1), s.run)
+	cmd := newClientCommand(&s.conn, "submit --tenant TENANT --type TYPE FILE", "Send a file of jobs as a group", cobra.ExactArgs(1), s.run)
 	cmd.Long = `submit sends the jobs of a file (- is the standard input), one JSON object a line:
 
   {"id": "a-1", "payload": {"to": "ann@example.com"}, "cost": 1, "run_at": "2026-01-02T15:04:05Z"}
 
-Only payload is required. The group's id goes to stdout as soon as the group exists.
+Only payload is required. A file named .csv or .tsv has a header instead: columns id, type,
+cost, run_at and payload (JSON) are those fields; without a column payload, the payload is
+an object of the other columns, as texts. Files compressed with gzip or zstd are read too.
+
+The group's id goes to stdout as soon as the group exists.
 An upload continues after a broken connection. If submit itself was interrupted, run
 the same command with --id and that id: it continues where it stopped, and no job is
 lost or added twice. The same holds for a command with its own --idempotency-key.
@@ -55,6 +63,9 @@ the exit code is 1.`
 	f.StringVar(&s.key, "idempotency-key", "", "`KEY` from which, with the tenant, the group's id is derived: the same key is the same submission")
 	f.StringVar(&s.start, "start", "", "`WHEN` jobs may start: early (during the upload) or sealed (after it) (early)")
 	f.BoolVar(&s.watch, "watch", false, "show the progress until the group has ended; exit code 1 unless it completes")
+	f.StringVar(&s.format, "format", "", "`FORMAT` of the file: ndjson, csv or tsv (by its name; ndjson)")
+	f.StringVar(&s.delimiter, "csv-delimiter", "", "`CHARACTER` between the cells of CSV (the most frequent of comma, semicolon and tab in the header)")
+	f.StringToStringVar(&s.columns, "csv-column", nil, "take a field of the job from another column: `FIELD=COLUMN`, as id=customer; repeatable")
 	s.conn.compressed(cmd)
 	s.conn.patient(cmd)
 	return cmd
@@ -92,6 +103,14 @@ func (s *submission) complete() error {
 		}
 	}
 	s.spec.FailureTolerance, s.spec.StopAt = client.Tolerance(s.tolerance), client.Tolerance(s.stopAt)
+	switch jobfile.Format(s.format) {
+	case "", jobfile.NDJSON, jobfile.CSV, jobfile.TSV:
+	default:
+		return misuse("--format is %q; use ndjson, csv or tsv", s.format)
+	}
+	if d := []rune(s.delimiter); len(d) > 1 || len(d) == 1 && strings.ContainsRune("\"\r\n", d[0]) {
+		return misuse("--csv-delimiter is %q; use one character, as ;", s.delimiter)
+	}
 	if s.aggregate != "" {
 		s.spec.Aggregate = json.RawMessage(s.aggregate)
 		if !json.Valid(s.spec.Aggregate) {
@@ -112,11 +131,11 @@ func (s *submission) run(cmd *cobra.Command, args []string) error {
 	if err := s.complete(); err != nil {
 		return err
 	}
-	source, size, err := open(cmd, args[0])
+	jobs, err := s.open(cmd, args[0])
 	if err != nil {
 		return misuse("%w", err)
 	}
-	defer source.Close()
+	defer jobs.close()
 	screen := newScreen(cmd.ErrOrStderr())
 	defer screen.end()
 	quick, steady, err := s.conn.clients(screen.note)
@@ -130,12 +149,16 @@ func (s *submission) run(cmd *cobra.Command, args []string) error {
 	if _, err := fmt.Fprintln(cmd.OutOrStdout(), group.ID); err != nil {
 		return err
 	}
-	shown := &uploading{screen: screen, size: size}
+	shown := newUploading(screen, jobs.size, jobs.at)
 	var sent client.Uploaded
 	send := func(ctx context.Context) (err error) {
 		// The upload's name is fixed, so that sending the file again to the same group continues.
-		sent, err = steady.AddLines(ctx, group.ID, source, client.Upload{ID: "submit", OnChunk: shown.chunk,
-			OnRejected: func(r client.Rejection) { screen.note("%s:%d: %s", args[0], r.Line, r.Reason) }})
+		u := client.Upload{ID: "submit", OnChunk: shown.chunk, OnRejected: func(r client.Rejection) { screen.note("%s:%d: %s", args[0], jobs.line(r.Line), r.Reason) }}
+		if jobs.records != nil {
+			sent, err = steady.AddSource(ctx, group.ID, jobs.records, u)
+		} else {
+			sent, err = steady.AddLines(ctx, group.ID, jobs.content, u)
+		}
 		if err == nil {
 			_, err = steady.Seal(ctx, group.ID)
 		}
@@ -164,25 +187,104 @@ func (s *submission) run(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// open opens the file of jobs or standard input. size is −1 if unknown.
-func open(cmd *cobra.Command, name string) (r io.ReadCloser, size int64, err error) {
-	if name == "-" {
-		return io.NopCloser(cmd.InOrStdin()), -1, nil
+// jobs is an open file of jobs.
+type jobs struct {
+	file       *os.File
+	content    io.ReadCloser // decompressed
+	compressed bool
+	size       int64            // of the file; -1: unknown
+	read       atomic.Int64     // bytes of the file
+	records    *jobfile.Records // of CSV; nil: NDJSON
+}
+
+// open opens the file of jobs or standard input.
+func (s *submission) open(cmd *cobra.Command, name string) (*jobs, error) {
+	j := &jobs{size: -1}
+	source := cmd.InOrStdin()
+	if name != "-" {
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		j.file, source = f, f
 	}
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, 0, err
+	if err := s.begin(j, source, name); err != nil {
+		j.close()
+		return nil, err
 	}
-	info, err := f.Stat()
-	switch {
-	case err != nil:
-	case info.IsDir():
-		err = errors.New(name + " is a directory; use a file with one job per line")
-	case info.Mode().IsRegular():
-		return f, info.Size(), nil
-	default:
-		return f, -1, nil
+	return j, nil
+}
+
+func (s *submission) begin(j *jobs, source io.Reader, name string) (err error) {
+	if f, ok := source.(*os.File); ok {
+		info, err := f.Stat()
+		switch {
+		case err != nil:
+			return err
+		case info.IsDir():
+			return errors.New(name + " is a directory; use a file of jobs")
+		case info.Mode().IsRegular():
+			j.size = info.Size()
+		}
 	}
-	f.Close()
-	return nil, 0, err
+	if j.content, j.compressed, err = jobfile.Decompress(counted{source, &j.read}, name); err != nil {
+		return err
+	}
+	format := jobfile.Format(s.format)
+	if format == "" {
+		format = jobfile.FormatOf(name)
+	}
+	if format == jobfile.NDJSON {
+		if s.delimiter != "" || len(s.columns) > 0 {
+			return errors.New("--csv-delimiter and --csv-column are for CSV: name the file .csv, or set --format csv")
+		}
+		return nil
+	}
+	o := jobfile.Options{Columns: s.columns}
+	if d := []rune(s.delimiter); len(d) > 0 {
+		o.Delimiter = d[0]
+	} else if format == jobfile.TSV {
+		o.Delimiter = '\t'
+	}
+	if j.records, err = jobfile.NewRecords(j.content, o); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+func (j *jobs) close() {
+	if j.content != nil {
+		_ = j.content.Close() // only read
+	}
+	if j.file != nil {
+		_ = j.file.Close() // only read
+	}
+}
+
+// at returns how much of the file was sent. Of a compressed file that is what was read, which is a buffer more.
+func (j *jobs) at(sent client.Uploaded) int64 {
+	if j.compressed {
+		return j.read.Load()
+	}
+	return sent.Bytes
+}
+
+// line returns the line of the file at which the nth job begins.
+func (j *jobs) line(n int64) int64 {
+	if j.records != nil {
+		return j.records.Line(n)
+	}
+	return n
+}
+
+// counted counts the bytes that are read.
+type counted struct {
+	io.Reader
+	n *atomic.Int64
+}
+
+func (c counted) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	c.n.Add(int64(n))
+	return n, err
 }
