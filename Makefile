@@ -58,7 +58,7 @@ run: ## Start the demo shop and the gateway in front of it; Ctrl-C stops both
 
 .PHONY: test
 test: ## Run every test that CI runs: race, browser, cluster, chart
-	@tools/need.sh gcc redis-server nginx haproxy chromium npm prometheus python3-sklearn $(SDK_NEEDS)
+	@tools/need.sh gcc redis-server postgres mariadbd nginx haproxy chromium npm prometheus python3-sklearn $(SDK_NEEDS)
 	@tools/need.sh chromium-headless-shell || echo "make test: the browser tests run in a full Chromium, which takes a minute of processor time longer" >&2
 	@tools/npm.sh test/axe
 	@$(MAKE) --no-print-directory test-build
@@ -100,19 +100,19 @@ integrations: ## Run the suites of checks alone, through nginx, HAProxy and Cadd
 
 .PHONY: race
 race: ## Run every test with the race detector, the programs' too; 25 minutes
-	@tools/need.sh gcc redis-server nginx haproxy chromium npm prometheus python3-sklearn $(SDK_NEEDS)
+	@tools/need.sh gcc redis-server postgres mariadbd nginx haproxy chromium npm prometheus python3-sklearn $(SDK_NEEDS)
 	$(GO) test -race -count=1 -vet=off -timeout 1h ./...
 	cd bench && $(GO) test -race -count=1 -vet=off -timeout 10m ./...
 	cd test/sdk && SDK_REQUIRED=1 $(GO) test -race -count=1 -vet=off -timeout 10m ./...
 
 .PHONY: mutations
 mutations: ## Break the product on purpose in each way that test/mutations lists, and fail unless a test notices each; 10 minutes
-	@tools/need.sh redis-server
+	@tools/need.sh redis-server postgres mariadbd
 	$(GO) run ./test/mutations
 
 .PHONY: check
 check: ## Vet, lint and run the tests that need no browser, cluster or waiting: for every change, in under 90 s with warm caches
-	@tools/need.sh redis-server
+	@tools/need.sh redis-server postgres mariadbd
 	$(GO) vet ./...
 	cd bench && $(GO) vet ./...
 	cd sdk/go && $(GO) vet ./...
@@ -125,7 +125,7 @@ check: ## Vet, lint and run the tests that need no browser, cluster or waiting: 
 
 .PHONY: explore
 explore: ## Run the property tests with new cases, EXPLORE_CHECKS (default 1000) of each, and as many paths against real servers; a failure prints the seed that repeats it
-	@tools/need.sh gcc redis-server
+	@tools/need.sh gcc redis-server postgres mariadbd
 	@for s in npm nginx python3-flask python3-django tomcat10; do tools/need.sh $$s || echo "explore: $$s cannot be installed; its servers are left out" >&2; done
 	@if command -v npm >/dev/null; then tools/npm.sh; fi
 	PATHS_SPELLINGS=$(EXPLORE_CHECKS) $(GO) test -count=1 -vet=off -timeout 1h -v ./test/paths

@@ -22,6 +22,8 @@ found() {
 	python3-flask) [ -n "$(python flask)" ] ;;
 	python3-django) [ -n "$(python django)" ] ;;
 	python3-cryptography) [ -n "$(python cryptography)" ] ;;
+	postgres) command -v postgres >/dev/null || compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null ;;
+	mariadbd) command -v mariadbd >/dev/null || [ -x /usr/sbin/mariadbd ] ;;
 	tomcat10) [ -f /usr/share/tomcat10/bin/bootstrap.jar ] && command -v java >/dev/null ;;
 	*) command -v "$1" >/dev/null ;;
 	esac
@@ -54,6 +56,10 @@ package() {
 	apt-luacheck) echo lua-check ;;
 	apt-tomcat10) echo tomcat10-common default-jre-headless ;; # tomcat10 itself would start a service
 	apt-node) echo nodejs ;;
+	apt-postgres) echo postgresql ;;
+	apt-mariadbd) echo mariadb-server-core ;; # without a service
+	brew-postgres) echo postgresql ;;
+	brew-mariadbd) echo mariadb ;;
 	apt-php) echo php-cli ;;
 	apt-javac) echo default-jdk-headless ;;
 	apt-chromium) if apt-cache show chromium >/dev/null 2>&1; then echo chromium; else echo chromium-browser; fi ;;
