@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -32,6 +33,8 @@ type killed struct {
 	*bench
 	proxy *redistest.FaultProxy
 	relay *Relay
+
+	mu    sync.Mutex
 	at    moment
 	calls int // until it dies
 }
@@ -40,13 +43,7 @@ func newKilled(b *bench) *killed {
 	k := &killed{bench: b, proxy: redistest.Proxy(b.t, server(b.t, b.name).Socket())}
 	b.url = through(b.url, k.proxy)
 	hook := func(next http.Handler, w http.ResponseWriter, r *http.Request) {
-		if k.calls--; k.calls != 0 {
-			next.ServeHTTP(w, r)
-			return
-		}
-		at := k.at
-		k.at = never
-		switch at {
+		switch k.now() {
 		case beforeCall:
 			k.proxy.Reset()
 			panic(http.ErrAbortHandler)
@@ -75,7 +72,25 @@ func newKilled(b *bench) *killed {
 	return k
 }
 
+// now counts a request, and returns whether the relay dies at it.
+func (k *killed) now() moment {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.calls--; k.calls != 0 {
+		return never
+	}
+	return k.at
+}
+
+// die sets where the relay dies next.
+func (k *killed) die(at moment, calls int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.at, k.calls = at, calls
+}
+
 func (k *killed) restart() {
+	k.die(never, 0)
 	k.proxy.Heal()
 	d, err := Open(k.url, "outbox")
 	if err != nil {
@@ -105,7 +120,6 @@ func TestRelay_LosesAndRepeatsNothing(t *testing.T) {
 func testKills(t *rapid.T, k *killed, name string) {
 	bad, runs := map[string]bool{}, map[string]int{}
 	k.exec("DELETE FROM outbox")
-	k.at, k.calls = never, 0
 	k.restart()
 	groups := func() (ids []string) {
 		for id := range k.totals() {
@@ -130,10 +144,8 @@ func testKills(t *rapid.T, k *killed, name string) {
 		},
 		"relay": func(*rapid.T) { _ = k.relay.Run(context.Background()) }, // what it leaves is counted in the end
 		"die": func(t *rapid.T) {
-			k.at = moment(rapid.IntRange(1, int(moments)-1).Draw(t, "moment"))
-			k.calls = rapid.IntRange(1, 6).Draw(t, "calls")
+			k.die(moment(rapid.IntRange(1, int(moments)-1).Draw(t, "moment")), rapid.IntRange(1, 6).Draw(t, "calls"))
 			_ = k.relay.Run(context.Background()) // dead
-			k.at, k.calls = never, 0
 			k.restart()
 		},
 		"run": func(*rapid.T) { k.run(runs) },
