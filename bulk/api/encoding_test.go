@@ -118,7 +118,7 @@ func TestUpload_CompressedBodyCutByTheConnection(t *testing.T) {
 func TestDecompress_StopsAtBomb(t *testing.T) {
 	t.Parallel()
 	frame := compressed(t, "zstd", strings.Repeat("x", 1<<20))
-	source := &endlessFrames{frame: frame}
+	source := &frames{frame: frame, most: 1 << 20}
 	r := httptest.NewRequest(http.MethodPost, "/", source)
 	r.Header.Set("Content-Encoding", "zstd")
 	release, err := decompress(httptest.NewRecorder(), r, 1<<40)
@@ -135,13 +135,16 @@ func TestDecompress_StopsAtBomb(t *testing.T) {
 	}
 }
 
-type endlessFrames struct {
-	frame string
-	rest  string
-	sent  int
+type frames struct {
+	frame      string
+	rest       string
+	sent, most int // bytes
 }
 
-func (e *endlessFrames) Read(p []byte) (int, error) {
+func (e *frames) Read(p []byte) (int, error) {
+	if e.sent > e.most {
+		return 0, io.EOF
+	}
 	if e.rest == "" {
 		e.rest = e.frame
 	}

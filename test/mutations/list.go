@@ -257,6 +257,30 @@ var mutations = []mutation{
 		pkg: "./bulk/handler/webhook", tests: "^TestWebhook_SendsDocumentedRequest$",
 	},
 	{
+		fault: "a relay sends rows that it has not marked",
+		file:  "bulk/relay/relay.go",
+		old:   "slices.DeleteFunc(slices.Clone(ready), func(w *row) bool { return w.tried })", new: "nil",
+		pkg: "./bulk/relay", tests: "^(TestRelay_AsksForJobsOfASealedGroup|TestRelay_LosesAndRepeatsNothing)$",
+	},
+	{
+		fault: "a relay sends a row elsewhere without asking whether its sealed group has it",
+		file:  "bulk/relay/send.go",
+		old:   "if !w.tried && !partly {\n\t\t\tw.refuse", new: "if !partly {\n\t\t\tw.refuse",
+		pkg: "./bulk/relay", tests: "^(TestRelay_AsksForJobsOfASealedGroup|TestRelay_LosesAndRepeatsNothing)$",
+	},
+	{
+		fault: "a relay sends a row again whose group was deleted",
+		file:  "bulk/relay/send.go",
+		old:   "case w.tried || partly:", new: "case partly:",
+		pkg: "./bulk/relay", tests: "^(TestRelay_AsksForJobsOfASealedGroup|TestRelay_LosesAndRepeatsNothing)$",
+	},
+	{
+		fault: "a compressed upload may expand without bounds",
+		file:  "bulk/api/encoding.go",
+		old:   "b.read > maxExpansion*b.sent.n", new: "b.read < 0",
+		pkg: "./bulk/api", tests: "^(TestUpload_RefusesBadCompression|TestDecompress_StopsAtBomb)$",
+	},
+	{
 		fault: "a full table forgets what is in use",
 		file:  "internal/table/table.go",
 		old:   "e.used = e.used || use", new: "e.used = e.used",
