@@ -67,7 +67,7 @@ func (r *Relay) choose(ctx context.Context, w *row, now time.Time) (string, erro
 		}
 		return id, err
 	}
-	return "", fmt.Errorf("tenant %q has a thousand sealed groups of type %q today: they are sealed as fast as rows come", w.tenant, w.kind)
+	return "", &client.Problem{Status: http.StatusTooManyRequests, Code: "sealed", Detail: "the tenant has a thousand sealed groups of this type today: find out who seals them"}
 }
 
 // closedError is returned for a group that accepts no more jobs.

@@ -46,7 +46,6 @@ type bench struct {
 	client *client.Client
 	// handle stands in front of the API; nil: nothing does.
 	handle atomic.Pointer[func(next http.Handler, w http.ResponseWriter, r *http.Request)]
-	wrong  error // of the last relayed batch
 }
 
 func newBench(t testing.TB, name string, change func(*store.Settings)) *bench {

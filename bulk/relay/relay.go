@@ -27,6 +27,8 @@ const (
 	stopGrace = 5 * time.Second
 	// concurrent is how many groups of a batch are sent to at once.
 	concurrent = 4
+	// fullEvery is how long a row that was committed late can be overlooked while a tenant waits.
+	fullEvery = 5 * time.Second
 	// maxExcluded bounds the tenants that a query leaves out.
 	maxExcluded = 1000
 	// longestPause is the longest wait after a failure, unless the server asks for a longer one.
@@ -59,6 +61,7 @@ type Relay struct {
 	after    int64            // the last id of the pass
 	moved    int              // rows of the pass that were sent or set aside
 	freed    int              // rows of the pass for which another group has to be found
+	full     time.Time        // when a pass last began at the first row
 	asides   int              // rows that were set aside since the start
 }
 
@@ -123,6 +126,7 @@ func (r *Relay) Run(ctx context.Context) error {
 			}
 			r.o.Log.Warn("cannot relay rows; trying again", "error", err, "pause", after.Round(time.Millisecond).String())
 			sleep(ctx, after)
+			r.full = time.Time{}
 			r.rewind()
 			continue
 		case !end && r.untilDue() > leastPause:
@@ -174,14 +178,22 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// rewind begins a new pass over the table. Tenants whose wait is over take part in it.
+// rewind begins a new pass over the table. Tenants whose wait is over take part in it. While others wait, most passes begin behind
+// their rows, which may be many.
 func (r *Relay) rewind() {
-	r.after, r.moved, r.freed = 0, 0, 0
+	r.moved, r.freed = 0, 0
+	due := false
 	clear(r.excluded)
 	for tenant, w := range r.waits {
-		if time.Now().Before(w.until) && len(r.excluded) < maxExcluded {
+		switch {
+		case !time.Now().Before(w.until):
+			due = true
+		case len(r.excluded) < maxExcluded:
 			r.excluded[tenant] = true
 		}
+	}
+	if due || r.o.Once || len(r.excluded) == 0 || time.Since(r.full) > fullEvery {
+		r.after, r.full = 0, time.Now()
 	}
 	r.groups.forget()
 }
@@ -411,6 +423,11 @@ func (r *Relay) sealOne(ctx, requests context.Context, w *row) error {
 		_, err = r.o.Client.Seal(requests, id)
 	}
 	_, closed := errors.AsType[*closedError](err)
+	if p, ok := errors.AsType[*client.Problem](err); ok && p.Code == "not_found" { // deleted: the next pass creates it again
+		delete(r.groups.types, id)
+		r.freed++
+		return nil
+	}
 	if err == nil || closed {
 		r.groups.close(id)
 		w.verdict = accepted

@@ -219,6 +219,20 @@ func TestRelay_SealsAfterTheLastRow(t *testing.T) {
 		if b.count("1 = 1") != 0 {
 			t.Error("rows are left")
 		}
+		// A group that is deleted meanwhile is no obstacle.
+		r := b.relay()
+		b.exec(`INSERT INTO outbox (tenant, type, payload, group_id) VALUES ('acme', 'mail', '1', 'short')`)
+		if err := r.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.store.Seal(t.Context(), "short"); err != nil {
+			t.Fatal(err)
+		}
+		b.remove("short")
+		b.exec(`INSERT INTO outbox (tenant, type, group_id, seal) VALUES ('acme', 'mail', 'short', TRUE)`)
+		if err := r.Run(t.Context()); err != nil || b.count("1 = 1") != 0 {
+			t.Error(err)
+		}
 		// A row that comes too late for its group is kept, and not sent to another.
 		b.exec(`INSERT INTO outbox (tenant, type, payload, group_id) VALUES ('acme', 'mail', '4', 'spring')`)
 		if l := b.left(); l.Aside != 1 || b.count(`error = 'group "spring" is sealed: it accepts no more jobs'`) != 1 {

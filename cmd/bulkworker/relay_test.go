@@ -181,7 +181,7 @@ func TestRelay_StopsAndKeepsItsSecret(t *testing.T) {
 	eventually(t, func() error {
 		var n int
 		if err := pg.Admin().QueryRowContext(t.Context(), "SELECT count(*) FROM app.outbox").Scan(&n); err != nil || n > 0 {
-			return fmt.Errorf("%d rows, %v", n, err)
+			return fmt.Errorf("%d rows: %w", n, err)
 		}
 		return nil
 	})
