@@ -154,7 +154,7 @@ func missingInMySQL(err error) bool {
 		return false
 	}
 	switch e.Number {
-	case 1044, 1045, 1049, 1054, 1142, 1143, 1146, 1698: // access, database, column, table
+	case 1044, 1045, 1049, 1054, 1064, 1142, 1143, 1146, 1698: // access, database, column, table; SKIP LOCKED in a server without it
 		return true
 	}
 	return false

@@ -36,6 +36,11 @@ func server(t testing.TB, name string) *sqltest.Server {
 	return sqltest.MariaDB(t)
 }
 
+const (
+	operatorsToken = "a-2f7c0d6a1b9e4f3d"
+	acmeToken      = "c-8e1a5b7c3d2f4960"
+)
+
 // bench is a bulk worker's API over a real store, and an outbox in a real database.
 type bench struct {
 	t      testing.TB
@@ -44,6 +49,7 @@ type bench struct {
 	url    string  // of the database
 	store  *store.Store
 	client *client.Client
+	acme   *client.Client // with the token of a tenant
 	// handle stands in front of the API; nil: nothing does.
 	handle atomic.Pointer[func(next http.Handler, w http.ResponseWriter, r *http.Request)]
 }
@@ -69,7 +75,10 @@ func newBench(t testing.TB, name string, change func(*store.Settings)) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := api.New(api.Options{Store: b.store, AllowType: func(kind string) bool { return kind != "unknown" }})
+	a, err := api.New(api.Options{
+		Store: b.store, AllowType: func(kind string) bool { return kind != "unknown" },
+		Token: operatorsToken, Tokens: []api.Token{{Name: "acme", Tenants: []string{"acme"}, Token: acmeToken}}, RequireToken: true,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,10 +90,14 @@ func newBench(t testing.TB, name string, change func(*store.Settings)) *bench {
 		a.Handler().ServeHTTP(w, r)
 	}))
 	transport := &http.Transport{}
-	b.client, err = client.New(s.URL, client.Options{HTTP: &http.Client{Transport: transport}, Patience: -1})
-	if err != nil {
-		t.Fatal(err)
+	open := func(token string) *client.Client {
+		c, err := client.New(s.URL, client.Options{HTTP: &http.Client{Transport: transport}, Patience: -1, Token: token})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
 	}
+	b.client, b.acme = open(operatorsToken), open(acmeToken)
 	t.Cleanup(func() {
 		transport.CloseIdleConnections()
 		s.Close()

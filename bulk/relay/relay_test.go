@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/anteroom/anteroom/bulk/client"
 	"github.com/anteroom/anteroom/bulk/store"
 )
 
@@ -201,6 +202,25 @@ func TestRelay_WaitsForATenantAlone(t *testing.T) {
 	}
 	if len(runs) != 23 || slices.Max(slices.Collect(maps.Values(runs))) != 1 {
 		t.Error(runs)
+	}
+}
+
+// The token is not for a tenant: its rows wait, whether they were sent before or not.
+func TestRelay_WaitsForAToken(t *testing.T) {
+	b := newBench(t, "mariadb", nil)
+	b.insert("other", "o", 2)
+	b.insert("acme", "a", 2)
+	b.exec("UPDATE outbox SET sent_to = 'unknown' WHERE job_id = 'o1'")
+	l := b.left(func(o *Options) { o.Client = b.acme })
+	if len(l.Waiting) != 1 || !strings.Contains(l.Error(), "wrong_tenant") || l.Aside != 0 || b.totals()[today("acme")] != 2 || b.count("error IS NULL") != 2 {
+		t.Error(l, b.totals())
+	}
+	wrong, err := client.New("http://127.0.0.1:1", client.Options{Patience: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.relay(func(o *Options) { o.Client = wrong }).Run(t.Context()); err == nil || b.count("error IS NULL") != 2 {
+		t.Error(err)
 	}
 }
 
