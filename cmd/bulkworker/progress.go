@@ -112,8 +112,8 @@ type uploading struct {
 func newUploading(s *screen, size int64, at func(client.Uploaded) int64) *uploading {
 	// The screen draws what the bar would: it knows how wide the terminal is and what else is written.
 	bar := progressbar.NewOptions64(size, progressbar.OptionSetWriter(io.Discard), progressbar.OptionShowBytes(true), progressbar.OptionShowCount(),
-		progressbar.OptionSetWidth(barWidth), progressbar.OptionSetTheme(progressbar.ThemeUnicode), progressbar.OptionSetPredictTime(true),
-		progressbar.OptionSetElapsedTime(false), progressbar.OptionThrottle(0), progressbar.OptionSetSpinnerChangeInterval(0))
+		progressbar.OptionSetWidth(barWidth), progressbar.OptionSetTheme(progressbar.Theme{Saucer: "█", SaucerPadding: " ", BarStart: "|", BarEnd: "|"}),
+		progressbar.OptionSetPredictTime(false), progressbar.OptionSetElapsedTime(false), progressbar.OptionThrottle(0), progressbar.OptionSetSpinnerChangeInterval(0))
 	return &uploading{s, bar, size, at}
 }
 
@@ -128,20 +128,19 @@ func (u *uploading) chunk(sent client.Uploaded) {
 	if sent.Rejected > 0 {
 		lines += fmt.Sprintf(", %d rejected", sent.Rejected)
 	}
+	now, left := u.bar.State(), ""
+	if u.size >= 0 && now.SecondsLeft > 0 {
+		left = ", " + seconds(now.SecondsLeft) + " left"
+	}
 	if u.screen.tty != nil {
-		u.screen.line(strings.TrimSpace(u.bar.String()) + " " + lines)
+		u.screen.line(strings.TrimSpace(u.bar.String()) + " " + lines + left)
 		return
 	}
-	now := u.bar.State()
 	text := fmt.Sprintf("sent %s", sizeOf(float64(at)))
 	if u.size >= 0 {
 		text = fmt.Sprintf("sent %d%%, %s of %s", int(100*now.CurrentPercent), sizeOf(float64(at)), sizeOf(float64(u.size)))
 	}
-	text += fmt.Sprintf(", %s, %s/s", lines, sizeOf(now.KBsPerSecond*1024))
-	if u.size >= 0 && now.SecondsLeft > 0 {
-		text += ", " + seconds(now.SecondsLeft) + " left"
-	}
-	u.screen.every(text)
+	u.screen.every(text + fmt.Sprintf(", %s, %s/s%s", lines, sizeOf(now.KBsPerSecond*1024), left))
 }
 
 // sizeOf returns a number of bytes as people read it.

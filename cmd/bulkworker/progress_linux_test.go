@@ -77,7 +77,7 @@ func TestProgress_OnTerminal(t *testing.T) {
 			}
 		}
 		if columns >= 80 {
-			for _, want := range []string{"25% |", "250 B/1.0 kB", "10 lines", "50/200, 12.35/s, 24s-40s left, failed 7, dead 3, congestion moderate", " 50% |"} {
+			for _, want := range []string{"25% |█████ ", "250 B/1.0 kB", "10 lines", "50/200, 12.35/s, 24s-40s left, failed 7, dead 3, congestion moderate", " 50% |"} {
 				if !strings.Contains(got, want) {
 					t.Errorf("%d columns: %q is missing in %q", columns, want, got)
 				}
