@@ -1,6 +1,9 @@
 package bulk
 
 import (
+	"maps"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -21,6 +24,7 @@ type depthsCollector struct {
 	workers, workersActive, workersIdle, unacked, unackedMax            *prometheus.Desc
 	rate, leader, pinned, p95, failed                                   *prometheus.Desc
 	peopleP95, peopleFailed, peopleWaiting, gateways                    *prometheus.Desc
+	shardUp, shardPending, shardInFlight                                *prometheus.Desc
 }
 
 func newDepthsCollector(m *Metrics) *depthsCollector {
@@ -63,6 +67,9 @@ func newDepthsCollector(m *Metrics) *depthsCollector {
 		peopleFailed:   d("people_error_ratio", "Share of visitors' recent requests that failed."),
 		peopleWaiting:  d("people_waiting", "Visitors in the queue for the origin."),
 		gateways:       d("people_gateways", "Gateways that reported on the origin in the last seconds."),
+		shardUp:        d("shard_up", "1 while the shard replies, 0 otherwise; only with several shards.", "shard"),
+		shardPending:   d("shard_pending_jobs", "Jobs of the shard that wait in the queue of their group; only with several shards.", "shard"),
+		shardInFlight:  d("shard_in_flight_jobs", "Jobs of the shard that run, under a lease; only with several shards.", "shard"),
 		unackedMax:     d("acks_waiting_limit", "Limit of running and unacknowledged runs, at which no further job starts."),
 	}
 }
@@ -70,7 +77,7 @@ func newDepthsCollector(m *Metrics) *depthsCollector {
 func (c *depthsCollector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{c.queue, c.pending, c.ready, c.nonReady, c.inFlight, c.active, c.gated, c.jain, c.accuracy, c.unserved, c.processorRate, c.processorMost, c.processorRuns, c.breaker, c.breakerTenants,
 		c.level, c.backoff, c.backoffLimit, c.throttles, c.spins, c.age, c.workers, c.workersActive, c.workersIdle, c.unacked, c.unackedMax,
-		c.rate, c.leader, c.pinned, c.p95, c.failed, c.peopleP95, c.peopleFailed, c.peopleWaiting, c.gateways} {
+		c.rate, c.leader, c.pinned, c.p95, c.failed, c.peopleP95, c.peopleFailed, c.peopleWaiting, c.gateways, c.shardUp, c.shardPending, c.shardInFlight} {
 		out <- d
 	}
 }
@@ -83,7 +90,7 @@ func (c *depthsCollector) Collect(out chan<- prometheus.Metric) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
 	c.m.mu.Lock()
-	d, at, known, pool, steer := c.m.last, c.m.at, c.m.known, c.m.pool, c.m.steer
+	shards, down, pool, steer := maps.Clone(c.m.last), maps.Clone(c.m.down), c.m.pool, c.m.steer
 	c.m.mu.Unlock()
 	if pool != nil {
 		l := pool.look(false)
@@ -105,9 +112,27 @@ func (c *depthsCollector) Collect(out chan<- prometheus.Metric) {
 		gauge(c.peopleWaiting, float64(steer.people.Waiting))
 		gauge(c.gateways, float64(steer.people.Gateways))
 	}
-	if !known {
+	if len(down) > 1 {
+		for n, away := range down {
+			gauge(c.shardUp, map[bool]float64{false: 1}[away], strconv.Itoa(n))
+		}
+		for n, d := range shards {
+			gauge(c.shardPending, float64(d.Pending), strconv.Itoa(n))
+			gauge(c.shardInFlight, float64(d.InFlight), strconv.Itoa(n))
+		}
+	}
+	if len(shards) == 0 {
 		return
 	}
+	var all []store.Depths
+	at := time.Now()
+	for _, n := range slices.Sorted(maps.Keys(shards)) {
+		all = append(all, shards[n].Depths)
+		if shards[n].at.Before(at) {
+			at = shards[n].at
+		}
+	}
+	d := store.SumDepths(all)
 	types := *c.m.types.Load()
 	label := func(jobType string) string {
 		if _, is := types[jobType]; is {

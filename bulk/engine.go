@@ -35,7 +35,7 @@ type WorkerOptions struct {
 
 // Options of an Engine. Store is required.
 type Options struct {
-	Store  *store.Store
+	Store  store.Sharded // a Store, or a Fleet of several shards
 	Worker WorkerOptions
 	// DispatchInterval is how often due jobs and ended leases are collected if none is known to be due sooner; 100
 	// ms, and at most a sixth of the lease. SetDispatchInterval changes it.
@@ -80,7 +80,7 @@ func newLoopStores(s *store.Store) loopStores {
 // then call Run once.
 type Engine struct {
 	o        Options
-	stores   loopStores
+	shards   []loopStores // what the loops use of each shard
 	handlers map[string]Handler
 	reducers map[string]Reducer
 	policies *policies
@@ -97,10 +97,15 @@ func New(o Options) (*Engine, error) {
 	if o.Store == nil {
 		return nil, errors.New("bulk: Options.Store is missing")
 	}
-	return newEngine(o, newLoopStores(o.Store), o.Store.Settings())
+	var shards []loopStores
+	for _, s := range o.Store.Shards() {
+		shards = append(shards, newLoopStores(s))
+	}
+	return newEngine(o, shards[0], o.Store.Shards()[0].Settings(), shards[1:]...)
 }
 
-func newEngine(o Options, s loopStores, settings store.Settings) (*Engine, error) {
+// newEngine returns an Engine of the shard s, and of others.
+func newEngine(o Options, s loopStores, settings store.Settings, others ...loopStores) (*Engine, error) {
 	if err := o.complete(settings); err != nil {
 		return nil, fmt.Errorf("bulk: %w", err)
 	}
@@ -108,9 +113,10 @@ func newEngine(o Options, s loopStores, settings store.Settings) (*Engine, error
 	if o.Worker.Max > 0 {
 		size = min(max(size, o.Worker.Min), o.Worker.Max)
 	}
-	e := &Engine{o: o, stores: s, handlers: map[string]Handler{}, reducers: map[string]Reducer{},
+	e := &Engine{o: o, shards: append([]loopStores{s}, others...), handlers: map[string]Handler{}, reducers: map[string]Reducer{},
 		policies: newPolicies(Policy{Timeout: o.Worker.JobTimeout, Retry: o.Retry}), pool: newPool(size, 2*o.Worker.Batch)}
-	e.gather = newGathering(cmp.Or(settings.Burst, max(1, settings.Global/10)), settings.Global)
+	parts := float64(len(e.shards))
+	e.gather = newGathering(max(1, cmp.Or(settings.Burst, max(1, settings.Global/10))/parts), settings.Global/parts)
 	o.Metrics.attach(e.pool)
 	if err := e.SetDispatchInterval(o.DispatchInterval); err != nil {
 		return nil, fmt.Errorf("bulk: %w", err)
@@ -275,7 +281,7 @@ func (e *Engine) Workers() (size, active int) {
 // end of ctx on.
 func (e *Engine) status(ctx context.Context, types []string) func() store.ProcessStatus {
 	host, _ := os.Hostname() // empty if unknown
-	status := store.ProcessStatus{Host: host, StartedAt: time.Now()}
+	status := store.ProcessStatus{Host: host, StartedAt: time.Now(), Shards: len(e.shards)}
 	if e.o.Worker.Count != NoWorkers {
 		status.Types = types
 	}
@@ -311,34 +317,17 @@ func (e *Engine) Run(ctx context.Context) error {
 	types := e.Types()
 	takes := o.Worker.Count != NoWorkers && len(types) > 0
 	m.know(types)
-	h := newHealth(log, m.up)
-	runs := newRegistry()
-	acks := newAcker(e.stores.acks, e.pool, runs, m, log, h.role("acker"), 4*o.Worker.Batch)
 	base := context.WithoutCancel(ctx) // loops are stopped one by one below
 	runs30s := &recent{}
-	w := &workers{recent: runs30s, handlers: e.handlers, pool: e.pool, runs: runs, acks: acks, metrics: m, log: log,
-		policies: e.policies, maxResult: o.MaxResult}
-	w.ctx, w.cancel = context.WithCancel(base)
-	watch := newWatcher(e.stores.groups,
-		&reducing{store: e.stores.reductions, reducers: e.reducers, metrics: m, patience: o.ReducerWait},
-		&calling{store: e.stores.callbacks, send: o.Callback, body: o.CallbackBody, metrics: m, log: log, slots: make(chan struct{}, callbackAtOnce)},
-		m, log, h)
-
-	acking := begin(base, acks.run)
-	renewing := begin(base, (&renewer{store: e.stores.leases, runs: runs, lease: o.Worker.Lease, metrics: m, log: log, role: h.role("renewer")}).run)
-	watching := begin(base, watch.run)
-	keep := &keeper{store: e.stores.keeper, role: h.role("keeper"), status: e.status(ctx, types), needs: e.needs(), take: watch.name}
-	keeping := begin(base, keep.run)
-	dispatching := begin(base, (&dispatcher{store: e.stores.due, turns: turns{keeper: keep}, every: e.dispatchEvery, tend: watch.name, metrics: m, role: h.role("dispatcher")}).run)
-	counting := begin(base, (&stats{store: e.stores.history, turns: turns{keeper: keep}, metrics: m, log: log, role: h.role("stats")}).run)
-	steering := begin(base, (&steerer{store: e.stores.rate, pace: &e.pace, people: o.People, recent: runs30s, metrics: m, log: log, role: h.role("steerer")}).run)
-	fetching := begin(base, func(ctx context.Context) {
-		if takes {
-			e.gather.processes = keep.of.Load
-			(&fetcher{store: e.stores.jobs, pool: e.pool, batch: o.Worker.Batch, types: types, start: w.start, giveBack: w.giveBack, runs: runs,
-				metrics: m, role: h.role("fetcher"), gather: e.gather, ear: newEar(e.stores.jobs, h.role("ear"))}).run(ctx)
-		}
-	})
+	var lanes lanes
+	for n := range e.shards {
+		lanes = append(lanes, e.newLane(ctx, n, runs30s, types))
+	}
+	for _, l := range lanes {
+		l.begin(base, takes)
+	}
+	steering := begin(base, (&steerer{store: e.shards[0].rate, pace: &e.pace, people: o.People, recent: runs30s, metrics: m, log: log, role: lanes[0].health.role("steerer")}).run)
+	placing := begin(base, func(ctx context.Context) { e.place(ctx, lanes[0].health.role("placements")) })
 	scaling := begin(base, func(ctx context.Context) {
 		if o.Worker.Max > o.Worker.Min {
 			(&scaler{pool: e.pool, min: o.Worker.Min, max: o.Worker.Max}).run(ctx)
@@ -355,22 +344,29 @@ func (e *Engine) Run(ctx context.Context) error {
 	<-ctx.Done()
 
 	// Shutdown: first take no new jobs, which bounds the following steps.
-	fetching.stop()
+	lanes.each(func(l *lane) { l.fetching.stop() })
 	scaling.stop()
 	// Running jobs end, or are cancelled and returned. Their leases are renewed until the store has the outcome.
-	w.finish(o.Worker.ShutdownGrace)
+	lanes.each(func(l *lane) { l.work.finish(o.Worker.ShutdownGrace) })
 	// Each run's ack is queued by now. The store must receive all of them: a run without an ack counts as a crash.
 	flush, cancel := context.WithTimeout(base, flushFor)
-	left := acks.flush(flush)
+	lanes.each(func(l *lane) { l.left = l.acks.flush(flush) })
 	cancel()
-	acking.stop()
-	renewing.stop()
-	// The loops that serve all processes stop last, so that returned jobs can start elsewhere immediately.
-	dispatching.stop()
-	keeping.stop()
-	watching.stop()
-	counting.stop()
+	lanes.each(func(l *lane) {
+		l.acking.stop()
+		l.renewing.stop()
+		// The loops that serve all processes stop last, so that returned jobs can start elsewhere immediately.
+		l.dispatching.stop()
+		l.keeping.stop()
+		l.watching.stop()
+		l.counting.stop()
+	})
+	placing.stop()
 	steering.stop()
+	left := 0
+	for _, l := range lanes {
+		left += l.left
+	}
 	if left > 0 {
 		log.Error("cannot record the last acks; these jobs run again when their leases end", "jobs", left)
 	}

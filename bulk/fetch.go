@@ -38,6 +38,7 @@ type fetcher struct {
 	role     *role
 	ear      *ear
 	gather   gathering
+	turns    func(ctx context.Context) bool // waits until this process takes jobs of this shard, and reports whether it does now; nil: always
 }
 
 // gathering computes the shortest pause of a fetcher. Longer pauses let one pull find several jobs and keep the
@@ -126,11 +127,14 @@ func (f *fetcher) run(ctx context.Context) {
 			}
 			unsure = false
 		}
-		free = f.pool.settled()
-		want := min(free, f.batch)
+		want := f.pool.hold(f.batch)
+		if want == 0 {
+			continue // another lane has taken them
+		}
 		f.ear.ignore()
 		// The call outlives ctx: a shutdown must not lose the jobs that it leases.
 		p, err := f.store.Pull(context.WithoutCancel(ctx), want, f.types...)
+		f.pool.drop(want - len(p.Jobs))
 		if err != nil {
 			unsure = true
 			f.role.failed(ctx, err)

@@ -43,10 +43,9 @@ type Metrics struct {
 	collectors []prometheus.Collector
 
 	mu    sync.Mutex
-	known bool
-	last  store.Depths
-	at    time.Time
-	steer *steered // nil: the rate is as configured
+	last  map[int]shardDepths // by shard
+	down  map[int]bool        // shards that do not reply
+	steer *steered            // nil: the rate is as configured
 	pool  *pool
 }
 
@@ -87,6 +86,7 @@ func NewMetrics(reg prometheus.Registerer, version string) *Metrics {
 		return h
 	}
 	m := &Metrics{
+		last: map[int]shardDepths{}, down: map[int]bool{},
 		enqueued:     counter("enqueued_total", "Jobs accepted."),
 		dequeued:     counter("dequeued_total", "Jobs leased to start."),
 		fetched:      counter("fetched_total", "Jobs taken out of the fair queue."),
@@ -239,18 +239,30 @@ func statusLabel(s store.Status) string {
 
 func (m *Metrics) callback(verdict string) { m.callbacks.WithLabelValues(verdict).Inc() }
 
-func (m *Metrics) up(up bool) {
-	v := 0.0
-	if up {
-		v = 1
+// up records whether a shard replies. The store is up while all do.
+func (m *Metrics) up(shard int, up bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.down[shard] = !up
+	v := 1.0
+	for _, down := range m.down {
+		if down {
+			v = 0
+		}
 	}
 	m.storeUp.Set(v)
 }
 
-func (m *Metrics) depths(d store.Depths, now time.Time) {
+// shardDepths are the counts of a shard and when they were read.
+type shardDepths struct {
+	store.Depths
+	at time.Time
+}
+
+func (m *Metrics) depths(shard int, d store.Depths, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.last, m.at, m.known = d, now, true
+	m.last[shard] = shardDepths{d, now}
 }
 
 // steered is the state of rate control.

@@ -86,7 +86,7 @@ func TestMetrics_CountEvents(t *testing.T) {
 	m.Concluded(store.Failed, 1)
 	m.callback("retry")
 	m.Refused(3 * time.Second)
-	m.depths(store.Depths{Groups: map[store.Level]int64{store.High: 2}, Pending: 10, Ready: 11, NonReady: 12, InFlight: 13, ActiveTenants: 14,
+	m.depths(0, store.Depths{Groups: map[store.Level]int64{store.High: 2}, Pending: 10, Ready: 11, NonReady: 12, InFlight: 13, ActiveTenants: 14,
 		GatedGroups: 15, Jain: .5, RateAccuracy: .9, MaxCongestion: "high", MaxBackoff: 90 * time.Second, BackoffLimit: 120 * time.Second, AvgThrottles: 1.5, SavedSpins: 99,
 		Types:    map[string]store.TypeLimits{"webhook": {TypeLimit: store.TypeLimit{Rate: 14.5, Concurrency: 3}, Running: 2}},
 		Breakers: []store.OpenBreaker{{Type: "webhook"}, {Type: "webhook", Tenant: "acme"}, {Type: "webhook", Tenant: "beta"}, {Type: "fax", Tenant: "acme"}}}, time.Now())
@@ -110,7 +110,7 @@ func TestMetrics_CountEvents(t *testing.T) {
 func TestMetrics_AreDocumented(t *testing.T) {
 	m := NewMetrics(nil, "")
 	m.attach(newPool(1, 1))
-	m.depths(store.Depths{Types: map[string]store.TypeLimits{"webhook": {TypeLimit: store.TypeLimit{Rate: 1, Concurrency: 1}}}}, time.Now())
+	m.depths(0, store.Depths{Types: map[string]store.TypeLimits{"webhook": {TypeLimit: store.TypeLimit{Rate: 1, Concurrency: 1}}}}, time.Now())
 	m.ObserveStore("bulk_pull", 0, nil)
 	m.steered(&steered{})
 	reg := prometheus.NewRegistry()

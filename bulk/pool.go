@@ -8,22 +8,34 @@ import (
 
 // pool counts workers, running jobs, and runs whose ack is not recorded yet. Invariant: a job starts only while
 // active < size and active + unacked < size + window, which bounds memory during an outage. Abandoned handlers beyond
-// size count as active until they return, so that never more than twice size run.
+// size count as active until they return, so that never more than twice size run. The lanes of several shards share the
+// workers; the acks that wait for one shard, which may be away, do not hold up the others.
 type pool struct {
+	*slots
+	unacked int  // of this lane
+	more    bool // this lane's last pull left jobs
+}
+
+// slots are the workers that the lanes share.
+type slots struct {
 	mu      sync.Mutex
 	size    int
 	window  int
 	active  int
-	unacked int
+	held    int           // free workers for which a pull is in progress
+	unacked int           // of all lanes
 	givenUp int           // abandoned handlers that have not returned
 	peak    int           // highest active since the scaler's last tick
-	more    bool          // the last pull left jobs
+	left    int           // lanes whose last pull left jobs
 	changed chan struct{} // signals that a worker may be free; capacity 1
 }
 
 func newPool(size, window int) *pool {
-	return &pool{size: size, window: window, changed: make(chan struct{}, 1)}
+	return &pool{slots: &slots{size: size, window: window, changed: make(chan struct{}, 1)}}
 }
+
+// lane returns a pool of another lane with the same workers.
+func (p *pool) lane() *pool { return &pool{slots: p.slots} }
 
 func (p *pool) tell() {
 	select {
@@ -33,7 +45,7 @@ func (p *pool) tell() {
 }
 
 func (p *pool) freeLocked() int {
-	active := p.active + max(0, p.givenUp-p.size)
+	active := p.active + p.held + max(0, p.givenUp-p.size)
 	return max(0, min(p.size-active, p.size+p.window-active-p.unacked))
 }
 
@@ -73,20 +85,36 @@ func (p *pool) wait(ctx context.Context, other <-chan struct{}) (free int, ok bo
 	}
 }
 
-// settled lets handlers that end at once end first and returns the number of free workers: a pull of ten costs the
-// store little more than a pull of one.
-func (p *pool) settled() int {
+// hold lets handlers that end at once end first, since a pull of ten costs the store little more than a pull of one. Then
+// it reserves up to most free workers for a pull and returns their number.
+func (p *pool) hold(most int) int {
 	for range 2 {
 		runtime.Gosched()
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.freeLocked()
+	n := min(p.freeLocked(), most)
+	p.held += n
+	if p.freeLocked() > 0 {
+		p.tell() // another lane may wait for them
+	}
+	return n
 }
 
+// drop releases n reserved workers.
+func (p *pool) drop(n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.held -= n; n > 0 {
+		p.tell()
+	}
+}
+
+// start makes a worker active, a reserved one if there is one.
 func (p *pool) start() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.held = max(0, p.held-1)
 	p.active++
 	p.peak = max(p.peak, p.active)
 }
@@ -97,6 +125,7 @@ func (p *pool) finish() {
 	defer p.mu.Unlock()
 	p.active--
 	p.unacked++
+	p.slots.unacked++
 	p.tell()
 }
 
@@ -105,6 +134,7 @@ func (p *pool) acked(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.unacked -= n
+	p.slots.unacked -= n
 	p.tell()
 }
 
@@ -119,6 +149,9 @@ func (p *pool) resize(n int) {
 func (p *pool) pulled(more bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if more != p.more {
+		p.left += map[bool]int{true: 1, false: -1}[more]
+	}
 	p.more = more
 }
 
@@ -133,8 +166,8 @@ type load struct {
 func (p *pool) look(reset bool) load {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	l := load{size: p.size, active: p.active, unacked: p.unacked, limit: p.size + p.window, peak: p.peak,
-		starved: p.more && p.peak >= p.size}
+	l := load{size: p.size, active: p.active, unacked: p.slots.unacked, limit: p.size + p.window, peak: p.peak,
+		starved: p.left > 0 && p.peak >= p.size}
 	if reset {
 		p.peak = p.active
 	}

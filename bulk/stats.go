@@ -20,6 +20,7 @@ type historian interface {
 // stats records the congestion history and reads the counts for metrics, once a second while this process is the
 // keeper.
 type stats struct {
+	shard   int
 	store   historian
 	turns   turns
 	metrics *Metrics
@@ -37,7 +38,7 @@ func (s *stats) run(ctx context.Context) {
 		if err == nil {
 			var d store.Depths
 			if d, err = s.store.Depths(ctx); err == nil {
-				s.metrics.depths(d, time.Now())
+				s.metrics.depths(s.shard, d, time.Now())
 				if types := strings.Join(d.UnservedTypes, " "); types != unserved {
 					if unserved = types; types != "" {
 						s.log.Warn("no process runs these job types; their jobs wait and become dead letters after unknown_type_after: configure a processor", "types", d.UnservedTypes, "jobs", d.Unserved)

@@ -2,7 +2,7 @@
 -- jobs_add: adds jobs to a group, in their order: all of them or none.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
--- ARGV: now, settings, group, chunk, offset, last, answer, most (open jobs of the tenant; 0: as configured), whole (number of jobs that the chunk must have for last to count; 0: any), id, type, cost, run_at, payload, ...
+-- ARGV: now, settings, group, chunk, offset, last, answer, most (open jobs of the tenant; 0: as configured), whole (number of jobs that the chunk must have for last to count; 0: any), elsewhere (open jobs of the tenant in other shards), id, type, cost, run_at, payload, ...
 -- RETURNS: {accepted, added by earlier attempts, 1 if the chunk is done, then 1 for each job that existed} or {reason, detail}
 -- INVARIANT: a job id is unique in its group; a sealed group takes no new id; a chunk that is done keeps its answer.
 -- INCLUDE: clock, limiter, fair, bulk, bulkqueue, bulklife, bulkjobs
@@ -21,7 +21,7 @@ if chunk ~= '' then
   end
 end
 local keys, n = {}, 0
-for i = 10, #ARGV, 5 do
+for i = 11, #ARGV, 5 do
   n = n + 1
   keys[n] = gkey .. '/' .. ARGV[i]
 end
@@ -38,13 +38,13 @@ for i = 1, n do reply[i + 3] = there[i] and 1 or 0 end
 local t = bulk_tenant(g[G_TENANT])
 if fresh > 0 then
   if g[G_SEALED] == 1 or g[G_STATUS] > RUNNING then return { 'sealed' } end
-  local most = tonumber(ARGV[8])
-  if most > 0 and t[T_OPEN] + fresh > most then return { 'quota', int(t[T_OPEN]), 'api_tokens[].max_pending' } end
-  if set.quota > 0 and t[T_OPEN] + fresh > set.quota then return { 'quota', int(t[T_OPEN]), 'limits.pending_per_tenant' } end
+  local most, open = tonumber(ARGV[8]), t[T_OPEN] + tonumber(ARGV[10])
+  if most > 0 and open + fresh > most then return { 'quota', int(open), 'api_tokens[].max_pending' } end
+  if set.quota > 0 and open + fresh > set.quota then return { 'quota', int(open), 'limits.pending_per_tenant' } end
   local lines, ids = {}, {}
   for i = 1, n do
     if not there[i] then
-      local a = 10 + (i - 1) * 5
+      local a = 11 + (i - 1) * 5
       local kind, run_at = ARGV[a + 1], tonumber(ARGV[a + 3])
       if kind ~= '' and kind ~= g[G_TYPE] and g[G_UNIFORM] == 1 then
         g[G_UNIFORM] = 0

@@ -61,6 +61,6 @@ end
 if changed then bulk_save() end
 if t and changed and t[T_GROUPS] == 0 and t[T_WEIGHT] == 1000 and t[T_RATE] == 0 and t[T_CONC] == 0 then redis.call('HDEL', K.tenants, name) end
 local live = redis.call('HMGET', K.state, 'live_global', 'live_tenant')
-return { int(live[1] and tonumber(live[1]) or set.file_global), int(live[2] and tonumber(live[2]) or set.file_tenant), int(set.burst), (live[1] or live[2]) and 1 or 0,
+return { int(live[1] and tonumber(live[1]) or set.file_global), int(live[2] and tonumber(live[2]) or set.file_tenant), int(set.file_burst), (live[1] or live[2]) and 1 or 0,
   t and int(t[T_WEIGHT]) or 0, t and int(t[T_RATE]) or 0, t and t[T_GROUPS] or 0, t and t[T_INFLIGHT] or 0, t and int(t[T_SERVED]) or 0, next_from,
   set.adaptive == 1 and not live[1] and 1 or 0, t and t[T_CONC] or 0, set.live_types }

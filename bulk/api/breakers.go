@@ -8,7 +8,7 @@ import (
 	"github.com/anteroom/anteroom/internal/ophttp"
 )
 
-func okBreakers(w http.ResponseWriter, who identity, open []store.OpenBreaker) error {
+func okBreakers(w http.ResponseWriter, who identity, open []store.OpenBreaker, away store.Away) error {
 	views := []bulktype.Breaker[timestamp]{}
 	for _, b := range open {
 		if b.Tenant != "" && !who.sees(b.Tenant) {
@@ -21,18 +21,18 @@ func okBreakers(w http.ResponseWriter, who identity, open []store.OpenBreaker) e
 		}
 		views = append(views, v)
 	}
-	return ophttp.OK(w, bulktype.Breakers[timestamp]{Breakers: views})
+	return ophttp.OK(w, bulktype.Breakers[timestamp]{Breakers: views, Away: bulktype.Away{Shards: away}})
 }
 
 func (s tenantRoutes) showBreakers(w http.ResponseWriter, r *http.Request, who identity) error {
 	if err := noQuery(r); err != nil {
 		return err
 	}
-	open, err := s.store.Breakers(r.Context())
+	open, away, err := s.store.Breakers(r.Context())
 	if err != nil {
 		return err
 	}
-	return okBreakers(w, who, open)
+	return okBreakers(w, who, open, away)
 }
 
 type breakerName struct{ processor, tenant string }
@@ -55,10 +55,10 @@ func (s tenantRoutes) liftBreaker(w http.ResponseWriter, r *http.Request, who id
 	if len(faults) > 0 {
 		return ophttp.Invalid(faults...)
 	}
-	open, err := s.store.LiftBreaker(r.Context(), name.processor, name.tenant)
+	open, away, err := s.store.LiftBreaker(r.Context(), name.processor, name.tenant)
 	if err != nil {
 		return err
 	}
 	s.log.InfoContext(r.Context(), "breaker lifted", "who", who.name, "processor", name.processor, "tenant", name.tenant)
-	return okBreakers(w, who, open)
+	return okBreakers(w, who, open, away)
 }

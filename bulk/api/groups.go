@@ -142,11 +142,11 @@ func (s groupRoutes) listGroups(w http.ResponseWriter, r *http.Request, who iden
 		}
 		filter.Tenants = []string{f.tenant}
 	}
-	groups, next, err := s.store.Groups(r.Context(), filter)
+	groups, next, away, err := s.store.Groups(r.Context(), filter)
 	if err != nil {
 		return err
 	}
-	page := bulktype.Groups[timestamp]{Groups: make([]*groupView, len(groups)), Next: next}
+	page := bulktype.Groups[timestamp]{Groups: make([]*groupView, len(groups)), Next: next, Away: bulktype.Away{Shards: away}}
 	for i, g := range groups {
 		page.Groups[i] = new(s.view(g))
 	}

@@ -46,7 +46,7 @@ func (s tenantRoutes) congestion(w http.ResponseWriter, r *http.Request, who ide
 	if err := noQuery(r); err != nil {
 		return err
 	}
-	seen, err := s.store.Congestion(r.Context(), "")
+	seen, away, err := s.store.Congestion(r.Context(), "")
 	if err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func (s tenantRoutes) congestion(w http.ResponseWriter, r *http.Request, who ide
 			tenants = append(tenants, congestionOf(c))
 		}
 	}
-	return ophttp.OK(w, bulktype.Congestions[timestamp]{Summary: summarize(tenants), Tenants: tenants})
+	return ophttp.OK(w, bulktype.Congestions[timestamp]{Summary: summarize(tenants), Tenants: tenants, Away: bulktype.Away{Shards: away}})
 }
 
 // tenantOf returns the tenant in the path.
@@ -81,7 +81,7 @@ func (s tenantRoutes) history(w http.ResponseWriter, r *http.Request, who identi
 	if err := readQuery(r, historyFields, &minutes); err != nil {
 		return err
 	}
-	past, err := s.store.History(r.Context(), tenant, s.o.Now().Add(-time.Duration(minutes)*time.Minute))
+	past, away, err := s.store.History(r.Context(), tenant, s.o.Now().Add(-time.Duration(minutes)*time.Minute))
 	if err != nil {
 		return err
 	}
@@ -90,22 +90,22 @@ func (s tenantRoutes) history(w http.ResponseWriter, r *http.Request, who identi
 		c.Tenant = tenant
 		points[i] = congestionOf(c)
 	}
-	return ophttp.OK(w, bulktype.History[timestamp]{Tenant: tenant, History: points})
+	return ophttp.OK(w, bulktype.History[timestamp]{Tenant: tenant, History: points, Away: bulktype.Away{Shards: away}})
 }
 
 func (s tenantRoutes) showLimits(w http.ResponseWriter, r *http.Request, _ identity) error {
 	if err := noQuery(r); err != nil {
 		return err
 	}
-	l, err := s.store.Limits(r.Context())
+	l, away, err := s.store.Limits(r.Context())
 	if err != nil {
 		return err
 	}
-	return okLimits(w, l)
+	return okLimits(w, l, away)
 }
 
-func okLimits(w http.ResponseWriter, l store.Limits) error {
-	v := bulktype.Limits{Global: tidy(l.Global), PerTenant: tidy(l.PerTenant), Burst: tidy(l.Burst), Live: l.Live, Adaptive: l.Adaptive}
+func okLimits(w http.ResponseWriter, l store.Limits, away store.Away) error {
+	v := bulktype.Limits{Global: tidy(l.Global), PerTenant: tidy(l.PerTenant), Burst: tidy(l.Burst), Live: l.Live, Adaptive: l.Adaptive, Away: bulktype.Away{Shards: away}}
 	for name, of := range l.Types {
 		if of.Rate > 0 || of.Concurrency > 0 || of.Live {
 			if v.Processors == nil {
@@ -194,15 +194,15 @@ func (s tenantRoutes) patchLimits(w http.ResponseWriter, r *http.Request, who id
 		return err
 	}
 	if !p.GlobalGiven && !p.PerTenantGiven && len(p.Types) == 0 {
-		return okLimits(w, l)
+		return okLimits(w, l, nil)
 	}
 	s.log.InfoContext(r.Context(), "limits changed", "who", who.name, "global", l.Global, "per_tenant", l.PerTenant, "live", l.Live, "processors", slices.Sorted(maps.Keys(p.Types)))
-	return okLimits(w, l)
+	return okLimits(w, l, nil)
 }
 
-func okTenant(w http.ResponseWriter, t store.Tenant) error {
+func okTenant(w http.ResponseWriter, t store.Tenant, away store.Away) error {
 	return ophttp.OK(w, bulktype.Tenant{
-		Tenant: t.Name, Weight: t.Weight, Rate: tidy(t.Rate), Concurrency: t.Concurrency, Groups: t.Groups, InFlight: t.InFlight, Served: t.Served,
+		Tenant: t.Name, Weight: t.Weight, Rate: tidy(t.Rate), Concurrency: t.Concurrency, Groups: t.Groups, InFlight: t.InFlight, Served: t.Served, Away: bulktype.Away{Shards: away},
 	})
 }
 
@@ -214,11 +214,11 @@ func (s tenantRoutes) showTenant(w http.ResponseWriter, r *http.Request, who ide
 	if err := noQuery(r); err != nil {
 		return err
 	}
-	t, err := s.store.Tenant(r.Context(), name)
+	t, away, err := s.store.Tenant(r.Context(), name)
 	if err != nil {
 		return err
 	}
-	return okTenant(w, t)
+	return okTenant(w, t, away)
 }
 
 var tenantFields = []field[store.Tenant]{
@@ -263,7 +263,7 @@ func (s tenantRoutes) patchTenant(w http.ResponseWriter, r *http.Request, who id
 	}
 	s.tenants.Lock()
 	defer s.tenants.Unlock()
-	t, err := s.store.Tenant(r.Context(), name)
+	t, _, err := s.store.Tenant(r.Context(), name)
 	if refusedWith(err, store.CodeNotFound) {
 		t, err = store.Tenant{}, nil // operators may set up a tenant before it submits anything
 	}
@@ -276,5 +276,5 @@ func (s tenantRoutes) patchTenant(w http.ResponseWriter, r *http.Request, who id
 		return err
 	}
 	s.log.InfoContext(r.Context(), "tenant changed", "who", who.name, "tenant", name, "weight", t.Weight, "rate", t.Rate, "concurrency", t.Concurrency)
-	return okTenant(w, t)
+	return okTenant(w, t, nil)
 }

@@ -39,7 +39,7 @@ type Token struct {
 
 // Options of a Server. Store is required.
 type Options struct {
-	Store *store.Store
+	Store store.Sharded // a Store, or a Fleet of several shards
 	// Token is the operators' token. It may do everything.
 	Token  string
 	Tokens []Token
@@ -74,7 +74,7 @@ type Options struct {
 // Server serves the API. It starts no goroutines.
 type Server struct {
 	o     Options
-	store *store.Store
+	store *store.Fleet
 	log   *slog.Logger
 	mux   *ophttp.Mux[identity]
 
@@ -123,7 +123,7 @@ func New(o Options) (*Server, error) {
 		CheckHost: g.CheckHost, Problem: asProblem, Idle: o.Limits.Idle, Log: o.Log,
 		NoPath: "nothing is served at this path; the API is under /v1, api/openapi-bulk.yaml describes it",
 	})
-	s := &Server{deleteTime: 10 * time.Second, o: o, store: o.Store, log: o.Log, mux: mux, closing: make(chan struct{})}
+	s := &Server{deleteTime: 10 * time.Second, o: o, store: store.FleetOf(o.Store), log: o.Log, mux: mux, closing: make(chan struct{})}
 	s.routes()
 	return s, nil
 }

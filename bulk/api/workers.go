@@ -40,7 +40,7 @@ func (s tenantRoutes) showWorkers(w http.ResponseWriter, r *http.Request, who id
 	if err != nil {
 		return err
 	}
-	view := bulktype.Workers[timestamp]{Processes: []bulktype.Process[timestamp]{}, Jobs: []bulktype.RunningJob[timestamp]{}}
+	view := bulktype.Workers[timestamp]{Processes: []bulktype.Process[timestamp]{}, Jobs: []bulktype.RunningJob[timestamp]{}, Away: bulktype.Away{Shards: now.away}}
 	for _, p := range now.processes {
 		if !who.admin {
 			break
@@ -80,6 +80,7 @@ type running struct {
 	processes []store.Process
 	jobs      []store.RunningJob
 	all       int64
+	away      store.Away
 }
 
 // lastRunning shares the last reading, or its error, among requests.
@@ -90,7 +91,7 @@ type lastRunning struct {
 	err error
 }
 
-func (l *lastRunning) read(ctx context.Context, from *store.Store) (running, error) {
+func (l *lastRunning) read(ctx context.Context, from *store.Fleet) (running, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if time.Since(l.at) >= runningFor {
@@ -101,12 +102,16 @@ func (l *lastRunning) read(ctx context.Context, from *store.Store) (running, err
 	return l.running, l.err
 }
 
-func readRunning(ctx context.Context, from *store.Store) (r running, err error) {
-	if r.processes, err = from.Processes(ctx); err != nil {
+func readRunning(ctx context.Context, from *store.Fleet) (r running, err error) {
+	if r.processes, r.away, err = from.Processes(ctx); err != nil {
 		return running{}, err
 	}
-	if r.jobs, r.all, err = from.Running(ctx); err != nil {
+	away := store.Away(nil)
+	if r.jobs, r.all, away, err = from.Running(ctx); err != nil {
 		return running{}, err
+	}
+	if len(away) > 0 {
+		r.away = away
 	}
 	return r, nil
 }

@@ -119,6 +119,13 @@ type ETA struct {
 type Groups[T any] struct {
 	Groups []*Group[T] `json:"groups"`
 	Next   string      `json:"next,omitempty"` // cursor of the next page
+	Away
+}
+
+// Away lists the shards of the store that did not reply to a request about all of them. Their data is missing in the
+// response.
+type Away struct {
+	Shards []int `json:"shards_away,omitempty"`
 }
 
 // Rejection is a line of an upload that is not a valid job. The other lines are accepted.

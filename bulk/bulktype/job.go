@@ -63,4 +63,5 @@ type Workers[T any] struct {
 	Processes []Process[T]    `json:"processes"` // empty for a tenant's token
 	Running   int64           `json:"running"`   // number of running jobs
 	Jobs      []RunningJob[T] `json:"jobs"`      // the longest running ones
+	Away
 }

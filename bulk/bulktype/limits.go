@@ -17,6 +17,7 @@ type Breaker[T any] struct {
 // Breakers are the open breakers.
 type Breakers[T any] struct {
 	Breakers []Breaker[T] `json:"breakers"`
+	Away
 }
 
 // Congestion is the congestion of a tenant.
@@ -50,12 +51,14 @@ type CongestionSummary struct {
 type Congestions[T any] struct {
 	Summary CongestionSummary `json:"summary"`
 	Tenants []Congestion[T]   `json:"tenants"`
+	Away
 }
 
 // History is the past congestion of a tenant, oldest first.
 type History[T any] struct {
 	Tenant  string          `json:"tenant"`
 	History []Congestion[T] `json:"history"`
+	Away
 }
 
 // Limits are the rates in force, in jobs a second.
@@ -66,6 +69,7 @@ type Limits struct {
 	Live       bool                       `json:"live"`                 // an operator set them over the configuration
 	Adaptive   bool                       `json:"adaptive"`             // Global is found by rate control, not set
 	Processors map[string]ProcessorLimits `json:"processors,omitempty"` // those with limits of their own, by job type
+	Away
 }
 
 // ProcessorLimits are the limits of the jobs of one type over all processes; 0 means none.
@@ -85,4 +89,5 @@ type Tenant struct {
 	Groups      int64   `json:"groups"`
 	InFlight    int64   `json:"in_flight"`
 	Served      int64   `json:"served"`
+	Away
 }

@@ -331,8 +331,8 @@ func (a *auditor) readOwners(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrStore, err)
 	}
-	known := map[string]bool{layoutKey(a.s.o.Prefix): true}
-	for _, k := range keeperKeys(a.s.o.Prefix) {
+	known := map[string]bool{layoutKey(a.s.o.Prefix, a.s.o.Shard): true}
+	for _, k := range keeperKeys(a.s.o.Prefix, a.s.o.Shard) {
 		known[k] = true
 	}
 	for _, k := range a.s.keys {

@@ -41,7 +41,7 @@ func (s processStore) Keep(ctx context.Context, status ProcessStatus, needs ...s
 	for _, need := range needs {
 		args = append(args, need)
 	}
-	res, err := s.scripts.Run(ctx, "queue_keep", append(keeperKeys(s.o.Prefix), offerKeys(s.o.Prefix)...), args...)
+	res, err := s.scripts.Run(ctx, "queue_keep", append(keeperKeys(s.o.Prefix, s.o.Shard), offerKeys(s.o.Prefix, s.o.Shard)...), args...)
 	if err != nil {
 		s.rounds.ended(err)
 		return Kept{}, err
@@ -67,7 +67,7 @@ func (s processStore) Offer(ctx context.Context, group, need string) (waits bool
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
 	defer cancel()
-	res, err := s.scripts.Run(ctx, "queue_offer", offerKeys(s.o.Prefix), s.now(), need, group, offerFor.Microseconds())
+	res, err := s.scripts.Run(ctx, "queue_offer", offerKeys(s.o.Prefix, s.o.Shard), s.now(), need, group, offerFor.Microseconds())
 	if err != nil {
 		return false, err
 	}
@@ -78,7 +78,7 @@ func (s processStore) Offer(ctx context.Context, group, need string) (waits bool
 func (s processStore) Unkeep(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
 	defer cancel()
-	keys, pipe := keeperKeys(s.o.Prefix), s.o.Client.Pipeline()
+	keys, pipe := keeperKeys(s.o.Prefix, s.o.Shard), s.o.Client.Pipeline()
 	pipe.ZRem(ctx, keys[1], s.o.Process)
 	pipe.HDel(ctx, keys[2], s.o.Process)
 	if _, err := pipe.Exec(ctx); err != nil {

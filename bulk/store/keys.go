@@ -77,29 +77,34 @@ const (
 func shardKeys(prefix string, shard int) []string {
 	keys := make([]string, len(keyNames))
 	for i, n := range keyNames {
-		keys[i] = prefix + ":{bulk:" + strconv.Itoa(shard) + "}:" + n
+		keys[i] = shardKey(prefix, shard, n)
 	}
 	return keys
 }
 
-// steerKey returns the key of the shared state of rate control.
-func steerKey(prefix string, shard int) string {
-	return prefix + ":{bulk:" + strconv.Itoa(shard) + "}:steer"
+// shardKey returns a key of a shard: <prefix>:{bulk:<n>}:<name>.
+func shardKey(prefix string, shard int, name string) string {
+	return prefix + ":{bulk:" + strconv.Itoa(shard) + "}:" + name
 }
 
-// layoutKey returns the key of the version of the data layout.
-func layoutKey(prefix string) string { return prefix + ":{bulk:0}:layout" }
+// steerKey returns the key of the shared state of rate control.
+func steerKey(prefix string, shard int) string { return shardKey(prefix, shard, "steer") }
+
+// layoutKey returns the key of the version of the data layout. That of shard 0 also has the placements (placement.go).
+func layoutKey(prefix string, shard int) string { return shardKey(prefix, shard, "layout") }
 
 // keeperKeys returns the keys of the keeper, of when each process last called Keep (µs), and of the processes' status
 // (JSON).
-func keeperKeys(prefix string) []string {
-	return []string{prefix + ":{bulk:0}:keeper", prefix + ":{bulk:0}:processes", prefix + ":{bulk:0}:workers"}
+func keeperKeys(prefix string, shard int) []string {
+	return []string{shardKey(prefix, shard, "keeper"), shardKey(prefix, shard, "processes"), shardKey(prefix, shard, "workers")}
 }
 
 // offerKeys returns the keys of offered groups, <need> <group>: by need, and by the time of the last offer (µs).
-func offerKeys(prefix string) []string {
-	return []string{prefix + ":{bulk:0}:offers", prefix + ":{bulk:0}:offered"}
+func offerKeys(prefix string, shard int) []string {
+	return []string{shardKey(prefix, shard, "offers"), shardKey(prefix, shard, "offered")}
 }
 
 // lockKey returns the key of a group's lock.
-func lockKey(prefix, group string) string { return prefix + ":{bulk:0}:lock:" + group }
+func lockKey(prefix string, shard int, group string) string {
+	return shardKey(prefix, shard, "lock:"+group)
+}

@@ -123,7 +123,7 @@ func (s groupStore) CallbackDone(ctx context.Context, group string, ok, last boo
 func (s groupStore) Lock(ctx context.Context, group string, d time.Duration) (unlock func(), ok bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
 	defer cancel()
-	key, owner := lockKey(s.o.Prefix, group), rand.Text()
+	key, owner := lockKey(s.o.Prefix, s.o.Shard, group), rand.Text()
 	ok, err = s.o.Client.SetNX(ctx, key, owner, d).Result()
 	switch {
 	case redis.HasErrorPrefix(err, "OOM"):

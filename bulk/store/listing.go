@@ -23,36 +23,72 @@ type Filter struct {
 // Groups lists groups, newest first, with a cursor for the next page ("" at the end). It reads at most a page of each
 // of the filter's tenants, and of each status if the filter names none, however many groups there are.
 func (s groupStore) Groups(ctx context.Context, f Filter) (groups []Group, next string, err error) {
-	limit := min(max(f.Limit, 1), 1000)
-	from, err := base64.RawURLEncoding.DecodeString(f.Cursor)
-	if err != nil || f.Cursor != "" && len(from) <= timeBytes {
-		return nil, "", refuse(CodeInvalid, "cursor %q: use next of the previous page", f.Cursor)
-	}
-	if err := s.Prepare(ctx); err != nil {
+	before, err := decodePlace(f.Cursor, f.Cursor)
+	if err != nil {
 		return nil, "", err
 	}
-	lists, before := f.lists(), string(from)
+	list, err := s.listed(ctx, f, before)
+	if err != nil {
+		return nil, "", err
+	}
+	groups = make([]Group, len(list))
+	for i := range list {
+		groups[i] = list[i].Group
+	}
+	if len(list) == f.limit() {
+		next = encodePlace(list[len(list)-1].place)
+	}
+	return groups, next, nil
+}
+
+func (f *Filter) limit() int { return min(max(f.Limit, 1), 1000) }
+
+func encodePlace(place string) string { return base64.RawURLEncoding.EncodeToString([]byte(place)) }
+
+// decodePlace returns the place that text encodes; cursor is the whole cursor, for the refusal.
+func decodePlace(text, cursor string) (string, error) {
+	place, err := base64.RawURLEncoding.DecodeString(text)
+	if err != nil || text != "" && len(place) <= timeBytes {
+		return "", refuse(CodeInvalid, "cursor %q: use next of the previous page", cursor)
+	}
+	return string(place), nil
+}
+
+// listedGroup is a group with its place in the lists.
+type listedGroup struct {
+	Group
+	place string
+}
+
+// listed returns the newest groups after the place before ("": from the start), at most the filter's limit. Fewer means
+// that there are no more.
+func (s groupStore) listed(ctx context.Context, f Filter, before string) (groups []listedGroup, err error) {
+	if err := s.Prepare(ctx); err != nil {
+		return nil, err
+	}
+	lists, limit := f.lists(), f.limit()
 	for {
 		places, err := s.newest(ctx, lists, before, limit-len(groups))
 		if err != nil || len(places) == 0 {
-			return groups, "", err
+			return groups, err
 		}
-		keys := make([]string, len(places))
+		keys, of := make([]string, len(places)), make(map[string]string, len(places))
 		for i, p := range places {
 			keys[i] = p[timeBytes:]
+			of[keys[i]] = p
 		}
 		read, err := s.read(ctx, "key", keys...)
 		if err != nil {
-			return nil, "", err
+			return nil, err
 		}
 		for _, g := range read { // skip groups whose status has changed since they were listed
-			if !g.deleted && (f.Status == "" || g.Status == f.Status) && !slices.ContainsFunc(groups, func(o Group) bool { return o.ID == g.ID }) {
-				groups = append(groups, g.Group)
+			if !g.deleted && (f.Status == "" || g.Status == f.Status) && !slices.ContainsFunc(groups, func(o listedGroup) bool { return o.ID == g.ID }) {
+				groups = append(groups, listedGroup{g.Group, of[g.key]})
 			}
 		}
 		before = places[len(places)-1]
 		if len(groups) == limit {
-			return groups, base64.RawURLEncoding.EncodeToString([]byte(before)), nil
+			return groups, nil
 		}
 	}
 }

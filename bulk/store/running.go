@@ -19,6 +19,7 @@ type ProcessStatus struct {
 	Busy      int       // busy workers
 	Types     []string  // of jobs that it runs
 	Draining  bool      // it takes no more jobs and ends after its running ones
+	Shards    int       // that it is configured with; 0: one
 	StartedAt time.Time // by its own clock
 }
 
@@ -45,7 +46,7 @@ const MaxRunning = 10_000
 func (s processStore) Processes(ctx context.Context) ([]Process, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
 	defer cancel()
-	keys := keeperKeys(s.o.Prefix)
+	keys := keeperKeys(s.o.Prefix, s.o.Shard)
 	pipe := s.o.Client.Pipeline()
 	keeper, seen, told := pipe.Get(ctx, keys[0]), pipe.ZRangeWithScores(ctx, keys[1], 0, -1), pipe.HGetAll(ctx, keys[2])
 	if _, err := pipe.Exec(ctx); err != nil && err != redis.Nil { //nolint:errorlint // go-redis returns it as it is
@@ -84,10 +85,14 @@ func (s jobStore) Running(ctx context.Context) (jobs []RunningJob, all int64, er
 		}
 		jobs = append(jobs, found...)
 	}
+	sortRunning(jobs)
+	return jobs, count.Val(), nil
+}
+
+func sortRunning(jobs []RunningJob) {
 	slices.SortFunc(jobs, func(a, b RunningJob) int {
 		return cmp.Or(a.StartedAt.Compare(b.StartedAt), cmp.Compare(a.Group, b.Group), cmp.Compare(a.ID, b.ID))
 	})
-	return jobs, count.Val(), nil
 }
 
 // runningPart reads running jobs by their keys. groups caches groups by short name.

@@ -38,6 +38,8 @@ func oneOfEverything(t *testing.T, client redis.UniversalClient) {
 		}
 	}
 	ok(s.Ping(ctx))
+	_, _, err = s.readPlacements(ctx, "", nil)
+	ok(err)
 	_, err = s.SetLimits(ctx, LimitsPatch{Global: new(500.0), GlobalGiven: true})
 	ok(err)
 	_, err = s.Steer(ctx, "0 0|0 0", 0, 0, "")

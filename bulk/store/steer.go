@@ -25,7 +25,7 @@ func (s processStore) Steer(ctx context.Context, report string, fence, rate int6
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
 	defer cancel()
-	res, err := s.scripts.Run(ctx, "rates_steer", []string{steerKey(s.o.Prefix, 0), s.keys[keyState]},
+	res, err := s.scripts.Run(ctx, "rates_steer", []string{steerKey(s.o.Prefix, s.o.Shard), s.keys[keyState]},
 		s.now(), s.o.Process, report, fence, rate, control)
 	if err != nil {
 		return Steering{}, err

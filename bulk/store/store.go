@@ -77,11 +77,14 @@ type Options struct {
 	// Refused is called with the wait of each job that the downstream refused, or a rate in the classic pipeline, for
 	// metrics.
 	Refused func(wait time.Duration)
+	// Shard is the number of this shard among Shards, from 0; see Fleet.
+	Shard, Shards int
 	// Now replaces Redis's clock (µs) in tests.
 	Now func() int64
 }
 
-// Store is the bulk engine's data in Redis. It starts nothing and may be used concurrently.
+// Store is one shard of the bulk engine's data, in one slot of one Redis; see Fleet for several. It starts nothing and
+// may be used concurrently.
 type Store struct {
 	*shard
 	groupStore
@@ -138,14 +141,13 @@ func New(o Options) (*Store, error) {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
+	o.Shards = max(1, o.Shards)
 	if o.Process == "" {
-		var b [6]byte
-		_, _ = rand.Read(b[:]) // never fails
-		o.Process = hex.EncodeToString(b[:])
+		o.Process = newProcess()
 	}
-	s := &shard{o: o, keys: shardKeys(o.Prefix, 0), start: time.Now(), auditPart: auditPart}
+	s := &shard{o: o, keys: shardKeys(o.Prefix, o.Shard), start: time.Now(), auditPart: auditPart}
 	scripts, err := redisstore.New(redisstore.Options{
-		Client: o.Client, LayoutKey: layoutKey(o.Prefix), Layout: layout, Prefix: o.Prefix, Data: "bulk data",
+		Client: o.Client, LayoutKey: layoutKey(o.Prefix, o.Shard), Layout: layout, Prefix: o.Prefix, Data: "bulk data",
 		CallTimeout: max(prepareTimeout, o.Timeout), LoadTimeout: max(prepareTimeout, o.Timeout),
 		Outage: ErrStore, Observe: o.Observe, Prepared: groupStore{s}.relist,
 	})
@@ -159,6 +161,13 @@ func New(o Options) (*Store, error) {
 	groups := groupStore{s}
 	outcomes, rates := outcomeStore{groups}, rateStore{s}
 	return &Store{s, groups, outcomes, jobStore{outcomes}, queueStore{s}, processStore{s}, rates, upkeepStore{rates}}, nil
+}
+
+// newProcess returns a random name of a process.
+func newProcess() string {
+	var b [6]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return hex.EncodeToString(b[:])
 }
 
 // Configure changes the settings from the next call on.
@@ -176,6 +185,9 @@ func (s *shard) Configure(c Settings) error {
 	if c.Lease <= 0 || c.BaseBackoff <= 0 || c.MaxBackoff < c.BaseBackoff {
 		return fmt.Errorf("worker.lease %s, congestion.base_backoff %s, congestion.max_backoff %s: must be above 0, the last not below the second", c.Lease, c.BaseBackoff, c.MaxBackoff)
 	}
+	if err := s.checkShards(&c); err != nil {
+		return err
+	}
 	if c.DispatchBatch < 1 || c.DispatchBatch > 2000 {
 		return fmt.Errorf("dispatch.batch %d: must be 1 to 2000", c.DispatchBatch)
 	}
@@ -186,6 +198,7 @@ func (s *shard) Configure(c Settings) error {
 		c.Lease.Microseconds(), c.MaxCrashes, c.PendingPerTenant,
 		c.KeepJobs.Microseconds(), c.KeepGroups.Microseconds(), c.KeepDead.Microseconds(), c.UnsealedAfter.Microseconds(),
 		c.StatsRetention.Microseconds(), flag(c.Adaptive), c.UnknownTypeAfter.Microseconds(), flag(!c.ByStarts), c.Window.Microseconds(),
+		int64(s.o.Shards), int64(s.o.Shard),
 	} {
 		packed = binary.BigEndian.AppendUint64(packed, math.Float64bits(float64(n)))
 	}
@@ -233,6 +246,9 @@ func (s *shard) run(ctx context.Context, name string, args ...any) (reply, error
 	if err != nil && IsFull(err) {
 		s.reportFull(name)
 		return nil, fmt.Errorf("%w: %w", ErrFull, err)
+	}
+	if err != nil && s.o.Shards > 1 {
+		return nil, fmt.Errorf("shard %d: %w", s.o.Shard, err)
 	}
 	return reply(r), err
 }

@@ -83,8 +83,8 @@ func (s groupStore) AddJobs(ctx context.Context, group string, c Chunk, jobs []J
 	if len(c.Key) > 200 || strings.ContainsAny(c.Key, "\n\x00") {
 		return Added{}, refuse(CodeChunkReuse, "Idempotency-Key: at most 200 bytes, no line ends")
 	}
-	args := make([]any, 0, 7+5*len(jobs))
-	args = append(args, group, c.Key, c.Offset, flag(c.Last), c.Answer, c.MaxPending, c.Whole)
+	args := make([]any, 0, 8+5*len(jobs))
+	args = append(args, group, c.Key, c.Offset, flag(c.Last), c.Answer, c.MaxPending, c.Whole, c.elsewhere)
 	for i := range jobs {
 		j := &jobs[i]
 		if err := j.Validate(); err != nil {

@@ -125,6 +125,8 @@ type Chunk struct {
 	MaxPending int64
 	// Answer is stored with the last call as the response to repetitions of the chunk.
 	Answer []byte
+
+	elsewhere int64 // open jobs of the tenant in other shards
 }
 
 // Added is the result of AddJobs.

@@ -22,17 +22,37 @@ int = function(x) return string.format(x % 1 == 0 and '%d' or '%.0f', x) end
 -- numbers as big-endian doubles, because words took Redis five times as long to read.
 local set
 do
-  if #ARGV[2] < 185 then error({ err = 'ERR ARGV[2] must have 2 words and 23 numbers, got ' .. #ARGV[2] .. ' bytes' }) end
-  local v = { struct.unpack('>ssddddddddddddddddddddddd', ARGV[2]) }
+  if #ARGV[2] < 201 then error({ err = 'ERR ARGV[2] must have 2 words and 25 numbers, got ' .. #ARGV[2] .. ' bytes' }) end
+  local v = { struct.unpack('>ssddddddddddddddddddddddddd', ARGV[2]) }
   set = {
     limiter = v[1], policy = v[2], alpha = v[3], strict = v[4], gating = v[5], global = v[6], burst = v[7], per_tenant = v[8],
     congestion = v[9], base = v[10], max = v[11], max_age = v[12], ready_max = v[13], lease = v[14], crashes = v[15],
     quota = v[16], keep_jobs = v[17], keep_groups = v[18], keep_dead = v[19], silence = v[20], keep_stats = v[21],
     adaptive = v[22], unknown_after = v[23], by_time = v[24], window = v[25],
+    shards = v[26], number = v[27],
   }
 end
 local strategy = limiter[set.limiter]
 set.by = set.limiter == 'gcra' and 1 or 2
+
+-- parts divides a limit that holds over all shards: each has a part, and the parts together are never more than the limit.
+local parts = {}
+
+-- parts.count returns this shard's part of a number.
+function parts.count(n)
+  if set.shards == 1 then return n end
+  return math.floor(n / set.shards) + (set.number < n % set.shards and 1 or 0)
+end
+
+-- parts.rate returns this shard's part of a rate, and of its burst. A burst of less than a job for each shard is that of the first shards alone:
+-- the others have no part, a rate and a burst of 0.
+function parts.rate(rate, burst)
+  if set.shards == 1 or rate == 0 then return rate, burst end
+  burst = default_burst(rate, burst)
+  local among = math.min(set.shards, math.floor(burst / 1000))
+  if set.number >= among then return 0, 0 end
+  return math.floor(rate / among), math.floor(burst / among)
+end
 
 -- shard is the record of the whole shard:
 --   v1, v2, v3         virtual times (v1 alone unless strict)
@@ -59,7 +79,8 @@ do
   set.file_global, set.file_tenant = set.global, set.per_tenant
   if live_global then set.global = tonumber(live_global) end
   if live_tenant then set.per_tenant = tonumber(live_tenant) end
-  set.live_types = shard_was[SHARD.length + 4] or ''
+  set.file_burst, set.live_types = set.burst, shard_was[SHARD.length + 4] or ''
+  set.global, set.burst = parts.rate(set.global, set.burst)
   for i = 1, SHARD.length do
     local n = tonumber(shard_was[i] or 0)
     shard[SHARD[i]], shard_was[i] = n, n

@@ -305,7 +305,7 @@ end
 -- tenant_rate returns how many jobs a tenant may start in a second, in thousandths: its own limit, or its share in whole jobs, at least 1.
 local function tenant_rate(t)
   local own = t[T_RATE] > 0 and t[T_RATE] or set.per_tenant
-  if own > 0 then return own end
+  if own > 0 then return math.max(1, (parts.rate(own, set.file_burst))) end
   return math.max(1, math.floor(set.global / 1000 / math.max(1, redis.call('ZCARD', K.busy)))) * 1000
 end
 
@@ -350,7 +350,9 @@ local function tenant_limiter(t, share)
   local rate = t[T_RATE] > 0 and t[T_RATE] or set.per_tenant
   if rate == 0 and share then rate = tenant_rate(t) end
   if rate == 0 then return nil end
-  return refilled(rate, set.burst, t[T_AT], t[T_FRAC], t[T_RATED], t[T_LIMITER])
+  local burst
+  rate, burst = parts.rate(rate, set.file_burst)
+  return refilled(rate, burst, t[T_AT], t[T_FRAC], t[T_RATED], t[T_LIMITER])
 end
 
 local function group_limiter(g)

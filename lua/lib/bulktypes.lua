@@ -16,6 +16,15 @@ for kind, rate, most in string.gmatch(set.live_types, '(%S+) (%S+) (%S+)') do
   l.rate, l.most = tonumber(rate) or l.rate, tonumber(most) or l.most
   types.limits[kind] = l
 end
+if set.shards > 1 then
+  for _, l in pairs(types.limits) do
+    -- closed: this shard has no part of the limit, and no job of the type may start here.
+    local rate, most = l.rate, l.most
+    l.rate, l.burst = parts.rate(rate, 0)
+    l.most = parts.count(most)
+    l.closed = rate > 0 and l.rate == 0 or most > 0 and l.most == 0
+  end
+end
 
 -- types.limit returns the limits of a type, or of the name of a breaker, at now; nil where it has none.
 function types.limit(kind)
@@ -31,7 +40,7 @@ function types.limit(kind)
     l.use = types.use(kind)
     l.use.most = l.most
     if l.rate > 0 then
-      l.meter = refilled(l.rate, 0, l.use.at, l.use.level, l.use.rate, l.use.limiter)
+      l.meter = refilled(l.rate, l.burst or 0, l.use.at, l.use.level, l.use.rate, l.use.limiter)
     end
   end
   return l
@@ -68,6 +77,7 @@ end
 function types.wait(l, cost)
   local pause = l.breaker and types.pause(l.breaker)
   if pause then return pause end
+  if l.closed then return 1000000 end
   if l.most > 0 and l.use.running >= l.most then return 0 end
   if l.meter and not strategy.admits(l.meter, cost) then return math.max(1, strategy.wait(l.meter, cost)) end
   if l.batch > 0 and l.given >= l.batch then return 1 end
@@ -108,6 +118,7 @@ end
 function types.room(kind, most)
   local l = types.limit(kind)
   if not l then return most end
+  if l.closed then return 0 end
   if l.breaker then most = types.pause(l.breaker) and 0 or math.min(most, l.breaker.allow - l.breaker.given) end
   if l.meter then most = math.min(most, strategy.available(l.meter)) end
   if l.most > 0 then most = math.min(most, l.most - l.use.running) end

@@ -1,0 +1,109 @@
+package bulk
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+
+	"github.com/anteroom/anteroom/bulk/store"
+)
+
+// lane has the loops of this process for one shard. Lanes share nothing but the workers, so a shard that is away holds up
+// no other.
+type lane struct {
+	n      int // of the shard
+	e      *Engine
+	stores loopStores
+	types  []string
+	pool   *pool
+	runs   *registry
+	work   *workers
+	acks   *acker
+	keep   *keeper
+	watch  *watcher
+	health *health
+	log    *slog.Logger
+	left   int // acks that a shutdown could not record
+
+	acking, renewing, watching, keeping, dispatching, counting, fetching *loop
+}
+
+type lanes []*lane
+
+// each calls do for all lanes at once.
+func (all lanes) each(do func(l *lane)) {
+	if len(all) == 1 {
+		do(all[0])
+		return
+	}
+	var wg sync.WaitGroup
+	for _, l := range all {
+		wg.Go(func() { do(l) })
+	}
+	wg.Wait()
+}
+
+// newLane returns the lane of a shard. It starts nothing.
+func (e *Engine) newLane(ctx context.Context, n int, recent *recent, types []string) *lane {
+	o, m := &e.o, e.o.Metrics
+	l := &lane{n: n, e: e, stores: e.shards[n], types: types, pool: e.pool, runs: newRegistry(), log: o.Log}
+	if len(e.shards) > 1 {
+		l.log = o.Log.With("shard", n)
+	}
+	if n > 0 {
+		l.pool = e.pool.lane()
+	}
+	l.health = newHealth(l.log, func(up bool) { m.up(n, up) })
+	l.acks = newAcker(l.stores.acks, l.pool, l.runs, m, l.log, l.health.role("acker"), 4*o.Worker.Batch)
+	l.work = &workers{recent: recent, handlers: e.handlers, pool: l.pool, runs: l.runs, acks: l.acks, metrics: m, log: l.log,
+		policies: e.policies, maxResult: o.MaxResult}
+	l.watch = newWatcher(l.stores.groups,
+		&reducing{store: l.stores.reductions, reducers: e.reducers, metrics: m, patience: o.ReducerWait},
+		&calling{store: l.stores.callbacks, send: o.Callback, body: o.CallbackBody, metrics: m, log: l.log, slots: make(chan struct{}, callbackAtOnce)},
+		m, l.log, l.health)
+	l.keep = &keeper{store: l.stores.keeper, role: l.health.role("keeper"), status: e.status(ctx, types), needs: e.needs(), take: l.watch.name}
+	return l
+}
+
+// begin starts the loops. takes reports whether this process runs jobs.
+func (l *lane) begin(base context.Context, takes bool) {
+	o, m, h := &l.e.o, l.e.o.Metrics, l.health
+	l.work.ctx, l.work.cancel = context.WithCancel(base)
+	l.acking = begin(base, l.acks.run)
+	l.renewing = begin(base, (&renewer{store: l.stores.leases, runs: l.runs, lease: o.Worker.Lease, metrics: m, log: l.log, role: h.role("renewer")}).run)
+	l.watching = begin(base, l.watch.run)
+	l.keeping = begin(base, l.keep.run)
+	l.dispatching = begin(base, (&dispatcher{store: l.stores.due, turns: turns{keeper: l.keep}, every: l.e.dispatchEvery, tend: l.watch.name, metrics: m, role: h.role("dispatcher")}).run)
+	l.counting = begin(base, (&stats{shard: l.n, store: l.stores.history, turns: turns{keeper: l.keep}, metrics: m, log: l.log, role: h.role("stats")}).run)
+	l.fetching = begin(base, func(ctx context.Context) {
+		if !takes {
+			return
+		}
+		gather := l.e.gather
+		gather.processes = l.keep.of.Load
+		(&fetcher{store: l.stores.jobs, pool: l.pool, batch: o.Worker.Batch, types: l.types, start: l.work.start, giveBack: l.work.giveBack, runs: l.runs,
+			metrics: m, role: h.role("fetcher"), gather: gather, ear: newEar(l.stores.jobs, h.role("ear"))}).run(ctx)
+	})
+}
+
+// placementsReader reads the placements of groups on shards.
+type placementsReader interface {
+	RefreshPlacements(ctx context.Context) error
+}
+
+var _ placementsReader = (*store.Fleet)(nil)
+
+// place keeps the placements of a fleet up to date.
+func (e *Engine) place(ctx context.Context, r *role) {
+	fleet, is := e.o.Store.(placementsReader)
+	if !is || len(e.shards) == 1 {
+		return
+	}
+	for sleep(ctx, store.PlaceEvery) {
+		if err := fleet.RefreshPlacements(ctx); err != nil {
+			r.failed(ctx, err)
+			continue
+		}
+		r.ok()
+	}
+}

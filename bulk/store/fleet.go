@@ -1,0 +1,333 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Sharded is data in one or more shards: a Store or a Fleet.
+type Sharded interface{ Shards() []*Store }
+
+var _, _ Sharded = (*Store)(nil), (*Fleet)(nil)
+
+// Shards returns the store itself.
+func (s *Store) Shards() []*Store { return []*Store{s} }
+
+// Fleet is the bulk engine's data in several shards, each in a slot of its own, on one Redis or on several. A group is
+// on one shard, its home; what lists or counts reads all of them. It starts nothing and may be used concurrently.
+type Fleet struct {
+	shards  []*Store
+	placing placing
+
+	mu    sync.Mutex
+	known map[string]*Store          // groups whose id has several possible homes
+	seen  map[string]map[int]counted // tenants' last counts by shard, where they have a quota
+}
+
+// NewFleet returns a Fleet of o.Shards shards. Shard n is on client n mod the number of clients. It does not connect yet.
+func NewFleet(o Options, clients ...redis.UniversalClient) (*Fleet, error) {
+	if len(clients) == 0 {
+		return nil, errors.New("bulk/store: NewFleet needs a client")
+	}
+	o.Shards = max(1, o.Shards)
+	if o.Shards > MaxShards {
+		return nil, fmt.Errorf("shards %d: use 1 to %d", o.Shards, MaxShards)
+	}
+	if o.Process == "" {
+		o.Process = newProcess() // one name in all shards
+	}
+	f := &Fleet{}
+	for n := range o.Shards {
+		o.Shard, o.Client = n, clients[n%len(clients)]
+		s, err := New(o)
+		if err != nil {
+			return nil, err
+		}
+		f.shards = append(f.shards, s)
+	}
+	return f, nil
+}
+
+// FleetOf returns s as a Fleet.
+func FleetOf(s Sharded) *Fleet {
+	if f, is := s.(*Fleet); is {
+		return f
+	}
+	return &Fleet{shards: s.Shards()}
+}
+
+// Shards returns the shards by number.
+func (f *Fleet) Shards() []*Store { return f.shards }
+
+// Settings returns the settings in force in this process.
+func (f *Fleet) Settings() Settings { return f.shards[0].Settings() }
+
+// Configure changes the settings of all shards from the next call on.
+func (f *Fleet) Configure(c Settings) error {
+	for _, s := range f.shards {
+		if err := s.Configure(c); err != nil {
+			return err // of the settings, so the first shard returns it
+		}
+	}
+	return nil
+}
+
+// checkShards returns an error for settings that several shards cannot hold together.
+func (s *shard) checkShards(c *Settings) error {
+	n := s.o.Shards
+	switch {
+	case n == 1:
+		return nil
+	case c.Limiter != "gcra":
+		return fmt.Errorf("limiter %s: needs shards: 1, because its windows cannot be divided while they run; use gcra", c.Limiter)
+	case c.Policy != "fair":
+		return fmt.Errorf("fair_queue.policy %s: needs shards: 1, because the order is over all groups; use fair", c.Policy)
+	case c.Strict:
+		return errors.New("fair_queue.strict: needs shards: 1, because one shard does not see the high priority of another; use false")
+	case !c.Gating:
+		return errors.New("fair_queue.gating: false needs shards: 1; use true")
+	}
+	return nil
+}
+
+// Prepare checks the number of shards and the layout of shard 0 and loads its scripts. The first calls do so for the
+// other shards.
+func (f *Fleet) Prepare(ctx context.Context) error {
+	first := f.shards[0]
+	p, _, err := first.readPlacements(ctx, "", nil)
+	if err != nil {
+		return err
+	}
+	if has := p.count(); has > len(f.shards) {
+		return fmt.Errorf("%w: the installation with prefix %q has %d shards: set shards: %d (not %d) and list the same servers in store.urls", ErrShards, first.o.Prefix, has, has, len(f.shards))
+	}
+	if err := f.checkServers(ctx); err != nil {
+		return err
+	}
+	f.placing.last.Store(p)
+	return first.Prepare(ctx)
+}
+
+// ErrShards is wrapped by the error of Prepare when the shards of the configuration are not those of the installation.
+var ErrShards = errors.New("the shards do not fit the installation")
+
+// Unused returns the shards that no placement has: they hold no group until AddShards.
+func (f *Fleet) Unused() []int {
+	p := f.placing.last.Load()
+	if p == nil {
+		return nil
+	}
+	var unused []int
+	for n := p.count(); n < len(f.shards); n++ {
+		unused = append(unused, n)
+	}
+	return unused
+}
+
+// checkServers returns an error if a server has the data of a shard that the configuration puts elsewhere: the list of
+// servers was reordered or changed in length. Servers that do not reply are not checked.
+func (f *Fleet) checkServers(ctx context.Context) error {
+	var servers []redis.UniversalClient
+	for _, s := range f.shards {
+		if !slices.Contains(servers, s.o.Client) {
+			servers = append(servers, s.o.Client)
+		}
+	}
+	if len(servers) == 1 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, f.shards[0].o.Timeout)
+	defer cancel()
+	errs := make([]error, len(servers))
+	var wg sync.WaitGroup
+	for i, client := range servers {
+		wg.Go(func() {
+			for n := range MaxShards {
+				own := n < len(f.shards) && f.shards[n].o.Client == client
+				if own {
+					continue
+				}
+				found, err := client.Exists(ctx, layoutKey(f.shards[0].o.Prefix, n)).Result()
+				if err != nil {
+					return // it is away, and is checked at the next start
+				}
+				if found > 0 {
+					errs[i] = fmt.Errorf("%w: store.urls[%d] has the data of shard %d, which the configuration puts elsewhere: restore the former order and number of store.urls", ErrShards, i, n)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// Ping returns an error unless every shard replies and its layout fits.
+func (f *Fleet) Ping(ctx context.Context) error {
+	_, errs := each(ctx, f, func(ctx context.Context, s *Store) (struct{}, error) { return struct{}{}, s.Ping(ctx) })
+	return errors.Join(errs...)
+}
+
+// RefreshPlacements reads the placements again. Processes must call it every PlaceEvery.
+func (f *Fleet) RefreshPlacements(ctx context.Context) error {
+	if len(f.shards) == 1 {
+		return nil
+	}
+	f.placing.mu.Lock()
+	defer f.placing.mu.Unlock()
+	p, _, err := f.shards[0].readPlacements(ctx, "", nil)
+	if err != nil {
+		return err
+	}
+	f.placing.last.Store(p)
+	return nil
+}
+
+// placements returns the placements, which it reads if the last reading is old. While shard 0 is away it returns the
+// last reading.
+func (f *Fleet) placements(ctx context.Context) (*placed, error) {
+	p := f.placing.last.Load()
+	now := time.Since(f.shards[0].start).Nanoseconds()
+	if p != nil && (time.Since(p.at) < placeStale || now < f.placing.next.Load()) {
+		return p, nil
+	}
+	if p != nil {
+		f.placing.next.Store(now + int64(time.Second))
+	}
+	err := f.RefreshPlacements(ctx)
+	if again := f.placing.last.Load(); again != nil {
+		return again, nil
+	}
+	return nil, err
+}
+
+// homes returns the shards that may have the group of an id, first the one for a new group.
+func (f *Fleet) homes(ctx context.Context, id string) ([]*Store, error) {
+	if len(f.shards) == 1 {
+		return f.shards, nil
+	}
+	p, err := f.placements(ctx)
+	if err != nil {
+		return nil, err
+	}
+	numbers := p.homes(id, p.clock())
+	homes := make([]*Store, 0, len(numbers))
+	for _, n := range numbers {
+		if n >= len(f.shards) {
+			return nil, fmt.Errorf("%w: shard %d was added; restart this process with shards: %d", ErrStore, n, p.count())
+		}
+		homes = append(homes, f.shards[n])
+	}
+	return homes, nil
+}
+
+// mostKnown bounds Fleet.known and Fleet.seen.
+const mostKnown = 10_000
+
+// at returns the shard that has the group, or the one for a new group if none has it.
+func (f *Fleet) at(ctx context.Context, id string) (*Store, error) {
+	homes, err := f.homes(ctx, id)
+	if err != nil || len(homes) == 1 {
+		return first(homes), err
+	}
+	f.mu.Lock()
+	known := f.known[id]
+	f.mu.Unlock()
+	if known != nil {
+		homes = append([]*Store{known}, homes...) // it is asked again: the group may be gone
+	}
+	var away error
+	for _, s := range homes {
+		_, err := s.short(ctx, id)
+		if err == nil {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			if f.known == nil || len(f.known) >= mostKnown {
+				f.known = map[string]*Store{}
+			}
+			f.known[id] = s
+			return s, nil
+		}
+		if _, refused := errors.AsType[*Refusal](err); !refused {
+			away = errors.Join(away, fmt.Errorf("shard %d, which may have the group: %w", s.o.Shard, err))
+		}
+	}
+	return first(homes), away
+}
+
+func first(homes []*Store) *Store {
+	if len(homes) == 0 {
+		return nil
+	}
+	return homes[0]
+}
+
+// on calls do with the shard of a group.
+func on[T any](ctx context.Context, f *Fleet, id string, do func(s *Store) (T, error)) (v T, err error) {
+	s, err := f.at(ctx, id)
+	if err != nil {
+		return v, err
+	}
+	return do(s)
+}
+
+// each calls do for all shards at once and returns the results by shard.
+func each[T any](ctx context.Context, f *Fleet, do func(ctx context.Context, s *Store) (T, error)) ([]T, []error) {
+	all, errs := make([]T, len(f.shards)), make([]error, len(f.shards))
+	if len(f.shards) == 1 {
+		all[0], errs[0] = do(ctx, f.shards[0])
+		return all, errs
+	}
+	var wg sync.WaitGroup
+	for n, s := range f.shards {
+		wg.Go(func() {
+			if all[n], errs[n] = do(ctx, s); errs[n] != nil && !strings.HasPrefix(errs[n].Error(), "shard ") {
+				errs[n] = shardError(n, errs[n])
+			}
+		})
+	}
+	wg.Wait()
+	return all, errs
+}
+
+// shardError names the shard of an outage; refusals stay as they are.
+func shardError(n int, err error) error {
+	if _, refused := errors.AsType[*Refusal](err); refused {
+		return err
+	}
+	return fmt.Errorf("shard %d: %w", n, err)
+}
+
+// Away lists the shards that did not reply to a reading of all. Its result is then what the others have.
+type Away []int
+
+// some returns the results of the shards that replied. err is not nil if none did, or if a shard's error is not an
+// outage.
+func some[T any](all []T, errs []error) (there []T, away Away, err error) {
+	for n, v := range all {
+		switch {
+		case errs[n] == nil:
+			there = append(there, v)
+		case errors.Is(errs[n], ErrStore):
+			away = append(away, n)
+		default:
+			return nil, nil, errs[n]
+		}
+	}
+	if len(there) == 0 {
+		return nil, nil, errs[0]
+	}
+	return there, away, nil
+}
+
+// read calls do for all shards at once and returns the results of those that replied.
+func read[T any](ctx context.Context, f *Fleet, do func(ctx context.Context, s *Store) (T, error)) ([]T, Away, error) {
+	return some(each(ctx, f, do))
+}

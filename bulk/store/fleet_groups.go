@@ -1,0 +1,323 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// CreateGroup creates a group on its home, as Store.CreateGroup does.
+func (f *Fleet) CreateGroup(ctx context.Context, g GroupSpec) (group Group, created bool, err error) {
+	if err := g.Validate(); err != nil {
+		return Group{}, false, err
+	}
+	s, err := f.at(ctx, g.ID)
+	if err != nil {
+		return Group{}, false, err
+	}
+	if g.MaxGroups == 0 || len(f.shards) == 1 {
+		return s.CreateGroup(ctx, g)
+	}
+	err = f.counting(ctx, s, g.Tenant, func(ctx context.Context, elsewhere counted) error {
+		left := g
+		if left.MaxGroups -= elsewhere.groups; left.MaxGroups < 1 {
+			if _, err := s.Group(ctx, g.ID); err != nil {
+				return cmp.Or[error](quotaUnless(err, tooManyGroups(&g, elsewhere.groups)), err)
+			}
+			left.MaxGroups = 1 // it exists, so nothing is counted
+		}
+		var refusal *Refusal
+		group, created, err = s.CreateGroup(ctx, left)
+		if errors.As(err, &refusal) && refusal.Code == CodeQuota {
+			return tooManyGroups(&g, g.MaxGroups)
+		}
+		return err
+	})
+	return group, created, err
+}
+
+// quotaUnless returns the refusal of a quota for a group that does not exist, nil for another error.
+func quotaUnless(err, quota error) error {
+	var refusal *Refusal
+	if errors.As(err, &refusal) && refusal.Code == CodeNotFound {
+		return quota
+	}
+	return nil
+}
+
+// AddJobs adds jobs to a group, as Store.AddJobs does. A quota of its tenant counts the jobs in all shards.
+func (f *Fleet) AddJobs(ctx context.Context, group string, c Chunk, jobs []Job) (added Added, err error) {
+	s, err := f.at(ctx, group)
+	if err != nil {
+		return Added{}, err
+	}
+	if len(f.shards) == 1 || c.MaxPending == 0 && f.Settings().PendingPerTenant == 0 {
+		return s.AddJobs(ctx, group, c, jobs)
+	}
+	tenant, err := s.TenantOf(ctx, group)
+	if err != nil {
+		return Added{}, err
+	}
+	err = f.counting(ctx, s, tenant, func(ctx context.Context, elsewhere counted) (err error) {
+		c.elsewhere = elsewhere.open
+		added, err = s.AddJobs(ctx, group, c, jobs)
+		return err
+	})
+	return added, err
+}
+
+// counted is what a tenant has in a shard, for its quotas.
+type counted struct{ groups, open int64 }
+
+const (
+	// countLock is how long a process may hold a tenant's lock while it checks a quota, and countFor what it may take.
+	countLock = 10 * time.Second
+	countFor  = 5 * time.Second
+	countWait = 5 * time.Millisecond // between two attempts to take the lock
+)
+
+// counting calls do with what the tenant has in the other shards than s, under a lock of the tenant, so that no other
+// process adds to it meanwhile. For a shard that is away the last count counts, since nothing is added there.
+func (f *Fleet) counting(ctx context.Context, s *Store, tenant string, do func(ctx context.Context, elsewhere counted) error) error {
+	ctx, cancel := context.WithTimeout(ctx, countFor)
+	defer cancel()
+	locks, err := f.homes(ctx, tenant)
+	if err != nil {
+		return err
+	}
+	for {
+		// The last of the homes is that of the first placement, which never changes.
+		unlock, ok, err := locks[len(locks)-1].Lock(ctx, "tenant/"+tenant, countLock)
+		if err != nil {
+			return fmt.Errorf("cannot check the quotas of tenant %q: %w", tenant, err)
+		}
+		if ok {
+			defer unlock()
+			break
+		}
+		select {
+		case <-time.After(countWait):
+		case <-ctx.Done():
+			return fmt.Errorf("%w: the quotas of tenant %q are being checked by other requests", ErrStore, tenant)
+		}
+	}
+	elsewhere, err := f.elsewhere(ctx, s, tenant)
+	if err != nil {
+		return err
+	}
+	return do(ctx, elsewhere)
+}
+
+func (f *Fleet) elsewhere(ctx context.Context, s *Store, tenant string) (sum counted, err error) {
+	all, errs := each(ctx, f, func(ctx context.Context, other *Store) (counted, error) {
+		if other == s {
+			return counted{}, nil
+		}
+		return other.counts(ctx, tenant)
+	})
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	last := f.seen[tenant]
+	if last == nil {
+		last = map[int]counted{}
+		if f.seen == nil || len(f.seen) >= mostKnown {
+			f.seen = map[string]map[int]counted{}
+		}
+		f.seen[tenant] = last
+	}
+	for n, c := range all {
+		if errs[n] != nil {
+			was, known := last[n]
+			if !known {
+				return counted{}, fmt.Errorf("cannot check the quotas of tenant %q: %w", tenant, errs[n])
+			}
+			c = was
+		} else if f.shards[n] != s {
+			last[n] = c
+		}
+		sum.groups += c.groups
+		sum.open += c.open
+	}
+	return sum, nil
+}
+
+// counts returns what a tenant has in this shard.
+func (s rateStore) counts(ctx context.Context, tenant string) (counted, error) {
+	r, err := s.run(ctx, "tenant_read", tenant)
+	if err != nil {
+		return counted{}, err
+	}
+	t := list(r.at(0)) // empty without the tenant
+	return counted{groups: t.int(2), open: t.int(6)}, nil
+}
+
+// The following call the method of Store on the shard of the group.
+
+// Group returns one group.
+func (f *Fleet) Group(ctx context.Context, group string) (Group, error) {
+	return on(ctx, f, group, func(s *Store) (Group, error) { return s.Group(ctx, group) })
+}
+
+// TenantOf returns the tenant of a group.
+func (f *Fleet) TenantOf(ctx context.Context, group string) (string, error) {
+	return on(ctx, f, group, func(s *Store) (string, error) { return s.TenantOf(ctx, group) })
+}
+
+// Seal ends the submission of jobs.
+func (f *Fleet) Seal(ctx context.Context, group string) (Group, error) {
+	return on(ctx, f, group, func(s *Store) (Group, error) { return s.Seal(ctx, group) })
+}
+
+// SealAbandoning is Seal for a group with incomplete chunks.
+func (f *Fleet) SealAbandoning(ctx context.Context, group string) (Group, error) {
+	return on(ctx, f, group, func(s *Store) (Group, error) { return s.SealAbandoning(ctx, group) })
+}
+
+// Patch changes a group's live fields.
+func (f *Fleet) Patch(ctx context.Context, group string, p Patch) (Group, error) {
+	return on(ctx, f, group, func(s *Store) (Group, error) { return s.Patch(ctx, group, p) })
+}
+
+// Cancel ends a group.
+func (f *Fleet) Cancel(ctx context.Context, group string) (Group, error) {
+	return on(ctx, f, group, func(s *Store) (Group, error) { return s.Cancel(ctx, group) })
+}
+
+// Release lifts the delays that a group's downstream asked for.
+func (f *Fleet) Release(ctx context.Context, group string) (g Group, jobs int64, err error) {
+	g, err = on(ctx, f, group, func(s *Store) (g Group, err error) {
+		g, jobs, err = s.Release(ctx, group)
+		return g, err
+	})
+	return g, jobs, err
+}
+
+// Delete deletes an ended group.
+func (f *Fleet) Delete(ctx context.Context, group string, patience time.Duration) (gone bool, err error) {
+	return on(ctx, f, group, func(s *Store) (bool, error) { return s.Delete(ctx, group, patience) })
+}
+
+// RedriveJobs creates a redrive of a group, on its shard.
+func (f *Fleet) RedriveJobs(ctx context.Context, group string, o RedriveOptions) (g Group, err error) {
+	err = f.redriving(ctx, group, o.MaxGroups, func(ctx context.Context, s *Store, left int64) (err error) {
+		o.MaxGroups = left
+		g, err = s.RedriveJobs(ctx, group, o)
+		return err
+	})
+	return g, err
+}
+
+// RetryJob starts a job that waits, or redrives one.
+func (f *Fleet) RetryJob(ctx context.Context, group, job string, maxGroups int64) (as *Group, err error) {
+	err = f.redriving(ctx, group, maxGroups, func(ctx context.Context, s *Store, left int64) (err error) {
+		as, err = s.RetryJob(ctx, group, job, left)
+		return err
+	})
+	return as, err
+}
+
+// redriving calls do with the shard of a group and how many groups its tenant may have there.
+func (f *Fleet) redriving(ctx context.Context, group string, maxGroups int64, do func(ctx context.Context, s *Store, left int64) error) error {
+	s, err := f.at(ctx, group)
+	if err != nil {
+		return err
+	}
+	if maxGroups == 0 || len(f.shards) == 1 {
+		return do(ctx, s, maxGroups)
+	}
+	tenant, err := s.TenantOf(ctx, group)
+	if err != nil {
+		return err
+	}
+	return f.counting(ctx, s, tenant, func(ctx context.Context, elsewhere counted) error {
+		if maxGroups <= elsewhere.groups {
+			return tooManyGroups(&GroupSpec{Tenant: tenant, MaxGroups: maxGroups}, elsewhere.groups)
+		}
+		return do(ctx, s, maxGroups-elsewhere.groups)
+	})
+}
+
+// ChunkState returns the state of a chunk.
+func (f *Fleet) ChunkState(ctx context.Context, group, key string) (ChunkState, error) {
+	return on(ctx, f, group, func(s *Store) (ChunkState, error) { return s.ChunkState(ctx, group, key) })
+}
+
+// Results returns outcomes of a group.
+func (f *Fleet) Results(ctx context.Context, group, cursor string, limit int) (Page, error) {
+	return on(ctx, f, group, func(s *Store) (Page, error) { return s.Results(ctx, group, cursor, limit) })
+}
+
+// Dead returns the dead letters of a group.
+func (f *Fleet) Dead(ctx context.Context, group, cursor string, limit int) (Page, error) {
+	return on(ctx, f, group, func(s *Store) (Page, error) { return s.Dead(ctx, group, cursor, limit) })
+}
+
+// Job returns one job of a group.
+func (f *Fleet) Job(ctx context.Context, group, job string) (JobState, error) {
+	return on(ctx, f, group, func(s *Store) (JobState, error) { return s.Job(ctx, group, job) })
+}
+
+// CancelJob cancels one job of a group.
+func (f *Fleet) CancelJob(ctx context.Context, group, job string) (running bool, err error) {
+	return on(ctx, f, group, func(s *Store) (bool, error) { return s.CancelJob(ctx, group, job) })
+}
+
+// Groups lists the groups of all shards, newest first, as Store.Groups does.
+func (f *Fleet) Groups(ctx context.Context, filter Filter) (groups []Group, next string, away Away, err error) {
+	if len(f.shards) == 1 {
+		groups, next, err = f.shards[0].Groups(ctx, filter)
+		return groups, next, nil, err
+	}
+	number, text, _ := strings.Cut(filter.Cursor, ".")
+	from, bad := strconv.Atoi(number)
+	if filter.Cursor != "" && (bad != nil || from < 0 || from >= len(f.shards) || text == "") {
+		return nil, "", nil, refuse(CodeInvalid, "cursor %q: use next of the previous page", filter.Cursor)
+	}
+	place, err := decodePlace(text, filter.Cursor)
+	if err != nil {
+		return nil, "", nil, err
+	}
+	type shardGroup struct {
+		listedGroup
+		shard int
+	}
+	all, away, err := read(ctx, f, func(ctx context.Context, s *Store) (list []shardGroup, err error) {
+		found, err := s.listed(ctx, filter, placeBefore(place, from, s.o.Shard))
+		for _, g := range found {
+			list = append(list, shardGroup{g, s.o.Shard})
+		}
+		return list, err
+	})
+	if err != nil {
+		return nil, "", nil, err
+	}
+	list := slices.Concat(all...)
+	// By time, then shard, then short name: placeBefore continues in this order.
+	slices.SortFunc(list, func(a, b shardGroup) int {
+		return cmp.Or(cmp.Compare(b.place[:timeBytes], a.place[:timeBytes]), cmp.Compare(a.shard, b.shard), cmp.Compare(b.place, a.place))
+	})
+	list = list[:min(len(list), filter.limit())]
+	for _, g := range list {
+		groups = append(groups, g.Group)
+	}
+	if n := len(list); n > 0 && n == filter.limit() {
+		next = strconv.Itoa(list[n-1].shard) + "." + encodePlace(list[n-1].place)
+	}
+	return groups, next, away, nil
+}
+
+// placeBefore returns where the list of a shard goes on after a place of the shard from.
+func placeBefore(place string, from, shard int) string {
+	switch {
+	case place == "" || shard == from:
+		return place
+	case shard < from:
+		return place[:timeBytes] // its groups of that microsecond were listed
+	}
+	return place[:timeBytes] + "\xff" // none of them was
+}

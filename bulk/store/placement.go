@@ -1,0 +1,167 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A placement names the shards that new groups use from a time on. The layout record of shard 0 has the list of all
+// placements, which only grows: a group stays on the shard where it was created, so its home is the one that some
+// placement has given its id.
+type placement struct {
+	from   int64 // µs of shard 0's clock
+	shards []int
+}
+
+// placements are in the order in which they were added.
+type placements []placement
+
+const (
+	// placeAfter is how long after it was added a placement counts, so that every process has read it by then.
+	placeAfter = 10 * time.Second
+	// PlaceEvery is how often processes have to read the placements.
+	PlaceEvery = 2 * time.Second
+	// placeStale is the age of a reading from which it is repeated by a call that needs it.
+	placeStale = 5 * time.Second
+)
+
+// MaxShards is the largest number of shards.
+const MaxShards = 256
+
+func parsePlacements(text string) (placements, error) {
+	var all placements
+	for part := range strings.SplitSeq(text, ";") {
+		from, list, _ := strings.Cut(part, " ")
+		at, err := strconv.ParseInt(from, 10, 64)
+		p := placement{from: at}
+		for word := range strings.SplitSeq(list, ",") {
+			n, bad := strconv.Atoi(word)
+			if err == nil && (bad != nil || n < 0 || n >= MaxShards) {
+				err = fmt.Errorf("shard %q", word)
+			}
+			p.shards = append(p.shards, n)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("cannot read the placements %q: %w", text, err)
+		}
+		all = append(all, p)
+	}
+	return all, nil
+}
+
+// words returns shards as shards_place takes them.
+func words(shards []int) string {
+	var list []string
+	for _, n := range shards {
+		list = append(list, strconv.Itoa(n))
+	}
+	return strings.Join(list, ",")
+}
+
+// count returns how many shards the installation has: those of any placement.
+func (p placements) count() int {
+	most := 0
+	for _, one := range p {
+		most = max(most, slices.Max(one.shards))
+	}
+	return most + 1
+}
+
+// at returns the placement that counts at a time.
+func (p placements) at(now int64) placement {
+	for i := len(p) - 1; i > 0; i-- {
+		if p[i].from <= now {
+			return p[i]
+		}
+	}
+	return p[0]
+}
+
+// homes returns the shards that may have the group: first the one for a new group, then those of the other placements,
+// latest first.
+func (p placements) homes(id string, now int64) []int {
+	key := homeKey(id)
+	homes := []int{p.at(now).home(key)}
+	for i := len(p) - 1; i >= 0; i-- {
+		if n := p[i].home(key); !slices.Contains(homes, n) {
+			homes = append(homes, n)
+		}
+	}
+	return homes
+}
+
+// home returns the shard of a key, by rendezvous hashing: a placement with one shard more or less changes the homes of
+// no keys but those of that shard.
+func (p placement) home(key string) int {
+	return slices.MaxFunc(p.shards, func(a, b int) int { return cmp.Compare(rendezvous(key, a), rendezvous(key, b)) })
+}
+
+// homeKey returns what determines a group's home: its id without the numbers of redrives, which are on the shard of their
+// source.
+func homeKey(id string) string {
+	for {
+		root := rootOf(id)
+		if root == id {
+			return id
+		}
+		id = root
+	}
+}
+
+// rendezvous returns the weight of a shard for a key. It must never change: groups are found by it.
+func rendezvous(key string, shard int) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(key)) // never fails
+	x := h.Sum64() ^ uint64(shard+1)*0x9e3779b97f4a7c15
+	// The finalizer of SplitMix64, because FNV alone spreads similar keys badly.
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+// placing holds the last reading of the placements.
+type placing struct {
+	mu   sync.Mutex // of a reading in progress
+	last atomic.Pointer[placed]
+	next atomic.Int64 // when to try again after a failure, in ns since start
+}
+
+// placed is a reading of the placements.
+type placed struct {
+	placements
+	text string
+	now  int64 // of shard 0's clock, µs
+	at   time.Time
+}
+
+// clock returns the time of shard 0's clock, µs.
+func (p *placed) clock() int64 { return p.now + time.Since(p.at).Microseconds() }
+
+// readPlacements reads the placements, and adds one with these shards if known is what is there.
+func (s *Store) readPlacements(ctx context.Context, known string, shards []int) (*placed, bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, max(prepareTimeout, s.o.Timeout))
+	defer cancel()
+	began := time.Now()
+	first := make([]int, s.o.Shards)
+	for i := range first {
+		first[i] = i
+	}
+	res, err := s.scripts.Run(ctx, "shards_place", []string{layoutKey(s.o.Prefix, 0)}, s.now(), words(first), known, words(shards), placeAfter.Microseconds())
+	if err != nil {
+		return nil, false, fmt.Errorf("shard 0, which has the placements of groups: %w", err)
+	}
+	r := reply(res)
+	all, err := parsePlacements(r.string(0))
+	if err != nil {
+		return nil, false, err
+	}
+	return &placed{placements: all, text: r.string(0), now: r.int(1), at: began}, r.int(2) == 1, nil
+}
