@@ -84,7 +84,7 @@ func TestWorkers_WhatRunsNow(t *testing.T) {
 	left, leave := context.WithCancel(t.Context())
 	leave()
 	b.server.running.at = time.Time{}
-	if _, err := b.server.running.read(left, b.store); err != nil {
+	if _, err := b.server.running.read(left, b.server.store); err != nil {
 		t.Error(err)
 	}
 	// The process ends; jobs whose leases are still held are shown until they are taken over.

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os/signal"
 	"syscall"
 	"time"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/anteroom/anteroom/bulk/store"
 	"github.com/anteroom/anteroom/internal/cli"
+	"github.com/anteroom/anteroom/internal/config"
 	"github.com/anteroom/anteroom/internal/logs"
 )
 
@@ -26,6 +29,19 @@ type storeAway struct{ err error }
 func (e *storeAway) Error() string { return e.err.Error() }
 func (e *storeAway) Unwrap() error { return e.err }
 func (e *storeAway) ExitCode() int { return exitStoreAway }
+
+// openFleet opens the store for a command beside running workers.
+func openFleet(ctx context.Context, cfg *config.Bulk, log *slog.Logger) (*store.Fleet, servers, error) {
+	opened, err := openServers(ctx, cfg, log)
+	if err != nil {
+		return nil, nil, &storeAway{err}
+	}
+	st, err := store.NewFleet(storeOptions(cfg, log, nil), opened.clients()...)
+	if err != nil {
+		return nil, nil, errors.Join(err, opened.Close())
+	}
+	return st, opened, nil
+}
 
 func newAudit(load loader) *cobra.Command {
 	cmd := &cobra.Command{
@@ -57,17 +73,13 @@ It changes no job and no count, and is safe beside running workers.`,
 		ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT)
 		defer stop()
 		log := logs.New("warn", cfg.Log.Format, cmd.ErrOrStderr())
-		opened, err := openStore(ctx, cfg, log)
-		if err != nil {
-			return &storeAway{err}
-		}
-		defer func() { _ = opened.Close() }() // nothing is written
-		if opened.Away != nil {
-			return &storeAway{fmt.Errorf("cannot reach the store %s: %w", opened.URL, opened.Away)}
-		}
-		st, err := store.New(storeOptions(cfg, opened.Client, log, nil))
+		st, opened, err := openFleet(ctx, cfg, log)
 		if err != nil {
 			return err
+		}
+		defer func() { _ = opened.Close() }() // nothing is written
+		if err := opened.away(); err != nil {
+			return &storeAway{err}
 		}
 		if *repair {
 			restored, err := st.Repair(ctx)

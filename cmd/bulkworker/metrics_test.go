@@ -15,7 +15,7 @@ import (
 // TestStoreOptions_TellTheMetrics checks that the store reports its calls and the waits of refused jobs to the metrics.
 func TestStoreOptions_TellTheMetrics(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	o := storeOptions(&config.Bulk{}, nil, nil, bulk.NewMetrics(registry, ""))
+	o := storeOptions(&config.Bulk{}, nil, bulk.NewMetrics(registry, ""))
 	o.Observe("jobs_pull", time.Millisecond, nil)
 	o.Refused(7 * time.Second)
 	families, err := registry.Gather()

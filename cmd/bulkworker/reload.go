@@ -96,6 +96,7 @@ func keepFixed(old, next *config.Bulk) []string {
 		{"listen", &old.Listen, &next.Listen},
 		{"log", &old.Log, &next.Log},
 		{"store", &old.Store, &next.Store},
+		{"shards", &old.Shards, &next.Shards},
 		{"durability", &old.Durability, &next.Durability},
 		{"worker.min", &old.Worker.Min, &next.Worker.Min},
 		{"worker.max", &old.Worker.Max, &next.Worker.Max},
@@ -106,7 +107,7 @@ func keepFixed(old, next *config.Bulk) []string {
 		{"limits.result", &old.Limits.Result, &next.Limits.Result},
 	} {
 		from, to := reflect.ValueOf(s.old).Elem(), reflect.ValueOf(s.next).Elem()
-		if !from.Equal(to) {
+		if !reflect.DeepEqual(from.Interface(), to.Interface()) {
 			names = append(names, s.name)
 			to.Set(from)
 		}

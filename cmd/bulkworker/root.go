@@ -36,7 +36,7 @@ then:    echo '{"payload":{"n":1}}' | bulkworker submit --type webhook --tenant 
 
 	serveCommand := newServe("serve", load)
 	serveCommand.Short = "Serve (the default command)"
-	root.AddCommand(serveCommand, newAudit(load), cli.NewCheckConfig(settingFlags, load, tryStore), cli.NewPrintConfig(settingFlags, load),
+	root.AddCommand(serveCommand, newAudit(load), newShards(load), cli.NewCheckConfig(settingFlags, load, tryStore), cli.NewPrintConfig(settingFlags, load),
 		cli.NewVersion("bulkworker", version))
 	root.AddCommand(clientCommands()...)
 	return root

@@ -23,13 +23,12 @@ import (
 	"github.com/anteroom/anteroom/internal/config"
 	"github.com/anteroom/anteroom/internal/lifecycle"
 	"github.com/anteroom/anteroom/internal/redisurl"
-	"github.com/anteroom/anteroom/internal/storeopen"
 )
 
 // worker is a running bulk worker.
 type worker struct {
 	cfg        *config.Bulk // in force
-	store      *store.Store
+	store      *store.Fleet
 	gateways   *admission.Core
 	engine     *bulk.Engine
 	processors map[string]*processor
@@ -48,7 +47,7 @@ type worker struct {
 // worker.shutdown_grace, and returns the rest. load reads the configuration again, for SIGHUP and for changed files.
 func serve(ctx context.Context, cfg *config.Bulk, load func() (*config.Bulk, error), log *slog.Logger) error {
 	hup := lifecycle.Hangups()
-	opened, err := openStore(ctx, cfg, log)
+	opened, err := openServers(ctx, cfg, log)
 	if err != nil {
 		return err
 	}
@@ -58,11 +57,13 @@ func serve(ctx context.Context, cfg *config.Bulk, load func() (*config.Bulk, err
 			log.Warn("cannot close the store", "error", err)
 		}
 	}()
-	if opened.Away != nil {
-		log.Error("cannot reach the store; jobs are accepted and run when it is back", "store", opened.URL, "error", opened.Away)
+	for _, s := range opened {
+		if s.Away != nil {
+			log.Error("cannot reach the store; jobs are accepted and run when it is back", "store", s.URL, "error", s.Away)
+		}
 	}
 
-	w, err := newWorker(cfg, opened.Client, log)
+	w, err := newWorker(cfg, opened.clients(), log)
 	if err != nil {
 		return err
 	}
@@ -89,17 +90,17 @@ func serve(ctx context.Context, cfg *config.Bulk, load func() (*config.Bulk, err
 }
 
 // newWorker returns a worker; it starts nothing, and sends nothing to the store.
-func newWorker(cfg *config.Bulk, client redis.UniversalClient, log *slog.Logger) (*worker, error) {
+func newWorker(cfg *config.Bulk, clients []redis.UniversalClient, log *slog.Logger) (*worker, error) {
 	w := &worker{cfg: cfg, callbacks: &caller{}, front: &front{}, registry: prometheus.NewRegistry(), log: log}
 	w.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	name, _ := cli.BuildVersion(version)
 	w.metrics = bulk.NewMetrics(w.registry, name)
 	var err error
-	if w.store, err = store.New(storeOptions(cfg, client, log, w.metrics)); err != nil {
+	if w.store, err = store.NewFleet(storeOptions(cfg, log, w.metrics), clients...); err != nil {
 		return nil, err
 	}
 	// It reads what gateways publish of their origins; it runs no room.
-	w.gateways, err = admission.New(coreOptions(cfg, client, log, w.metrics.ObserveStore))
+	w.gateways, err = admission.New(coreOptions(cfg, clients[0], log, w.metrics.ObserveStore))
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +118,7 @@ func (w *worker) closeProcessors() {
 func checkStart(cfg *config.Bulk) error {
 	client := redis.NewClient(&redis.Options{}) // no command is sent, so it does not connect
 	defer func() { _ = client.Close() }()
-	w, err := newWorker(cfg, client, slog.New(slog.DiscardHandler))
+	w, err := newWorker(cfg, []redis.UniversalClient{client}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
 	}
@@ -188,11 +189,11 @@ func engineOptions(cfg *config.Bulk) bulk.Options {
 	}
 }
 
-// prepare waits for the store's first reply, then for the end.
-func (w *worker) prepare(ctx context.Context, cfg *config.Bulk, opened *storeopen.Store) error {
+// prepare waits for the store's first reply, then until each server was found suitable, then for the end.
+func (w *worker) prepare(ctx context.Context, cfg *config.Bulk, opened servers) error {
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		again, err := w.claim(ctx, cfg, opened)
-		if err == nil {
+		if err == nil && !again {
 			break
 		}
 		if !again {
@@ -206,24 +207,42 @@ func (w *worker) prepare(ctx context.Context, cfg *config.Bulk, opened *storeope
 		case <-timer.C:
 		}
 	}
-	w.answered.Store(true)
 	<-ctx.Done()
 	return nil
 }
 
-// claim prepares the store, and reports whether to try again after an error. A store that was away at the start is found
-// unsuitable only now.
-func (w *worker) claim(ctx context.Context, cfg *config.Bulk, opened *storeopen.Store) (again bool, err error) {
-	if opened.Away != nil {
-		if err = opened.Fit(ctx); err == nil {
-			err = keeps(ctx, cfg, opened)
+// claim prepares the store, and reports whether to try again. A server that was away at the start is found unsuitable
+// only now. The first server has to reply; others may be away while their shards' jobs wait.
+func (w *worker) claim(ctx context.Context, cfg *config.Bulk, opened servers) (again bool, err error) {
+	for i, s := range opened {
+		if s.Away == nil {
+			continue
 		}
-		if err != nil {
-			return !errors.Is(err, redisurl.ErrUnsuitable), err
+		if err = s.Fit(ctx); err == nil {
+			err = keeps(ctx, cfg, s)
+		}
+		switch {
+		case errors.Is(err, redisurl.ErrUnsuitable):
+			return false, err
+		case err == nil:
+			s.Away = nil
+		case i == 0:
+			return true, err
+		default:
+			again = true
 		}
 	}
-	err = w.store.Prepare(ctx)
-	return errors.Is(err, store.ErrStore), err
+	if w.answered.Load() {
+		return again, nil
+	}
+	if err = w.store.Prepare(ctx); err != nil {
+		return errors.Is(err, store.ErrStore), err
+	}
+	w.answered.Store(true)
+	if unused := w.store.Unused(); len(unused) > 0 {
+		w.log.Warn("shards are configured that hold no group yet; bulkworker shards open starts to use one", "shards", unused)
+	}
+	return again, nil
 }
 
 // addRun adds a part that runs until its context ends.

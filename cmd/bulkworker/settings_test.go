@@ -64,6 +64,8 @@ var settingRows = []configtest.Row{
 	{Setting: "log.level", Value: "warn", Elsewhere: "TestServeTakesTheSettingsOfItsProcess"},
 	{Setting: "log.format", Value: "text", Elsewhere: "TestServeTakesTheSettingsOfItsProcess"},
 	{Setting: "store.url", Value: "redis://127.0.0.1:1", Elsewhere: "TestServeTakesTheSettingsOfItsProcess"},
+	{Setting: "store.urls", Value: `["redis://127.0.0.1:1", "redis://127.0.0.1:2"]`, Elsewhere: "TestServe_SpreadsGroupsOverServers", With: "shards: 2"},
+	{Setting: "shards", Value: "3", Shows: "Store.Shards = 3"},
 	{Setting: "store.dir", Value: "./other", Elsewhere: "TestServeTakesTheSettingsOfItsProcess"},
 	{Setting: "store.prefix", Value: "other", Shows: `Core.Prefix = "other"
 Store.Prefix = "other"`},
@@ -211,7 +213,7 @@ func TestSettings_AllReachTheirParts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			b := built{Store: storeOptions(cfg, nil, nil, nil), Core: coreOptions(cfg, nil, nil, nil), Engine: engineOptions(cfg), TLS: certificates(cfg)}
+			b := built{Store: storeOptions(cfg, nil, nil), Core: coreOptions(cfg, nil, nil, nil), Engine: engineOptions(cfg), TLS: certificates(cfg)}
 			if b.API, err = apiOptions(cfg); err != nil {
 				t.Fatal(err)
 			}

@@ -18,19 +18,52 @@ import (
 	"github.com/anteroom/anteroom/internal/storeopen"
 )
 
-// openStore opens the store, and starts it without store.url. A store that is down is no error: jobs run when it is
+// servers are the open servers of the shards.
+type servers []*storeopen.Store
+
+// openServers opens the store, and starts it without store.url. A server that is down is no error: jobs run when it is
 // back.
-func openStore(ctx context.Context, cfg *config.Bulk, log *slog.Logger) (*storeopen.Store, error) {
-	s, err := storeopen.Open(ctx, config.Store(cfg.Store), log)
-	if err != nil {
-		return nil, err
-	}
-	if s.Away == nil {
-		if err := keeps(ctx, cfg, s); errors.Is(err, redisurl.ErrUnsuitable) {
-			return nil, errors.Join(err, s.Close())
+func openServers(ctx context.Context, cfg *config.Bulk, log *slog.Logger) (all servers, err error) {
+	for _, server := range cfg.Store.Servers() {
+		s, err := storeopen.Open(ctx, server, log)
+		if err != nil {
+			return nil, errors.Join(err, all.Close())
+		}
+		all = append(all, s)
+		if s.Away == nil {
+			if err := keeps(ctx, cfg, s); errors.Is(err, redisurl.ErrUnsuitable) {
+				return nil, errors.Join(err, all.Close())
+			}
 		}
 	}
-	return s, nil
+	return all, nil
+}
+
+func (all servers) clients() (clients []redis.UniversalClient) {
+	for _, s := range all {
+		clients = append(clients, s.Client)
+	}
+	return clients
+}
+
+// away returns the error of the servers that did not reply when they were opened.
+func (all servers) away() error {
+	var errs []error
+	for _, s := range all {
+		if s.Away != nil {
+			errs = append(errs, fmt.Errorf("cannot reach the store %s: %w", s.URL, s.Away))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Close closes all.
+func (all servers) Close() error {
+	var errs []error
+	for _, s := range all {
+		errs = append(errs, s.Close())
+	}
+	return errors.Join(errs...)
 }
 
 // keeps checks that the store can do what durability promises.
@@ -48,19 +81,28 @@ func keeps(ctx context.Context, cfg *config.Bulk, s *storeopen.Store) error {
 
 // tryStore is check-config --store.
 func tryStore(ctx context.Context, cfg *config.Bulk) error {
-	if err := storeopen.Check(ctx, config.Store(cfg.Store)); err != nil {
+	for _, server := range cfg.Store.Servers() {
+		if err := tryServer(ctx, cfg, server); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func tryServer(ctx context.Context, cfg *config.Bulk, server config.Store) error {
+	if err := storeopen.Check(ctx, server); err != nil {
 		return err
 	}
-	if cfg.Durability != "disk" || cfg.Store.URL == "" {
+	if cfg.Durability != "disk" || server.URL == "" {
 		return nil
 	}
-	client, err := redisurl.Open(cfg.Store.URL, cfg.Store.Timeout)
+	client, err := redisurl.Open(server.URL, server.Timeout)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = client.Close() }()
 	if err := redisurl.CheckDisk(ctx, client); err != nil {
-		return fmt.Errorf("store.url %s: for durability disk: %w", redisurl.Mask(cfg.Store.URL), err)
+		return fmt.Errorf("store.url %s: for durability disk: %w", redisurl.Mask(server.URL), err)
 	}
 	return nil
 }
@@ -87,9 +129,9 @@ func storeSettings(cfg *config.Bulk) store.Settings {
 	return s
 }
 
-// storeOptions returns the store's options; without metrics the store reports to none.
-func storeOptions(cfg *config.Bulk, client redis.UniversalClient, log *slog.Logger, metrics *bulk.Metrics) store.Options {
-	o := store.Options{Client: client, Prefix: cfg.Store.Prefix, Timeout: cfg.Store.Timeout, Settings: storeSettings(cfg), Log: log}
+// storeOptions returns the options of the shards' stores; without metrics they report to none.
+func storeOptions(cfg *config.Bulk, log *slog.Logger, metrics *bulk.Metrics) store.Options {
+	o := store.Options{Shards: cfg.Shards, Prefix: cfg.Store.Prefix, Timeout: cfg.Store.Timeout, Settings: storeSettings(cfg), Log: log}
 	if metrics != nil {
 		o.Observe, o.Refused, o.Concluded = metrics.ObserveStore, metrics.Refused, metrics.Concluded
 	}

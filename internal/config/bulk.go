@@ -14,6 +14,7 @@ type Bulk struct {
 	APITokens        []APIToken           `koanf:"api_tokens" doc:"Bearer tokens of the teams that send jobs. While listen is a loopback address and there is no token at all, none is required."`
 	Log              BulkLog              `koanf:"log" doc:"Logs go to stderr."`
 	Store            BulkStore            `koanf:"store" doc:"Redis 7 or later, or Valkey. The gateway may use the same."`
+	Shards           int                  `koanf:"shards" default:"1" min:"1" max:"256" doc:"Parts of the store, each with the work of one core of Redis. The number is that of the installation: a smaller one is refused at start, and further shards are used from bulkworker shards open on. Shard n is in the slot of {bulk:n}: on any node of a cluster in store.url, or on the server n mod k of k store.urls."`
 	Durability       string               `koanf:"durability" default:"none" enum:"none,replica,disk" doc:"When a submission is confirmed. none: the store has it in memory, and writes it to disk as its appendfsync setting says. replica: one replica has it as well. disk: it is on the store's disk, for which Redis 7.2 or later has to run with appendonly."`
 	Rate             BulkRate             `koanf:"rate" doc:"Rates at which jobs start."`
 	Limiter          string               `koanf:"limiter" default:"gcra" enum:"gcra,fixed_window" doc:"gcra: no sliding second holds more than rate and burst. fixed_window: each rate.window of the clock has the whole rate of its length, so a sliding window may have up to twice as many."`
@@ -55,9 +56,23 @@ type BulkLog struct {
 // BulkStore is Store with its own defaults.
 type BulkStore struct {
 	URL     string        `koanf:"url" secret:"url" doc:"redis://, rediss:// (TLS), unix://, redis-sentinel:// or redis-cluster://. Empty: the bulk worker starts and supervises a redis-server of its own, together with the gateway where that has the same dir."`
+	URLs    []string      `koanf:"urls" secret:"url" doc:"Several servers in place of url, each in any of its forms: shard n is on the server n mod their number. Never change their order or number while they hold data; a start with another order is refused. Rates that all shards share, and people_first, use the first one."`
 	Dir     string        `koanf:"dir" default:"./data" doc:"Directory of the embedded store's files. Not used with a url."`
 	Prefix  string        `koanf:"prefix" default:"wr" doc:"First part of every key, so that several installations can share one store. Letters, digits, dot, dash and underscore, at most 32."`
 	Timeout time.Duration `koanf:"timeout" default:"1s" min:"1ms" max:"1m" doc:"Deadline of one store call."`
+}
+
+// Servers returns the servers that hold the shards: shard n is on server n mod their number.
+func (s *BulkStore) Servers() []Store {
+	urls := s.URLs
+	if len(urls) == 0 {
+		urls = []string{s.URL}
+	}
+	servers := make([]Store, len(urls))
+	for i, url := range urls {
+		servers[i] = Store{URL: url, Dir: s.Dir, Prefix: s.Prefix, Timeout: s.Timeout}
+	}
+	return servers
 }
 
 type BulkRate struct {

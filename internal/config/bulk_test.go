@@ -310,7 +310,7 @@ processors:
 			second.Processors[name] = p
 		}
 	}
-	second.Callbacks.Allow = first.Callbacks.Allow
+	second.Callbacks.Allow, second.Store.URLs = first.Callbacks.Allow, first.Store.URLs // absent and empty lists too
 	if !reflect.DeepEqual(first, second) {
 		t.Errorf("got another configuration back:\n%+v\n%+v\n%s", first, second, text)
 	}

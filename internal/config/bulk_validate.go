@@ -14,7 +14,8 @@ import (
 func (c *Bulk) Validate() []Problem {
 	check := bulkChecker{checker{settings.Check(c)}, c}
 	check.access()
-	check.store(Store(c.Store))
+	check.store(c.Store.Servers()[0])
+	check.shards()
 	check.pace()
 	check.secretFile("callbacks.secret_file", c.Callbacks.SecretFile)
 	for _, name := range slices.Sorted(maps.Keys(c.Processors)) {
@@ -109,6 +110,27 @@ func (c bulkChecker) access() {
 	}
 }
 
+// shards checks the servers of the shards.
+func (c bulkChecker) shards() {
+	s := c.cfg.Store
+	if s.URL != "" && len(s.URLs) > 0 {
+		c.Add("store.urls", "and store.url are both set; keep one of them")
+	}
+	if len(s.URLs) > c.cfg.Shards {
+		c.Add("store.urls", "has %d servers for %d shards; set shards to a multiple of %d, or leave out servers", len(s.URLs), c.cfg.Shards, len(s.URLs))
+	}
+	for i, url := range s.URLs {
+		path := settings.Element("store.urls", i)
+		if url == "" {
+			c.Add(path, "is empty; use redis://, rediss://, unix://, redis-sentinel:// or redis-cluster://")
+		} else if slices.Index(s.URLs, url) < i {
+			c.Add(path, "is in the list already; each server is listed once")
+		} else {
+			c.storeURL(path, url, s.Timeout)
+		}
+	}
+}
+
 // pace checks rates, waits and workers against each other.
 func (c bulkChecker) pace() {
 	if r := c.cfg.Rate; r.PerTenant > r.Global {
@@ -132,7 +154,7 @@ func (c bulkChecker) pace() {
 	} else if least, most := w.Autoscale(); most > 0 && (w.Count < least || w.Count > most) {
 		c.Add("worker.count", "%d is not between worker.min (%d) and worker.max (%d), where the number of workers begins", w.Count, least, most)
 	}
-	if c.cfg.Durability == "replica" && c.cfg.Store.URL == "" {
+	if c.cfg.Durability == "replica" && c.cfg.Store.URL == "" && len(c.cfg.Store.URLs) == 0 {
 		c.Add("durability", "replica needs a store.url: the embedded store has no replica")
 	}
 }

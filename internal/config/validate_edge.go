@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/anteroom/anteroom/internal/redisurl"
 	"github.com/anteroom/anteroom/internal/settings"
@@ -165,13 +166,18 @@ func (c checker) store(s Store) {
 		}
 		return
 	}
+	c.storeURL("store.url", s.URL, s.Timeout)
+}
+
+// storeURL checks the URL of a store.
+func (c checker) storeURL(path, url string, timeout time.Duration) {
 	switch {
-	case strings.Contains(s.URL, settings.Mask) && redisurl.Mask(s.URL) == s.URL:
-		c.Add("store.url", "holds the mask that print-config writes; give the real password")
-	case s.Timeout > 0: // else the bounds are reported
-		client, err := redisurl.Open(s.URL, s.Timeout)
+	case strings.Contains(url, settings.Mask) && redisurl.Mask(url) == url:
+		c.Add(path, "holds the mask that print-config writes; give the real password")
+	case timeout > 0: // else the bounds are reported
+		client, err := redisurl.Open(url, timeout)
 		if err != nil {
-			c.Add("store.url", "%s", strings.TrimPrefix(err.Error(), "store.url "))
+			c.Add(path, "%s", strings.TrimPrefix(err.Error(), "store.url "))
 			return
 		}
 		// The client has not connected, so an error of Close means nothing.

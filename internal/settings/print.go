@@ -79,7 +79,7 @@ func valueNode(v reflect.Value, s Setting) *yaml.Node {
 	if strings.HasPrefix(s.Kind, listOf) {
 		node := &yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle}
 		for i := range v.Len() {
-			node.Content = append(node.Content, textNode(fmt.Sprint(v.Index(i).Interface())))
+			node.Content = append(node.Content, textNode(masked(fmt.Sprint(v.Index(i).Interface()), s.Secret)))
 		}
 		return node
 	}
