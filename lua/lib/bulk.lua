@@ -35,8 +35,11 @@ end
 local strategy = limiter[set.limiter]
 set.by = set.limiter == 'gcra' and 1 or 2
 
--- parts divides a limit that holds over all shards: each has a part, and the parts together are never more than the limit.
-local parts = {}
+-- parts divides the limits that hold over all shards. A shard has a lease of each, from rates_lend, and the leases together are never more than
+-- the limit. Without one it has its fixed part. The field lease of the shard's state has the lease of the global limit: rate, burst, the
+-- time at which all leases of the shard end, and after how long beyond that the shard has its fixed part. In between it has no more
+-- than either. 'share:<type>' has the lease of a type's limits: rate, burst, concurrency, and the limits of which they are a part.
+local parts, now = { till = 0 }, 0
 
 -- parts.count returns this shard's part of a number.
 function parts.count(n)
@@ -52,6 +55,52 @@ function parts.rate(rate, burst)
   local among = math.min(set.shards, math.floor(burst / 1000))
   if set.number >= among then return 0, 0 end
   return math.floor(rate / among), math.floor(burst / among)
+end
+
+-- parts.at_most returns what a lease grants when its time is over: no more than the fixed part.
+function parts.at_most(rate, burst, of_rate, of_burst)
+  if now < parts.till then return rate, burst end
+  local own, own_burst = parts.rate(of_rate, of_burst)
+  return math.min(rate, own), math.min(burst, own_burst)
+end
+
+-- parts.read reads the shard's leases, and sets the global limit to its own. parts.phase is 0 while the leases last, 1 after their end, and 2 when
+-- the shard has its fixed part; parts.steps has rate, burst and beginning of each. parts.lent and parts.was are the burst and the phase of the
+-- global limiter's state.
+function parts.read()
+  local text, lent = unpack(redis.call('HMGET', K.state, 'lease', 'lent'))
+  local rate, burst, till, after = string.match(text or '', '^(%d+) (%d+) (%d+) (%d+)$')
+  local burst_was, was = string.match(lent or '', '^(%d+) (%d)$')
+  local own, own_burst = parts.rate(set.global, set.burst)
+  parts.lent, parts.was, parts.phase, parts.steps = tonumber(burst_was or 0), tonumber(was or 2), 2, { [2] = { own, own_burst, 0 } }
+  if rate then
+    rate, burst, parts.till = tonumber(rate), tonumber(burst), tonumber(till)
+    local free = parts.till + tonumber(after)
+    parts.steps = { [0] = { rate, burst, 0 }, { math.min(rate, own), math.min(burst, own_burst), parts.till }, { own, own_burst, free } }
+    parts.phase = now < parts.till and 0 or now < free and 1 or 2
+  end
+  set.whole, set.whole_burst = set.global, default_burst(set.global, set.burst)
+  set.global, set.burst = unpack(parts.steps[parts.phase])
+end
+
+-- parts.carry gives a limiter another rate and burst from a time on, and tokens (billionths) in addition. Tokens that are left stay as far as
+-- the burst allows, so that a change of shares makes none. It returns how many are lost. burst is that of the state.
+function parts.carry(b, was, burst, from, tokens)
+  local left = 0
+  if was > 0 then
+    local old = { rate = was, burst = burst, at = b.at, level = b.level }
+    strategy.refill(old, from)
+    left = math.max(0, burst * 1000000 - old.owed)
+  end
+  local kept = math.min(left + tokens, b.burst * 1000000)
+  if b.rate == 0 then
+    b.at, b.level = from, 0
+    return left + tokens
+  end
+  local owed = b.burst * 1000000 - kept
+  b.at, b.level = from + math.floor(owed / b.rate), owed % b.rate
+  strategy.refill(b, now)
+  return left + tokens - kept
 end
 
 -- shard is the record of the whole shard:
@@ -80,7 +129,6 @@ do
   if live_global then set.global = tonumber(live_global) end
   if live_tenant then set.per_tenant = tonumber(live_tenant) end
   set.file_burst, set.live_types = set.burst, shard_was[SHARD.length + 4] or ''
-  set.global, set.burst = parts.rate(set.global, set.burst)
   for i = 1, SHARD.length do
     local n = tonumber(shard_was[i] or 0)
     shard[SHARD[i]], shard_was[i] = n, n
@@ -94,7 +142,7 @@ set.policy, set.strict = shard.mode == 3 and 'score' or 'fair', shard.mode == 2 
 
 -- now is the shard's time: Redis's clock without jumps back. After a jump back it is ahead of that clock, and each passing second takes a tenth
 -- of a second off the lead.
-local now = clock_now(ARGV[1])
+now = clock_now(ARGV[1])
 if shard.adj > 0 and now >= shard.last then shard.adj = 0 end
 if now + shard.adj < shard.last - 1000000 then
   shard.adj = shard.last - now
@@ -103,6 +151,7 @@ elseif shard.adj > 0 then
 end
 now = now + shard.adj
 if now > shard.last then shard.last = now end
+if set.shards > 1 then parts.read() end
 
 -- Groups and tenants are packed arrays. The loader replaces G_<field> and T_<field> by the field's number in these lists, so
 -- that the fields cost no local variables. Fields are only ever appended: the length of a record is its version. A field

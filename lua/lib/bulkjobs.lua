@@ -338,12 +338,27 @@ end
 function work.changed(b) return b and not (b.at == b.adopted_at and b.level == b.adopted_level) end
 
 local function global_limiter()
-  return refilled(set.global, set.burst, shard.at, shard.level, shard.rate, shard.limiter)
+  if set.shards == 1 then return refilled(set.global, set.burst, shard.at, shard.level, shard.rate, shard.limiter) end
+  local b = { at = shard.at, level = shard.level, rate = shard.rate, burst = parts.lent }
+  -- Each phase that has begun since the state was written changes it when it began.
+  for phase = parts.was + 1, parts.phase do
+    local rate, burst = b.rate, b.burst
+    b.rate, b.burst = unpack(parts.steps[phase])
+    parts.carry(b, rate, burst, parts.steps[phase][3], 0)
+  end
+  local rate, burst = b.rate, b.burst
+  b.rate, b.burst = set.global, set.burst
+  if rate == b.rate and burst == b.burst then strategy.refill(b, now) else parts.carry(b, rate, burst, now, 0) end
+  return b
 end
 
 local function save_global_limiter(b)
   if not work.changed(b) then return end
   shard.at, shard.level, shard.rate, shard.limiter = b.at, b.level, b.rate > 0 and b.rate or shard.rate, set.by
+  if set.shards > 1 and (parts.lent ~= b.burst or parts.was ~= parts.phase) then
+    parts.lent, parts.was = b.burst, parts.phase
+    redis.call('HSET', K.state, 'lent', int(b.burst) .. ' ' .. parts.phase)
+  end
 end
 
 local function tenant_limiter(t, share)

@@ -16,15 +16,24 @@ for kind, rate, most in string.gmatch(set.live_types, '(%S+) (%S+) (%S+)') do
   l.rate, l.most = tonumber(rate) or l.rate, tonumber(most) or l.most
   types.limits[kind] = l
 end
-if set.shards > 1 then
-  for _, l in pairs(types.limits) do
-    -- closed: this shard has no part of the limit, and no job of the type may start here.
-    local rate, most = l.rate, l.most
-    l.rate, l.burst = parts.rate(rate, 0)
-    l.most = parts.count(most)
-    l.closed = rate > 0 and l.rate == 0 or most > 0 and l.most == 0
+
+-- types.divide replaces the limits by this shard's lease or part of them; whole and whole_most keep the limits.
+function types.divide()
+  for kind, l in pairs(types.limits) do
+    l.whole, l.whole_most = l.rate, l.most
+    local rate, burst, most, of_rate, of_most = string.match(redis.call('HGET', K.state, 'share:' .. kind) or '', '^(%d+) (%d+) (%d+) (%d+) (%d+)$')
+    if rate and tonumber(of_rate) == l.whole and tonumber(of_most) == l.whole_most then
+      l.rate, l.burst = parts.at_most(tonumber(rate), tonumber(burst), l.whole, 0)
+      l.most = tonumber(most)
+    else
+      l.rate, l.burst = parts.rate(l.whole, 0)
+      l.most = parts.count(l.whole_most)
+    end
+    -- closed: this shard has nothing of a limit, and no job of the type may start here.
+    l.closed = l.whole > 0 and l.rate == 0 or l.whole_most > 0 and l.most == 0
   end
 end
+if set.shards > 1 then types.divide() end
 
 -- types.limit returns the limits of a type, or of the name of a breaker, at now; nil where it has none.
 function types.limit(kind)

@@ -1,0 +1,345 @@
+// Package lend divides limits that hold over all shards of the bulk engine: it decides which shard has what part of a
+// rate, its burst and a concurrency, so that the parts together are never more than the limit, also while a shard does not
+// reply or replies late.
+package lend
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+const (
+	// Lease is how long a shard may use its shares without a further call.
+	Lease = 2 * time.Second
+	// After is how long after the end of its lease a shard has its fixed part of the global rate. In between it has no
+	// more than that part or its share.
+	After = 2 * Lease
+	// margin is more than the clock of a shard is read late by.
+	margin = time.Second
+	// predecessor is how long an earlier lender may go on after it was replaced.
+	predecessor = time.Second
+)
+
+// Job is what one start takes from a rate or burst, in thousandths.
+const job = 1000
+
+// Share is what a shard has of one limit. Rates and bursts are in thousandths.
+type Share struct {
+	Rate, Burst, Concurrency int64
+	Tokens                   int64 // billionths of a job that come in addition; of a reply: that were left over
+	Whole                    Limit // of which it is a part
+	Running                  int64 // jobs that run
+	Need                     int   // one of None, Some, Waits
+}
+
+// Limit is a limit over all shards; a rate or concurrency of 0 is none.
+type Limit struct{ Rate, Burst, Concurrency int64 }
+
+// How a shard needs a limit.
+const (
+	None  = iota // no jobs
+	Some         // jobs
+	Waits        // jobs that wait for the limit
+)
+
+// Global is the name of the limit of all jobs. Others have the name of their type.
+const Global = ""
+
+// Call is what a shard is to be told. Without shares it is only asked.
+type Call struct {
+	Till   int64 // µs of the shard's clock
+	Shares map[string]Share
+}
+
+// Reply is the reply of a shard.
+type Reply struct {
+	Counted bool // the call's shares are in force
+	Now     int64
+	Starts  int64
+	Shares  map[string]Share // in force now
+}
+
+// Lender divides limits. Its times are those of one monotonic clock.
+type Lender struct {
+	shards []shard
+	order  map[string]*order
+	spare  map[string]int64 // tokens that the last round has left over
+}
+
+type shard struct {
+	known   bool // it has replied since the lender began
+	replies bool // to the last call
+	last    map[string]Share
+	maybe   []map[string]Share // of calls without a reply, which may have been executed
+	end     time.Duration      // when its leases have ended at the latest
+	calling time.Duration      // end of the leases of the last call
+	sure    time.Duration      // the end of those that are known to be in force
+	read    int64              // its clock at its last reply
+	readAt  time.Duration      // when that reply had arrived
+	starts  int64
+	use     float64 // starts a second, thousandths, recently
+}
+
+// order is the order in which shards use a limit that is too small for all of them.
+type order struct {
+	first int
+	since time.Duration
+}
+
+// New returns a Lender of n shards that begins now.
+func New(n int, now time.Duration) *Lender {
+	l := &Lender{shards: make([]shard, n), order: map[string]*order{}, spare: map[string]int64{}}
+	for i := range l.shards {
+		l.shards[i].end = now + predecessor + Lease
+		l.shards[i].sure = now - time.Hour
+	}
+	return l
+}
+
+// Part returns the fixed part of shard i of n, which it has without a lease: as lua/lib/bulk.lua does.
+func (w Limit) Part(i, n int) Share {
+	var p Share
+	if w.Rate > 0 {
+		if among := min(int64(n), w.Burst/job); int64(i) < among {
+			p.Rate, p.Burst = w.Rate/among, w.Burst/among
+		}
+	}
+	p.Concurrency = w.Concurrency / int64(n)
+	if int64(i) < w.Concurrency%int64(n) {
+		p.Concurrency++
+	}
+	return p
+}
+
+// most returns the most that a shard may have of a limit from now until a lease of now ends.
+func (l *Lender) most(i int, name string, whole Limit, now time.Duration) Share {
+	s, part := &l.shards[i], whole.Part(i, len(l.shards))
+	have, known := s.last[name]
+	if !known {
+		have = Share{Rate: whole.Rate, Burst: whole.Burst, Concurrency: whole.Concurrency}
+		if s.known { // a limit that was just set
+			have = part
+		}
+	}
+	for _, m := range s.maybe {
+		if one, there := m[name]; there {
+			have.Rate, have.Burst, have.Concurrency = max(have.Rate, one.Rate), max(have.Burst, one.Burst), max(have.Concurrency, one.Concurrency)
+		}
+	}
+	if now >= s.end {
+		have.Rate, have.Burst = min(have.Rate, part.Rate), min(have.Burst, part.Burst)
+	}
+	if name == Global && now >= s.sure+After-Lease-margin {
+		have.Rate, have.Burst = max(have.Rate, part.Rate), max(have.Burst, part.Burst)
+	}
+	return have
+}
+
+// Calls returns the next call to each shard.
+func (l *Lender) Calls(now time.Duration) []Call {
+	calls := make([]Call, len(l.shards))
+	wholes := map[string]Limit{}
+	for i := range l.shards {
+		s := &l.shards[i]
+		if s.replies {
+			for name, share := range s.last {
+				wholes[name] = share.Whole
+			}
+			calls[i] = Call{Till: s.read + (now - s.readAt + Lease).Microseconds(), Shares: map[string]Share{}}
+		}
+	}
+	for name, whole := range wholes {
+		l.divide(name, whole, now, calls)
+	}
+	clear(l.spare)
+	for i := range l.shards {
+		if s := &l.shards[i]; s.replies {
+			s.maybe = append(s.maybe, calls[i].Shares)
+			s.calling = now + Lease
+			s.end = max(s.end, s.calling)
+		}
+	}
+	return calls
+}
+
+// divide adds to the calls the shares of one limit. What a shard has too much it gives back first: another one gets it
+// with the calls after that reply.
+func (l *Lender) divide(name string, whole Limit, now time.Duration, calls []Call) {
+	var among []int
+	left, held := whole, Limit{}
+	for i := range l.shards {
+		most := l.most(i, name, whole, now)
+		held.Rate, held.Burst, held.Concurrency = held.Rate+most.Rate, held.Burst+most.Burst, held.Concurrency+most.Concurrency
+		if calls[i].Shares != nil {
+			among = append(among, i)
+			continue
+		}
+		part := whole.Part(i, len(l.shards))
+		left.Rate, left.Burst, left.Concurrency = left.Rate-part.Rate, left.Burst-part.Burst, left.Concurrency-max(part.Concurrency, most.Concurrency)
+	}
+	for n, want := range l.wanted(name, left, among, now) {
+		i := among[n]
+		most, last := l.most(i, name, whole, now), l.shards[i].last[name]
+		next := Share{Whole: whole}
+		// give returns what the shard gets: what it has for certain may stay, and more must be free.
+		give := func(last, most, want, whole int64, held *int64) int64 {
+			keep := min(last, most)
+			if want > keep {
+				want = keep + max(0, min(want-keep, whole-(*held-most)-keep))
+			}
+			*held += max(0, want-most)
+			return max(0, want)
+		}
+		next.Burst = give(last.Burst, most.Burst, want.Burst, whole.Burst, &held.Burst)
+		if next.Burst < job { // less than one job would be one
+			next.Burst, want.Rate = 0, 0
+		}
+		next.Rate = give(last.Rate, most.Rate, want.Rate, whole.Rate, &held.Rate)
+		next.Concurrency = give(last.Concurrency, most.Concurrency, want.Concurrency, whole.Concurrency, &held.Concurrency)
+		if next.Burst > last.Burst {
+			next.Tokens = min(l.spare[name], (next.Burst-last.Burst)*1e6)
+			l.spare[name] -= next.Tokens
+		}
+		calls[i].Shares[name] = next
+	}
+}
+
+// wanted returns how the limit is best divided among shards that reply.
+func (l *Lender) wanted(name string, whole Limit, among []int, now time.Duration) []Share {
+	n := int64(len(among))
+	wanted := make([]Share, n)
+	turns := l.turns(name, whole, among, now)
+	if whole.Rate > 0 && whole.Burst >= job {
+		in := turns[:min(n, whole.Burst/job)]
+		needs, least := make([]float64, len(in)), whole.Rate/(32*int64(len(in)))
+		for k, at := range in {
+			needs[k] = l.need(name, among[at], whole.Rate)
+		}
+		rates := fill(whole.Rate-least*int64(len(in)), needs)
+		for k, at := range in {
+			rate := least + rates[k]
+			if rate > 0 {
+				wanted[at].Rate = rate
+				wanted[at].Burst = job + (whole.Burst-job*int64(len(in)))*rate/whole.Rate
+			}
+		}
+	}
+	if whole.Concurrency > 0 {
+		in := turns[:min(n, whole.Concurrency)]
+		needs := make([]float64, len(in))
+		for k, at := range in {
+			switch s := l.shards[among[at]].last[name]; s.Need {
+			case Waits:
+				needs[k] = float64(whole.Concurrency)
+			default:
+				needs[k] = float64(s.Running)
+			}
+		}
+		slots := fill(whole.Concurrency-int64(len(in)), needs)
+		for k, at := range in {
+			wanted[at].Concurrency = 1 + slots[k]
+		}
+	}
+	return wanted
+}
+
+// need returns how much of a rate a shard can use.
+func (l *Lender) need(name string, i int, rate int64) float64 {
+	s := &l.shards[i]
+	switch share := s.last[name]; {
+	case share.Need == None:
+		return 0
+	case name == Global && share.Need == Some:
+		return 1.5*s.use + float64(rate)/16
+	}
+	return float64(rate)
+}
+
+// fill divides a whole by need, evenly where it is not enough, and what nobody needs evenly among all.
+func fill(whole int64, needs []float64) []int64 {
+	shares := make([]int64, len(needs))
+	if len(needs) == 0 || whole <= 0 {
+		return shares
+	}
+	by := make([]int, len(needs))
+	for i := range by {
+		by[i] = i
+	}
+	slices.SortStableFunc(by, func(a, b int) int { return cmp.Compare(needs[a], needs[b]) })
+	left := whole
+	for k, i := range by {
+		shares[i] = int64(min(needs[i], float64(left/int64(len(by)-k))))
+		left -= shares[i]
+	}
+	for k := range shares {
+		more := left / int64(len(shares)-k)
+		shares[k] += more
+		left -= more
+	}
+	return shares
+}
+
+// turns returns indexes of the shards in the order in which they use a limit that is too small for all: those that need it
+// first, beginning with another one from time to time.
+func (l *Lender) turns(name string, whole Limit, among []int, now time.Duration) []int {
+	list := make([]int, len(among))
+	for k := range list {
+		list[k] = k
+	}
+	o := l.order[name]
+	if o == nil {
+		o = &order{since: now}
+		l.order[name] = o
+	}
+	// Long enough for some starts.
+	turn := time.Second
+	if whole.Rate > 0 {
+		turn = max(turn, time.Duration(2*job*int64(time.Second)/whole.Rate))
+	}
+	needs := func(k int) bool { return l.shards[among[k]].last[name].Need > None }
+	if now-o.since >= turn || !slices.ContainsFunc(list, func(k int) bool { return among[k] == o.first && needs(k) }) {
+		next := func(a, b int) int { // who follows the present first
+			n := len(l.shards)
+			return cmp.Compare((among[a]-o.first-1+2*n)%n, (among[b]-o.first-1+2*n)%n)
+		}
+		follow := slices.SortedFunc(slices.Values(list), next)
+		if k := slices.IndexFunc(follow, needs); k >= 0 {
+			o.first, o.since = among[follow[k]], now
+		}
+	}
+	slices.SortStableFunc(list, func(a, b int) int {
+		n := len(l.shards)
+		rank := func(k int) int {
+			r := (among[k] - o.first + n) % n
+			if !needs(k) {
+				r += n
+			}
+			return r
+		}
+		return cmp.Compare(rank(a), rank(b))
+	})
+	return list
+}
+
+// Replied records the reply of a shard to its last call, and when it arrived.
+func (l *Lender) Replied(i int, arrived time.Duration, r Reply) {
+	s := &l.shards[i]
+	if s.known && arrived > s.readAt && r.Starts >= s.starts {
+		s.use = 0.5*s.use + 0.5*float64(r.Starts-s.starts)*1000/(arrived-s.readAt).Seconds()
+	}
+	if r.Counted {
+		// A call counts only after all before it, so none of those can be executed any more.
+		s.maybe, s.sure = nil, s.calling
+	}
+	s.starts, s.read, s.readAt = r.Starts, r.Now, arrived
+	s.last, s.replies, s.known = r.Shares, true, true
+	if r.Counted {
+		for name, share := range r.Shares {
+			l.spare[name] += share.Tokens
+		}
+	}
+}
+
+// Failed records that a shard did not reply to its last call.
+func (l *Lender) Failed(i int) { l.shards[i].replies = false }

@@ -1,0 +1,74 @@
+#!lua flags=allow-oom
+-- rates_lend: changes this shard's leases of the limits that hold over all shards, and reports how it uses them.
+-- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
+--   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
+-- ARGV: now, settings, number (of the call), till (µs at which the leases end; 0: only a report), after (µs beyond till, then the shard has its fixed part), type_limits (as of jobs_pull), name (empty: the global limit; or a type), rate, burst, concurrency, tokens (billionths, given in addition), whole_rate, whole_concurrency (the limits of which these are a part), ...
+-- RETURNS: {1 if the call counted, 2 if another one with a greater number came before, now, starts so far, then for the global limit and each type with limits: name, rate, burst, concurrency, tokens that the change has left over, runs, need (0 no work, 1 some, 2 work waits for the limit), whole_rate, whole_burst, whole_concurrency}
+-- INVARIANT: a call counts only if its number is above those of all calls before and its leases have not ended, so that a late one changes nothing; a change of shares makes no tokens; of runs that have started none is taken away.
+-- INCLUDE: clock, limiter, fair, bulk, bulkqueue, bulkjobs, breakers, bulktypes
+
+local number, left = tonumber(ARGV[3]), {}
+local newest = number > tonumber(redis.call('HGET', K.state, 'lent_by') or 0)
+local counts = newest and now < tonumber(ARGV[4]) and 1 or 0
+
+-- lend_global changes the lease of the global limit.
+local function lend_global(rate, burst, tokens)
+  local b = global_limiter()
+  local was, before = b.rate, b.burst
+  b.rate, b.burst = rate, burst
+  left[''] = parts.carry(b, was, before, now, tokens)
+  parts.till, parts.phase = tonumber(ARGV[4]), 0
+  save_global_limiter(b)
+  set.global, set.burst = rate, burst
+  redis.call('HSET', K.state, 'lease', table.concat({ int(rate), int(burst), ARGV[4], ARGV[5] }, ' '))
+end
+
+-- lend_type changes the lease of a type's limits.
+local function lend_type(kind, rate, burst, most, tokens)
+  local l = types.limit(kind)
+  if l.whole > 0 then
+    local b = { rate = rate, burst = burst, at = l.use.at, level = l.use.level }
+    if l.meter then b.at, b.level = l.meter.at, l.meter.level end
+    left[kind] = parts.carry(b, l.meter and l.rate or 0, l.burst, now, tokens)
+    l.use.at, l.use.level, l.use.rate, l.use.limiter = b.at, b.level, rate, set.by
+  end
+  most = math.max(most, l.use.running)
+  l.rate, l.burst, l.most = rate, burst, l.whole_most > 0 and most or 0
+  redis.call('HSET', K.state, 'share:' .. kind, table.concat({ int(rate), int(burst), int(l.most), int(l.whole), int(l.whole_most) }, ' '))
+  l.use.most = l.most
+end
+
+if newest then redis.call('HSET', K.state, 'lent_by', int(number)) end
+if counts == 1 then
+  for i = 7, #ARGV, 7 do
+    local kind, rate, burst, most, tokens = ARGV[i], tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2]), tonumber(ARGV[i + 3]), tonumber(ARGV[i + 4])
+    if kind == '' then
+      lend_global(rate, burst, tokens)
+    else
+      local l = types.limits[kind]
+      -- An operator may have changed the limit since.
+      if l and l.whole == tonumber(ARGV[i + 5]) and l.whole_most == tonumber(ARGV[i + 6]) then lend_type(kind, rate, burst, most, tokens) end
+    end
+  end
+end
+
+local b = global_limiter()
+local function waits(meter) return meter.rate == 0 or not strategy.admits(meter, 1) end
+local reply = { newest and counts or 2, int(now), int(shard.starts), '', int(b.rate), int(b.burst), 0, int(left[''] or 0), int(shard.inflight),
+  shard.queued > 0 and (waits(b) and 2 or 1) or 0, int(set.whole), int(set.whole_burst), 0 }
+for kind, l in pairs(types.limits) do
+  l = types.limit(kind)
+  if l.whole > 0 or l.whole_most > 0 then
+    local need = (l.use.running > 0 or l.meter and l.meter.owed > 0) and 1 or 0
+    for _, list in ipairs({ 'w', 't' }) do
+      if redis.call('ZRANGEBYLEX', K.aside, '[' .. list .. kind .. ' ', '(' .. list .. kind .. '!', 'LIMIT', 0, 1)[1] then need = 2 end
+    end
+    for _, v in ipairs({ kind, int(l.rate), int(l.burst or 0), int(l.most), int(left[kind] or 0), int(l.use.running), need,
+      int(l.whole), int(l.whole > 0 and default_burst(l.whole, 0) or 0), int(l.whole_most) }) do reply[#reply + 1] = v end
+  end
+end
+if counts == 1 then
+  if shard.queued > 0 or shard.barred > 0 or shard.aside > 0 then wake_worker() end
+  bulk_save()
+end
+return reply
