@@ -70,10 +70,11 @@ type loopStores struct {
 	history    historian
 	rate       steerStore
 	keeper     keepers
+	limits     shardLimits
 }
 
 func newLoopStores(s *store.Store) loopStores {
-	return loopStores{jobs: s, acks: s, leases: s, due: s, groups: s, reductions: s, callbacks: s, history: s, rate: s, keeper: s}
+	return loopStores{jobs: s, acks: s, leases: s, due: s, groups: s, reductions: s, callbacks: s, history: s, rate: s, keeper: s, limits: s}
 }
 
 // Engine runs the jobs of a store in this process; any number of processes can share the store. Register handlers,
@@ -101,6 +102,7 @@ func New(o Options) (*Engine, error) {
 	for _, s := range o.Store.Shards() {
 		shards = append(shards, newLoopStores(s))
 	}
+	shards[0].rate = store.FleetOf(o.Store)
 	return newEngine(o, shards[0], o.Store.Shards()[0].Settings(), shards[1:]...)
 }
 
@@ -327,6 +329,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		l.begin(base, takes)
 	}
 	steering := begin(base, (&steerer{store: e.shards[0].rate, pace: &e.pace, people: o.People, recent: runs30s, metrics: m, log: log, role: lanes[0].health.role("steerer")}).run)
+	lending := begin(base, e.lender(lanes[0]).run)
 	placing := begin(base, func(ctx context.Context) { e.place(ctx, lanes[0].health.role("placements")) })
 	scaling := begin(base, func(ctx context.Context) {
 		if o.Worker.Max > o.Worker.Min {
@@ -362,6 +365,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		l.counting.stop()
 	})
 	placing.stop()
+	lending.stop()
 	steering.stop()
 	left := 0
 	for _, l := range lanes {

@@ -107,3 +107,12 @@ func (e *Engine) place(ctx context.Context, r *role) {
 		r.ok()
 	}
 }
+
+// lender returns the lender of this process.
+func (e *Engine) lender(first *lane) *lender {
+	d := &lender{keeper: first.keep, role: first.health.role("lender")}
+	for _, s := range e.shards {
+		d.shards = append(d.shards, s.limits)
+	}
+	return d
+}

@@ -42,7 +42,7 @@ while taken < want and visits < want + 300 and settled and not full and parted <
   -- Long jobs start one by one where others wait.
   if work.by_time and flows > 1 then n = math.min(n, math.max(1, math.floor(200000 / work.expected(g, t)))) end
   if g[G_CONC] > 0 then n = math.min(n, g[G_CONC] - g[G_INFLIGHT] - g[G_READY]) end
-  if t[T_CONC] > 0 then n = math.min(n, parts.count(t[T_CONC]) - t[T_INFLIGHT]) end
+  if t[T_CONC] > 0 then n = math.min(n, parts.slots(t) - t[T_INFLIGHT]) end
   -- A job of another type is probably followed by more.
   local list, from_front, ends, size = {}, 0, {}, 0
   if n > 0 then list, from_front, ends, size = peek_jobs(g, parted > 0 and n + 50 or n) end
@@ -115,7 +115,7 @@ while taken < want and visits < want + 300 and settled and not full and parted <
     if t[T_CONC] > 0 then update_full(t) end
     if stop == 'tenant' then
       local wait = strategy.wait(theirs, read_pending(found[used + 1]))
-      local till = wait < 0 and now + 3600000000 or now + wait
+      local till = wait < 0 and now + (set.shards == 1 and 3600000000 or 1000000) or now + wait
       -- By score, groups are queued and not tenants: each is gated at its turn.
       if set.policy == 'score' then gate_group(g, till, 'rate') else gate_tenant(t, till) end
     elseif stop == 'group' then

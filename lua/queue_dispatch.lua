@@ -154,7 +154,7 @@ local function regate()
     local cached, open = tenant and tenants[tenant], false
     if tenant then
       local t = bulk_tenant(tenant)
-      local rate, theirs, own = parts.rate(t[T_RATE] > 0 and t[T_RATE] or set.per_tenant, set.file_burst), tenant_limiter(t), g and group_limiter(g)
+      local rate, theirs, own = parts.tenant(t), tenant_limiter(t), g and group_limiter(g)
       open = rate ~= t[T_RATED] and (not theirs or strategy.admits(theirs, 1)) and (not own or strategy.admits(own, 1))
       if open and g then open_group(g) elseif open then open_tenant(t) end
       if open then opened = opened + 1 elseif not cached then tenants[tenant] = nil end -- unchanged: nothing to write

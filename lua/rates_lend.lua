@@ -2,8 +2,8 @@
 -- rates_lend: changes this shard's leases of the limits that hold over all shards, and reports how it uses them.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
--- ARGV: now, settings, number (of the call), till (µs at which the leases end; 0: only a report), after (µs beyond till, then the shard has its fixed part), type_limits (as of jobs_pull), name (empty: the global limit; or a type), rate, burst, concurrency, tokens (billionths, given in addition), whole_rate, whole_concurrency (the limits of which these are a part), ...
--- RETURNS: {1 if the call counted, 2 if another one with a greater number came before, now, starts so far, then for the global limit and each type with limits: name, rate, burst, concurrency, tokens that the change has left over, runs, need (0 no work, 1 some, 2 work waits for the limit), whole_rate, whole_burst, whole_concurrency}
+-- ARGV: now, settings, number (of the call), till (µs at which the leases end; 0: only a report), after (µs beyond till, then the shard has its fixed part), type_limits (as of jobs_pull), name (empty: the global limit; a type, or @ and a tenant), rate, burst, concurrency, tokens (billionths, given in addition), whole_rate, whole_concurrency (the limits of which these are a part), ...
+-- RETURNS: {1 if the call counted, 2 if another one with a greater number came before, now, starts so far, then for the global limit and each type and tenant with limits: name, rate, burst, concurrency, tokens that the change has left over, runs, need (0 no work, 1 some, 2 work waits for the limit), whole_rate, whole_burst, whole_concurrency}
 -- INVARIANT: a call counts only if its number is above those of all calls before and its leases have not ended, so that a late one changes nothing; a change of shares makes no tokens; of runs that have started none is taken away.
 -- INCLUDE: clock, limiter, fair, bulk, bulkqueue, bulkjobs, breakers, bulktypes
 
@@ -38,12 +38,30 @@ local function lend_type(kind, rate, burst, most, tokens)
   l.use.most = l.most
 end
 
+-- lend_tenant changes the lease of a tenant's own limits.
+local function lend_tenant(t, rate, burst, most, tokens)
+  local name, was, before = '@' .. t[T_NAME], parts.tenant(t)
+  if t[T_RATE] > 0 then
+    local meter = was > 0 and tenant_limiter(t)
+    local b = { rate = rate, burst = burst, at = meter and meter.at or t[T_AT], level = meter and meter.level or t[T_FRAC] }
+    left[name] = parts.carry(b, was, before, now, tokens)
+    t[T_AT], t[T_FRAC], t[T_RATED], t[T_LIMITER] = b.at, b.level, rate, set.by
+  end
+  t[T_L_RATE], t[T_L_BURST], t[T_L_CONC] = rate, burst, t[T_CONC] > 0 and math.max(most, t[T_INFLIGHT]) or 0
+  t[T_OF_RATE], t[T_OF_CONC] = t[T_RATE], t[T_CONC]
+  if rate > was then open_tenant(t) end
+  update_full(t)
+end
+
 if newest then redis.call('HSET', K.state, 'lent_by', int(number)) end
 if counts == 1 then
   for i = 7, #ARGV, 7 do
     local kind, rate, burst, most, tokens = ARGV[i], tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2]), tonumber(ARGV[i + 3]), tonumber(ARGV[i + 4])
     if kind == '' then
       lend_global(rate, burst, tokens)
+    elseif string.sub(kind, 1, 1) == '@' then
+      local t = bulk_tenant(string.sub(kind, 2))
+      if t[T_LENT] == 1 and t[T_RATE] == tonumber(ARGV[i + 5]) and t[T_CONC] == tonumber(ARGV[i + 6]) then lend_tenant(t, rate, burst, most, tokens) end
     else
       local l = types.limits[kind]
       -- An operator may have changed the limit since.
@@ -66,6 +84,16 @@ for kind, l in pairs(types.limits) do
     for _, v in ipairs({ kind, int(l.rate), int(l.burst or 0), int(l.most), int(left[kind] or 0), int(l.use.running), need,
       int(l.whole), int(l.whole > 0 and default_burst(l.whole, 0) or 0), int(l.whole_most) }) do reply[#reply + 1] = v end
   end
+end
+for name in string.gmatch(redis.call('HGET', K.state, 'limited') or '', '%S+') do
+  local t = bulk_tenant(name)
+  local rate, burst = parts.tenant(t)
+  local meter = t[T_RATE] > 0 and rate > 0 and tenant_limiter(t)
+  local need = t[T_INFLIGHT] > 0 and 1 or 0
+  if t[T_N1] + t[T_N2] + t[T_N3] > 0 then need = (t[T_GATE] > 0 or t[T_FULL] == 1 or t[T_RATE] > 0 and (not meter or waits(meter))) and 2 or 1 end
+  for _, v in ipairs({ '@' .. name, t[T_RATE] > 0 and int(rate) or 0, t[T_RATE] > 0 and int(burst) or 0,
+    t[T_CONC] > 0 and math.max(parts.slots(t), t[T_INFLIGHT]) or 0, int(left['@' .. name] or 0), t[T_INFLIGHT], need,
+    int(t[T_RATE]), t[T_RATE] > 0 and int(default_burst(t[T_RATE], set.file_burst)) or 0, int(t[T_CONC]) }) do reply[#reply + 1] = v end
 end
 if counts == 1 then
   if shard.queued > 0 or shard.barred > 0 or shard.aside > 0 then wake_worker() end

@@ -20,6 +20,18 @@ local function live_type(kind, of, value)
   redis.call('HSET', K.state, 'live_types', set.live_types)
 end
 
+-- parts.note keeps the list of tenants with limits of their own, which rates_lend reads.
+function parts.note(t)
+  if set.shards == 1 then return end
+  t[T_LENT] = (t[T_RATE] > 0 or t[T_CONC] > 0) and 1 or 0
+  local list = {}
+  for other in string.gmatch(redis.call('HGET', K.state, 'limited') or '', '%S+') do
+    if other ~= t[T_NAME] then list[#list + 1] = other end
+  end
+  if t[T_LENT] == 1 then list[#list + 1] = t[T_NAME] end
+  redis.call('HSET', K.state, 'limited', table.concat(list, ' '))
+end
+
 local name, from, next_from = ARGV[3], tonumber(ARGV[4]), -1
 local t
 for i = 5, #ARGV, 2 do
@@ -33,6 +45,7 @@ for i = 5, #ARGV, 2 do
   else
     t = bulk_tenant(name)
     t[({ weight = T_WEIGHT, rate = T_RATE, conc = T_CONC })[field]] = tonumber(value)
+    parts.note(t)
   end
 end
 local changed = #ARGV > 4 or from > 0

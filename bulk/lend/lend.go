@@ -6,6 +6,7 @@ package lend
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -43,8 +44,12 @@ const (
 	Waits        // jobs that wait for the limit
 )
 
-// Global is the name of the limit of all jobs. Others have the name of their type.
+// Global is the name of the limit of all jobs. Others have the name of their type, or @ and the name of their tenant.
 const Global = ""
+
+// ofTenant reports whether a limit is a tenant's own. A shard without a lease of it, and no other lease either, has its
+// fixed part; with other leases it has none.
+func ofTenant(name string) bool { return strings.HasPrefix(name, "@") }
 
 // Call is what a shard is to be told. Without shares it is only asked.
 type Call struct {
@@ -120,6 +125,9 @@ func (l *Lender) most(i int, name string, whole Limit, now time.Duration) Share 
 		have = Share{Rate: whole.Rate, Burst: whole.Burst, Concurrency: whole.Concurrency}
 		if s.known { // a limit that was just set
 			have = part
+			if ofTenant(name) {
+				have = Share{}
+			}
 		}
 	}
 	for _, m := range s.maybe {
@@ -130,8 +138,11 @@ func (l *Lender) most(i int, name string, whole Limit, now time.Duration) Share 
 	if now >= s.end {
 		have.Rate, have.Burst = min(have.Rate, part.Rate), min(have.Burst, part.Burst)
 	}
-	if name == Global && now >= s.sure+After-Lease-margin {
+	if (name == Global || ofTenant(name)) && now >= s.sure+After-Lease-margin {
 		have.Rate, have.Burst = max(have.Rate, part.Rate), max(have.Burst, part.Burst)
+		if ofTenant(name) {
+			have.Concurrency = max(have.Concurrency, part.Concurrency)
+		}
 	}
 	return have
 }
@@ -144,7 +155,9 @@ func (l *Lender) Calls(now time.Duration) []Call {
 		s := &l.shards[i]
 		if s.replies {
 			for name, share := range s.last {
-				wholes[name] = share.Whole
+				if _, there := wholes[name]; !there { // that of shard 0 counts
+					wholes[name] = share.Whole
+				}
 			}
 			calls[i] = Call{Till: s.read + (now - s.readAt + Lease).Microseconds(), Shares: map[string]Share{}}
 		}

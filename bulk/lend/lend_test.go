@@ -9,7 +9,7 @@ import (
 )
 
 // names has the names of the limits in an order that does not change.
-var names = []string{Global, "mail"}
+var names = []string{Global, "mail", "@acme"}
 
 // world is what happens to shards and to the lenders, of which a former one may go on for a while. Its shards do what
 // lua/rates_lend.lua and lua/lib/bulk.lua do.
@@ -40,6 +40,8 @@ func (w *world) has(m *model, name string) Share {
 	have, lent := m.lease[name]
 	at := w.clock(m)
 	switch {
+	case !lent && ofTenant(name) && at < m.till+After.Microseconds():
+		return Share{}
 	case !lent:
 		have = part
 	case at < m.till:
@@ -68,7 +70,7 @@ func (w *world) execute(m *model, number int64, c Call) (Reply, bool) {
 			if before := w.has(m, name); share.Burst < before.Burst {
 				left[name] = (before.Burst - share.Burst) * 1e6
 			}
-			if name != Global {
+			if name == "mail" {
 				share.Concurrency = max(share.Concurrency, m.run)
 			}
 			m.lease[name] = share
@@ -174,8 +176,9 @@ func newWorld(t *rapid.T) *world {
 	w := &world{now: time.Minute, n: rapid.IntRange(2, 5).Draw(t, "shards")}
 	rate := rapid.Int64Range(1000, 200_000).Draw(t, "rate")
 	w.limits = map[string]Limit{
-		Global: {Rate: rate, Burst: max(job, rapid.Int64Range(1, 20).Draw(t, "burst")*job)},
-		"mail": {Rate: 14_000, Burst: 1400, Concurrency: rapid.Int64Range(1, 12).Draw(t, "concurrency")},
+		Global:  {Rate: rate, Burst: max(job, rapid.Int64Range(1, 20).Draw(t, "burst")*job)},
+		"mail":  {Rate: 14_000, Burst: 1400, Concurrency: rapid.Int64Range(1, 12).Draw(t, "concurrency")},
+		"@acme": {Rate: 9000, Burst: rapid.Int64Range(1, 5).Draw(t, "tenant burst") * job, Concurrency: rapid.Int64Range(1, 6).Draw(t, "tenant concurrency")},
 	}
 	for i := range w.n {
 		w.shards = append(w.shards, &model{i: i, n: w.n, offset: rapid.Int64Range(-1e6, 1e6).Draw(t, "offset"), lease: map[string]Share{},

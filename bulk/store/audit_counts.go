@@ -212,7 +212,7 @@ func (a *auditor) readTenants(ctx context.Context) error {
 			a.bad("owner", "tenant %s has neither groups nor settings", name)
 		}
 		full := v.int(17) == 1
-		if conc := v.int(16); !a.score && full && (conc == 0 || v.int(3) < conc) {
+		if conc := v.int(16); !a.score && full && (conc == 0 || v.int(3) < v.int(18)) {
 			a.bad("tenant", "tenant %s is kept out of the fair queue with %d of %d jobs in flight", name, v.int(3), conc)
 		}
 		for level := range 3 {

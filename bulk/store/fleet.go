@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,6 +30,8 @@ type Fleet struct {
 	mu    sync.Mutex
 	known map[string]*Store          // groups whose id has several possible homes
 	seen  map[string]map[int]counted // tenants' last counts by shard, where they have a quota
+
+	started map[int]int64 // jobs that shards have started, at the last reading
 }
 
 // NewFleet returns a Fleet of o.Shards shards. Shard n is on client n mod the number of clients. It does not connect yet.
@@ -93,8 +96,19 @@ func (s *shard) checkShards(c *Settings) error {
 		return errors.New("fair_queue.strict: needs shards: 1, because one shard does not see the high priority of another; use false")
 	case !c.Gating:
 		return errors.New("fair_queue.gating: false needs shards: 1; use true")
+	case !c.partsOfTenants(n):
+		return fmt.Errorf("rate.per_tenant %v: %s", c.PerTenant, perTenantNeeds(n))
 	}
 	return nil
+}
+
+// partsOfTenants reports whether the burst of per_tenant is a job for each of n shards, which have fixed parts of it.
+func (c *Settings) partsOfTenants(n int) bool {
+	return c.PerTenant == 0 || n == 1 || cmp.Or(c.Burst, c.PerTenant/10) >= float64(n)
+}
+
+func perTenantNeeds(n int) string {
+	return fmt.Sprintf("each of %d shards has a fixed part of it, and of its burst less than a job; use at least %d, or a rate.burst of %d", n, 10*n, n)
 }
 
 // Prepare checks the number of shards and the layout of shard 0 and loads its scripts. The first calls do so for the

@@ -168,25 +168,17 @@ func setAll[T any](ctx context.Context, f *Fleet, do func(ctx context.Context, s
 
 // SetLimits changes the rates in the patch for every process and shard.
 func (f *Fleet) SetLimits(ctx context.Context, p LimitsPatch) (Limits, error) {
-	if err := f.checkPatch(&p); err != nil {
-		return Limits{}, err
+	if p.PerTenant != nil {
+		set := f.Settings()
+		if set.PerTenant = *p.PerTenant; !set.partsOfTenants(len(f.shards)) {
+			return Limits{}, refuse(CodeInvalid, "per_tenant %v: %s", *p.PerTenant, perTenantNeeds(len(f.shards)))
+		}
 	}
 	all, err := setAll(ctx, f, func(ctx context.Context, s *Store) (Limits, error) { return s.SetLimits(ctx, p) })
 	if err != nil {
 		return Limits{}, err
 	}
 	return sumLimits(all), nil
-}
-
-// checkPatch refuses limits that the shards cannot hold together.
-func (f *Fleet) checkPatch(p *LimitsPatch) error {
-	n := len(f.shards)
-	for name, t := range p.Types {
-		if t.Concurrency != nil && *t.Concurrency > 0 && *t.Concurrency < int64(n) {
-			return refuse(CodeInvalid, "processors.%s.concurrency %d: with %d shards use 0 or at least %d", name, *t.Concurrency, n, n)
-		}
-	}
-	return nil
 }
 
 // Tenant returns a tenant, with its counts over all shards.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/anteroom/anteroom/bulk/lend"
 	"github.com/anteroom/anteroom/internal/redistest"
 	"github.com/anteroom/anteroom/internal/redisurl"
 	"github.com/anteroom/anteroom/lua"
@@ -19,7 +20,7 @@ func oneOfEverything(t *testing.T, client redis.UniversalClient) {
 	ran := map[string]bool{}
 	set := Defaults()
 	set.WaitReplicas = 0
-	s, err := New(Options{
+	o := Options{
 		Client: client, Prefix: "wr", Timeout: 5 * time.Second, Settings: set,
 		Observe: func(script string, _ time.Duration, err error) {
 			ran[script] = true
@@ -27,7 +28,8 @@ func oneOfEverything(t *testing.T, client redis.UniversalClient) {
 				t.Errorf("%s: %v", script, err)
 			}
 		},
-	})
+	}
+	s, err := New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +40,13 @@ func oneOfEverything(t *testing.T, client redis.UniversalClient) {
 		}
 	}
 	ok(s.Ping(ctx))
-	_, _, err = s.readPlacements(ctx, "", nil)
+	o.Shards = 2
+	f, err := NewFleet(o, client)
+	ok(err)
+	ok(f.Prepare(ctx))
+	number, err := f.shards[1].LendNumber(ctx)
+	ok(err)
+	_, _, err = f.shards[1].Lend(ctx, number, lend.Call{})
 	ok(err)
 	_, err = s.SetLimits(ctx, LimitsPatch{Global: new(500.0), GlobalGiven: true})
 	ok(err)

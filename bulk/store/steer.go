@@ -17,6 +17,47 @@ type Steering struct {
 	Reports []string // of all processes that reported recently
 }
 
+// Steer is Store.Steer for the rate of all shards: shard 0 has the state of rate control, and the others get the rate that
+// was found, of which they have a part while no lease tells otherwise.
+func (f *Fleet) Steer(ctx context.Context, report string, fence, rate int64, control string) (Steering, error) {
+	st, err := f.shards[0].Steer(ctx, report, fence, rate, control)
+	if err != nil || len(f.shards) == 1 {
+		return st, err
+	}
+	type use struct{ queued, starts int64 }
+	uses, errs := each(ctx, f, func(ctx context.Context, s *Store) (u use, err error) {
+		if s == f.shards[0] {
+			return use{}, nil
+		}
+		ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
+		defer cancel()
+		if rate > 0 && st.Fence == fence {
+			if err := s.o.Client.HSet(ctx, s.keys[keyState], "found_global", rate).Err(); err != nil {
+				return u, fmt.Errorf("%w: %w", ErrStore, err)
+			}
+		}
+		got, err := s.o.Client.HMGet(ctx, s.keys[keyState], "queued", "starts").Result()
+		if err != nil {
+			return u, fmt.Errorf("%w: %w", ErrStore, err)
+		}
+		return use{asInt(got[0]), asInt(got[1])}, nil
+	})
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for n, u := range uses {
+		if errs[n] != nil { // it is away: nothing starts there that this process would know of
+			st.Starts += f.started[n]
+			continue
+		}
+		if f.started == nil {
+			f.started = map[int]int64{}
+		}
+		f.started[n] = u.starts
+		st.Queued, st.Starts = st.Queued+u.queued, st.Starts+u.starts
+	}
+	return st, nil
+}
+
 // Steer shares a report ("": none) and tries to become or stay the leader; fence is the leader's, 0 for none. The
 // leader sets a rate (thousandths, 0: unchanged) and its state.
 func (s processStore) Steer(ctx context.Context, report string, fence, rate int64, control string) (Steering, error) {

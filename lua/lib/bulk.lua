@@ -83,6 +83,32 @@ function parts.read()
   set.global, set.burst = unpack(parts.steps[parts.phase])
 end
 
+-- parts.lent_to reports whether the shard has a lease of a tenant's own limits as they are now.
+function parts.lent_to(t)
+  return t[T_LENT] == 1 and t[T_OF_RATE] == t[T_RATE] and t[T_OF_CONC] == t[T_CONC]
+end
+
+-- parts.tenant returns the rate of a tenant in this shard and its burst, and whether there is a limit: otherwise a rate of 0 starts nothing.
+function parts.tenant(t)
+  local rate = t[T_RATE] > 0 and t[T_RATE] or set.per_tenant
+  if set.shards == 1 or rate == 0 then return rate, set.file_burst, rate > 0 end
+  if t[T_RATE] > 0 and parts.lent_to(t) then
+    local own, own_burst = parts.at_most(t[T_L_RATE], t[T_L_BURST], rate, set.file_burst)
+    return own, own_burst, true
+  end
+  if t[T_RATE] > 0 and t[T_LENT] == 1 and parts.phase < 2 then return 0, 0, true end
+  local own, own_burst = parts.rate(rate, set.file_burst)
+  return own, own_burst, true
+end
+
+-- parts.slots returns how many jobs of a tenant with a concurrency may run in this shard.
+function parts.slots(t)
+  if set.shards == 1 then return t[T_CONC] end
+  if parts.lent_to(t) then return t[T_L_CONC] end
+  if t[T_LENT] == 1 and parts.phase < 2 then return 0 end
+  return parts.count(t[T_CONC])
+end
+
 -- parts.carry gives a limiter another rate and burst from a time on, and tokens (billionths) in addition. Tokens that are left stay as far as
 -- the burst allows, so that a change of shares makes none. It returns how many are lost. burst is that of the state.
 function parts.carry(b, was, burst, from, tokens)
@@ -165,7 +191,8 @@ if set.shards > 1 then parts.read() end
 --   expect, charged, due, uniform, bar, lag, stop_count, stop_share, stopped, tally, most_bad, bad_share,
 --   results, shrunk, cleared, gone, called_off, deleted, turn, redriving, limiter
 -- RECORD T: name, weight, rate, at, frac, rated, v1, v2, v3, n1, n2, n3, gate, inflight, open, served, groups,
---   jobs, mean, backoff, seen, was, expect, work, u1, u2, u3, conc, full, limiter
+--   jobs, mean, backoff, seen, was, expect, work, u1, u2, u3, conc, full, limiter,
+--   lent, l_rate, l_burst, l_conc, of_rate, of_conc
 
 -- Level, weight and base that a tenant's token sets for a group count inside the tenant only: inner is then the level (and level is normal),
 -- share the weight among tenants, based 1. They are 0 where an operator set level, weight and base, which count among tenants too.
@@ -180,6 +207,9 @@ if set.shards > 1 then parts.read() end
 -- called_off counts jobs that run and are to be cancelled: K.aside has c<gkey>/<id> of each. deleted is 1 while the data of an ended group
 -- is being deleted: other scripts then no longer find the group by its id. redriving is the short name of its last redrive (0: none): while
 -- that is open, the group gets no other.
+
+-- Of a tenant with a rate or concurrency of its own (lent 1, with several shards), l_rate, l_burst and l_conc are this shard's lease of them, and
+-- of_rate and of_conc the limits of which that is a part. The field limited of the shard's state has the names of such tenants.
 
 -- Work, where time is shared, in µs: expect is the recent mean run time, charged the charge of the group's jobs in flight, due the difference of
 -- charges and run times of ended runs that is not charged yet. lag is the part of that difference that is charged among tenants and not

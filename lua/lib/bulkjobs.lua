@@ -304,8 +304,8 @@ end
 
 -- tenant_rate returns how many jobs a tenant may start in a second, in thousandths: its own limit, or its share in whole jobs, at least 1.
 local function tenant_rate(t)
-  local own = t[T_RATE] > 0 and t[T_RATE] or set.per_tenant
-  if own > 0 then return math.max(1, (parts.rate(own, set.file_burst))) end
+  local own, _, limited = parts.tenant(t)
+  if limited then return math.max(1, own) end
   return math.max(1, math.floor(set.global / 1000 / math.max(1, redis.call('ZCARD', K.busy)))) * 1000
 end
 
@@ -362,11 +362,11 @@ local function save_global_limiter(b)
 end
 
 local function tenant_limiter(t, share)
-  local rate = t[T_RATE] > 0 and t[T_RATE] or set.per_tenant
-  if rate == 0 and share then rate = tenant_rate(t) end
-  if rate == 0 then return nil end
-  local burst
-  rate, burst = parts.rate(rate, set.file_burst)
+  local rate, burst, limited = parts.tenant(t)
+  if not limited then
+    if not share then return nil end
+    rate = tenant_rate(t)
+  end
   return refilled(rate, burst, t[T_AT], t[T_FRAC], t[T_RATED], t[T_LIMITER])
 end
 

@@ -143,7 +143,7 @@ end
 
 -- update_full removes a tenant from the fair queue when its concurrency is used up, and adds it again when it is not.
 local function update_full(t)
-  local full = t[T_CONC] > 0 and t[T_INFLIGHT] >= parts.count(t[T_CONC]) and 1 or 0
+  local full = t[T_CONC] > 0 and t[T_INFLIGHT] >= parts.slots(t) and 1 or 0
   if full == t[T_FULL] then return end
   if full == 1 then
     dequeue_tenant(t)

@@ -1,0 +1,47 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/anteroom/anteroom/bulk/lend"
+)
+
+// lendTimeout bounds a call of Lend: leases last for some calls, and a shard that is away must not delay the others.
+const lendTimeout = 300 * time.Millisecond
+
+// LendNumber returns a number from which those of Lend's calls are counted, above those of every other process before.
+func (s rateStore) LendNumber(ctx context.Context) (int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
+	defer cancel()
+	n, err := s.o.Client.HIncrBy(ctx, s.keys[keyState], "lender", 1).Result()
+	if err != nil {
+		return 0, fmt.Errorf("%w: %w", ErrStore, err)
+	}
+	return n * 1e9, nil // more calls than one process makes
+}
+
+// Lend changes the leases of this shard and returns them with the shard's needs. superseded reports that another process
+// has called with a greater number.
+func (s rateStore) Lend(ctx context.Context, number int64, c lend.Call) (r lend.Reply, superseded bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, max(lendTimeout, s.o.Timeout/4))
+	defer cancel()
+	args := []any{number, c.Till, lend.After.Microseconds(), *s.limits.Load()}
+	for _, name := range slices.Sorted(maps.Keys(c.Shares)) {
+		share := c.Shares[name]
+		args = append(args, name, share.Rate, share.Burst, share.Concurrency, share.Tokens, share.Whole.Rate, share.Whole.Concurrency)
+	}
+	got, err := s.run(ctx, "rates_lend", args...)
+	if err != nil {
+		return r, false, err
+	}
+	r = lend.Reply{Counted: got.int(0) == 1, Now: got.int(1), Starts: got.int(2), Shares: map[string]lend.Share{}}
+	for i := 3; i+9 < len(got); i += 10 {
+		r.Shares[got.string(i)] = lend.Share{Rate: got.int(i + 1), Burst: got.int(i + 2), Concurrency: got.int(i + 3), Tokens: got.int(i + 4),
+			Running: got.int(i + 5), Need: int(got.int(i + 6)), Whole: lend.Limit{Rate: got.int(i + 7), Burst: got.int(i + 8), Concurrency: got.int(i + 9)}}
+	}
+	return r, got.int(0) == 2, nil
+}
