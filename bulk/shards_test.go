@@ -1,0 +1,223 @@
+package bulk
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/anteroom/anteroom/bulk/store"
+	"github.com/anteroom/anteroom/internal/redistest"
+	"github.com/anteroom/anteroom/internal/short"
+)
+
+// shardRun is an engine over several shards, with the starts and ends of its jobs.
+type shardRun struct {
+	t      *testing.T
+	fleet  *store.Fleet
+	groups map[int]string // by shard
+
+	mu     sync.Mutex
+	starts []int64        // µs of the store's clock
+	runs   map[string]int // by job
+}
+
+const (
+	shardRate, shardBurst = 150, 15
+	shardJobs             = 120 // of each shard
+)
+
+func runShards(t *testing.T, shards int, clients ...redis.UniversalClient) *shardRun {
+	t.Helper()
+	set := store.Defaults()
+	fast(&set)
+	set.Global, set.Burst = shardRate, shardBurst
+	// Calls to a server that halts end soon, as in production.
+	f, err := store.NewFleet(store.Options{Shards: shards, Prefix: "wr", Timeout: 2 * time.Second, Settings: set, Log: discard()}, clients...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Prepare(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r := &shardRun{t: t, fleet: f, groups: map[int]string{}, runs: map[string]int{}}
+	for i := 0; len(r.groups) < shards; i++ {
+		spec := store.GroupSpec{ID: fmt.Sprintf("g%d", i), Tenant: "acme", Type: "t"}
+		if _, _, err := f.CreateGroup(t.Context(), spec); err != nil {
+			t.Fatal(err)
+		}
+		for n, s := range f.Shards() {
+			if _, err := s.Group(t.Context(), spec.ID); err != nil {
+				continue
+			}
+			if r.groups[n] == "" {
+				r.groups[n] = spec.ID
+				r.fill(spec.ID)
+			} else if _, err := f.Cancel(t.Context(), spec.ID); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	e, err := New(Options{Store: f, Worker: WorkerOptions{Count: 20}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.Register("t", HandlerFunc(func(_ context.Context, j *Job) ([]byte, error) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.starts = append(r.starts, j.Fence) // the time of the start, if no two are in one µs
+		r.runs[j.Group+"/"+j.ID]++
+		return nil, nil
+	}))
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- e.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
+func (r *shardRun) fill(group string) {
+	r.t.Helper()
+	jobs := make([]store.Job, shardJobs)
+	for i := range jobs {
+		jobs[i] = store.Job{ID: fmt.Sprintf("j%d", i), Payload: []byte("1")}
+	}
+	if _, err := r.fleet.AddJobs(r.t.Context(), group, store.Chunk{}, jobs); err != nil {
+		r.t.Fatal(err)
+	}
+	if _, err := r.fleet.Seal(r.t.Context(), group); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// started returns how many jobs of a shard have started.
+func (r *shardRun) started(shard int) (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range shardJobs {
+		n += r.runs[fmt.Sprintf("%s/j%d", r.groups[shard], i)]
+	}
+	return n
+}
+
+func (r *shardRun) ended(shard int) {
+	r.t.Helper()
+	await(r.t, fmt.Sprintf("the group of shard %d does not end", shard), func() bool {
+		g, err := r.fleet.Group(context.Background(), r.groups[shard])
+		return err == nil && g.Status == store.Completed && g.Succeeded == shardJobs
+	})
+}
+
+// within checks that no interval has more starts than the rate and the burst allow.
+func (r *shardRun) within() {
+	r.t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	slices.Sort(r.starts)
+	for from := range r.starts {
+		for to := from; to < len(r.starts); to++ {
+			if n, most := float64(to-from+1), shardBurst+shardRate*float64(r.starts[to]-r.starts[from])/1e6; n > most+1e-6 {
+				r.t.Fatalf("%v jobs started within %d µs, where %.1f may", n, r.starts[to]-r.starts[from], most)
+			}
+		}
+	}
+}
+
+// Each shard is on a server of its own. While one of them is away, or has lost everything, the others go on, no job of
+// theirs is lost, and the rate holds over all of them.
+func TestShards_GoOnWithoutOne(t *testing.T) {
+	for _, row := range []struct {
+		name   string
+		fault  func(s *redistest.PrivateServer)
+		mend   func(s *redistest.PrivateServer)
+		within bool // its jobs end when it is back
+	}{
+		{"killed", (*redistest.PrivateServer).Kill, (*redistest.PrivateServer).Restart, true},
+		{"frozen", (*redistest.PrivateServer).Stop, (*redistest.PrivateServer).Cont, true},
+		{"emptied", func(s *redistest.PrivateServer) {
+			if err := s.Client().FlushAll(context.Background()).Err(); err != nil {
+				t.Error(err)
+			}
+		}, func(*redistest.PrivateServer) {}, false},
+	} {
+		for _, at := range []int{0, 1} { // shard 0 has the leases
+			t.Run(fmt.Sprintf("%s %d", row.name, at), func(t *testing.T) {
+				t.Parallel()
+				if (row.name == "frozen") != (at == 0) {
+					short.Skip(t, "does not differ much from the others")
+				}
+				var servers []*redistest.PrivateServer
+				var clients []redis.UniversalClient
+				for range 3 {
+					s := redistest.Server(t, "--appendonly", "yes")
+					servers, clients = append(servers, s), append(clients, s.Client())
+				}
+				r := runShards(t, 3, clients...)
+				await(t, "no job of the shard starts", func() bool { return r.started(at) > 5 })
+				row.fault(servers[at])
+				for n := range 3 {
+					if n != at {
+						r.ended(n)
+					}
+				}
+				row.mend(servers[at])
+				if row.within {
+					r.ended(at)
+				}
+				// The shard takes new groups, also after it has lost all.
+				id := ""
+				for i := 0; id == ""; i++ {
+					spec := store.GroupSpec{ID: fmt.Sprintf("after%d", i), Tenant: "acme", Type: "t"}
+					await(t, "no group can be created", func() bool {
+						_, _, err := r.fleet.CreateGroup(context.Background(), spec)
+						return err == nil
+					})
+					if _, err := r.fleet.Shards()[at].Group(t.Context(), spec.ID); err == nil {
+						id = spec.ID
+					}
+				}
+				r.groups[at] = id
+				r.fill(id)
+				r.ended(at)
+				r.within()
+			})
+		}
+	}
+}
+
+// The shards are in the slots of one cluster.
+func TestShards_InOneCluster(t *testing.T) {
+	c := redistest.ThreeMasters(t, 0, "--cluster-require-full-coverage", "no")
+	r := runShards(t, 5, c.Client())
+	frozen := c.Master("wr:{bulk:1}:state")
+	var away []int
+	for n := range 5 {
+		if c.Master(fmt.Sprintf("wr:{bulk:%d}:state", n)) == frozen {
+			away = append(away, n)
+		}
+	}
+	await(t, "no job starts", func() bool { return r.started(1) > 5 })
+	frozen.Stop()
+	for n := range 5 {
+		if !slices.Contains(away, n) {
+			r.ended(n)
+		}
+	}
+	frozen.Cont()
+	for n := range 5 {
+		r.ended(n)
+	}
+	r.within()
+	if found, err := r.fleet.Audit(t.Context()); err != nil || len(found) > 0 {
+		t.Errorf("audit: %v, %v", found, err)
+	}
+}
