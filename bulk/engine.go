@@ -71,10 +71,11 @@ type loopStores struct {
 	rate       steerStore
 	keeper     keepers
 	limits     shardLimits
+	peers      peers
 }
 
 func newLoopStores(s *store.Store) loopStores {
-	return loopStores{jobs: s, acks: s, leases: s, due: s, groups: s, reductions: s, callbacks: s, history: s, rate: s, keeper: s, limits: s}
+	return loopStores{jobs: s, acks: s, leases: s, due: s, groups: s, reductions: s, callbacks: s, history: s, rate: s, keeper: s, limits: s, peers: s}
 }
 
 // Engine runs the jobs of a store in this process; any number of processes can share the store. Register handlers,
@@ -326,8 +327,9 @@ func (e *Engine) Run(ctx context.Context) error {
 		lanes = append(lanes, e.newLane(ctx, n, runs30s, types))
 	}
 	for _, l := range lanes {
-		l.begin(base, takes)
+		l.begin(base, takes, lanes)
 	}
+	preferring := begin(base, lanes.prefer)
 	steering := begin(base, (&steerer{store: e.shards[0].rate, pace: &e.pace, people: o.People, recent: runs30s, metrics: m, log: log, role: lanes[0].health.role("steerer")}).run)
 	lending := begin(base, e.lender(lanes[0]).run)
 	placing := begin(base, func(ctx context.Context) { e.place(ctx, lanes[0].health.role("placements")) })
@@ -364,6 +366,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		l.watching.stop()
 		l.counting.stop()
 	})
+	preferring.stop()
 	placing.stop()
 	lending.stop()
 	steering.stop()

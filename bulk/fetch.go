@@ -38,7 +38,9 @@ type fetcher struct {
 	role     *role
 	ear      *ear
 	gather   gathering
-	turns    func(ctx context.Context) bool // waits until this process takes jobs of this shard, and reports whether it does now; nil: always
+	// turn waits until this process takes jobs of the shard, and reports whether ctx has not ended; nil: it always does.
+	turn       func(ctx context.Context) bool
+	preference *preference // of the shard; nil without turn
 }
 
 // gathering computes the shortest pause of a fetcher. Longer pauses let one pull find several jobs and keep the
@@ -110,6 +112,9 @@ func (f *fetcher) run(ctx context.Context) {
 	defer listening.stop()
 	unsure := false // an unanswered pull may have leased jobs
 	for {
+		if f.turn != nil && !f.turn(ctx) {
+			return
+		}
 		free, ok := f.pool.wait(ctx, f.ear.heard)
 		if !ok {
 			return
@@ -137,6 +142,9 @@ func (f *fetcher) run(ctx context.Context) {
 		f.pool.drop(want - len(p.Jobs))
 		if err != nil {
 			unsure = true
+			if f.preference != nil {
+				f.preference.busy.Store(false) // a shard that is away does not keep this process from others
+			}
 			f.role.failed(ctx, err)
 			continue
 		}
@@ -153,6 +161,9 @@ func (f *fetcher) run(ctx context.Context) {
 		// Handlers that end at once free their workers first, for one pull instead of many.
 		runtime.Gosched()
 		f.pool.pulled(p.More)
+		if f.preference != nil && f.preference.looked(&p, want) {
+			continue
+		}
 		if !p.More && len(p.Jobs) < want {
 			f.ear.wait(ctx, next(p.Next, f.gather.least(&p), longestWait))
 		}

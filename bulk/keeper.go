@@ -25,6 +25,7 @@ type keeper struct {
 	status func() store.ProcessStatus
 	needs  []string // that this process can serve
 	take   func(groups []string)
+	other  func() bool  // this process does not prefer the shard; nil: it does
 	is     atomic.Bool
 	of     atomic.Int64 // number of processes
 }
@@ -43,7 +44,11 @@ func (k *keeper) run(ctx context.Context) {
 		}
 		k.role.ok()
 		k.take(kept.Groups)
-		sleep(ctx, k.store.KeepEvery())
+		pause := k.store.KeepEvery()
+		if k.other != nil && k.other() && !kept.Keeper {
+			pause *= 3 // another one is first in line; this process only stays in the list
+		}
+		sleep(ctx, pause)
 	}
 	k.is.Store(false)
 	_ = k.store.Unkeep(context.WithoutCancel(ctx)) // otherwise the entry expires

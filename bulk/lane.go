@@ -1,6 +1,7 @@
 package bulk
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"sync"
@@ -24,6 +25,8 @@ type lane struct {
 	health *health
 	log    *slog.Logger
 	left   int // acks that a shutdown could not record
+
+	preference preference
 
 	acking, renewing, watching, keeping, dispatching, counting, fetching *loop
 }
@@ -61,12 +64,13 @@ func (e *Engine) newLane(ctx context.Context, n int, recent *recent, types []str
 		&reducing{store: l.stores.reductions, reducers: e.reducers, metrics: m, patience: o.ReducerWait},
 		&calling{store: l.stores.callbacks, send: o.Callback, body: o.CallbackBody, metrics: m, log: l.log, slots: make(chan struct{}, callbackAtOnce)},
 		m, l.log, l.health)
-	l.keep = &keeper{store: l.stores.keeper, role: l.health.role("keeper"), status: e.status(ctx, types), needs: e.needs(), take: l.watch.name}
+	l.keep = &keeper{store: l.stores.keeper, role: l.health.role("keeper"), status: e.status(ctx, types), needs: e.needs(), take: l.watch.name,
+		other: l.preference.other.Load}
 	return l
 }
 
 // begin starts the loops. takes reports whether this process runs jobs.
-func (l *lane) begin(base context.Context, takes bool) {
+func (l *lane) begin(base context.Context, takes bool, all lanes) {
 	o, m, h := &l.e.o, l.e.o.Metrics, l.health
 	l.work.ctx, l.work.cancel = context.WithCancel(base)
 	l.acking = begin(base, l.acks.run)
@@ -81,8 +85,14 @@ func (l *lane) begin(base context.Context, takes bool) {
 		}
 		gather := l.e.gather
 		gather.processes = l.keep.of.Load
-		(&fetcher{store: l.stores.jobs, pool: l.pool, batch: o.Worker.Batch, types: l.types, start: l.work.start, giveBack: l.work.giveBack, runs: l.runs,
-			metrics: m, role: h.role("fetcher"), gather: gather, ear: newEar(l.stores.jobs, h.role("ear"))}).run(ctx)
+		f := &fetcher{store: l.stores.jobs, pool: l.pool, batch: o.Worker.Batch, types: l.types, start: l.work.start, giveBack: l.work.giveBack, runs: l.runs,
+			metrics: m, role: h.role("fetcher"), gather: gather, ear: newEar(l.stores.jobs, h.role("ear"))}
+		if len(all) > preferredShards {
+			f.preference = &l.preference
+			f.turn = func(ctx context.Context) bool { return all.turn(ctx, l) }
+			f.gather.processes = func() int64 { return cmp.Or(l.preference.processes.Load(), l.keep.of.Load()) }
+		}
+		f.run(ctx)
 	})
 }
 

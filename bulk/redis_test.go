@@ -77,7 +77,7 @@ func submit(t testing.TB, s *store.Store, spec store.GroupSpec, n int, payload f
 func number(i int) string { return fmt.Sprintf(`{"n":%d}`, i) }
 
 // engine runs an Engine until stop.
-func engine(t testing.TB, s *store.Store, o Options, setup func(e *Engine)) (e *Engine, stop func()) {
+func engine(t testing.TB, s store.Sharded, o Options, setup func(e *Engine)) (e *Engine, stop func()) {
 	t.Helper()
 	o.Retry = Retry{Max: 3, Base: 10 * time.Millisecond, Most: time.Second}
 	o.Store = s

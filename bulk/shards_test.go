@@ -221,3 +221,66 @@ func TestShards_InOneCluster(t *testing.T) {
 		t.Errorf("audit: %v, %v", found, err)
 	}
 }
+
+// Several processes share the shards: each job runs once, also those of shards that few processes prefer.
+func TestShards_ServedBySeveralProcesses(t *testing.T) {
+	const shards, each = 6, 40
+	client, prefix := redistest.Client(t), redistest.Prefix(t)
+	var mu sync.Mutex
+	runs := map[string]int{}
+	var fleet *store.Fleet
+	for range 3 {
+		set := store.Defaults()
+		fast(&set)
+		f, err := store.NewFleet(store.Options{Shards: shards, Prefix: prefix, Timeout: patience / 2, Settings: set, Log: discard()}, client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Prepare(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		fleet = f
+		engine(t, f, Options{Worker: WorkerOptions{Count: 4}}, func(e *Engine) {
+			e.Register("t", HandlerFunc(func(_ context.Context, j *Job) ([]byte, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				runs[j.Group+"/"+j.ID]++
+				return nil, nil
+			}))
+		})
+	}
+	var groups []string
+	for i := range 2 * shards {
+		spec := store.GroupSpec{ID: fmt.Sprintf("g%d", i), Tenant: "acme", Type: "t"}
+		if _, _, err := fleet.CreateGroup(t.Context(), spec); err != nil {
+			t.Fatal(err)
+		}
+		jobs := make([]store.Job, each)
+		for k := range jobs {
+			jobs[k] = store.Job{ID: fmt.Sprintf("j%d", k), Payload: []byte("1")}
+		}
+		if _, err := fleet.AddJobs(t.Context(), spec.ID, store.Chunk{}, jobs); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := fleet.Seal(t.Context(), spec.ID); err != nil {
+			t.Fatal(err)
+		}
+		groups = append(groups, spec.ID)
+	}
+	for _, id := range groups {
+		await(t, "group "+id+" does not end", func() bool {
+			g, err := fleet.Group(t.Context(), id)
+			return err == nil && g.Succeeded == each
+		})
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	for job, n := range runs {
+		if n != 1 {
+			t.Errorf("%s ran %d times", job, n)
+		}
+	}
+	if found, err := fleet.Audit(t.Context()); err != nil || len(found) > 0 {
+		t.Errorf("audit: %v, %v", found, err)
+	}
+}

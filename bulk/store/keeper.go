@@ -55,6 +55,20 @@ func (s processStore) Keep(ctx context.Context, status ProcessStatus, needs ...s
 	return k, nil
 }
 
+// Process returns the name of this process.
+func (s processStore) Process() string { return s.o.Process }
+
+// Peers returns the names of the processes that call Keep, this one included once it does.
+func (s processStore) Peers(ctx context.Context) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
+	defer cancel()
+	names, err := s.o.Client.ZRange(ctx, keeperKeys(s.o.Prefix, s.o.Shard)[1], 0, -1).Result()
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrStore, err)
+	}
+	return names, nil
+}
+
 // offerFor is how long a group stays on offer after the last Offer: longer than the agenda takes to name a group
 // again.
 const offerFor = 15 * time.Second
