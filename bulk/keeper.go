@@ -25,7 +25,7 @@ type keeper struct {
 	status func() store.ProcessStatus
 	needs  []string // that this process can serve
 	take   func(groups []string)
-	other  func() bool  // this process does not prefer the shard; nil: it does
+	other  func() bool // this process does not prefer the shard; nil: it does
 	is     atomic.Bool
 	of     atomic.Int64 // number of processes
 }

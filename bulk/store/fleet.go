@@ -242,6 +242,18 @@ func (f *Fleet) homes(ctx context.Context, id string) ([]*Store, error) {
 	return homes, nil
 }
 
+// FixedHome returns the shard of a key that concerns several groups: that of the first placement, which never changes.
+func (f *Fleet) FixedHome(ctx context.Context, key string) (*Store, error) {
+	if len(f.shards) == 1 {
+		return f.shards[0], nil
+	}
+	p, err := f.placements(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return f.shards[p.placements[0].home(key)], nil
+}
+
 // mostKnown bounds Fleet.known and Fleet.seen.
 const mostKnown = 10_000
 

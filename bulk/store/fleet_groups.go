@@ -86,13 +86,12 @@ const (
 func (f *Fleet) counting(ctx context.Context, s *Store, tenant string, do func(ctx context.Context, elsewhere counted) error) error {
 	ctx, cancel := context.WithTimeout(ctx, countFor)
 	defer cancel()
-	locks, err := f.homes(ctx, tenant)
+	home, err := f.FixedHome(ctx, tenant)
 	if err != nil {
 		return err
 	}
 	for {
-		// The last of the homes is that of the first placement, which never changes.
-		unlock, ok, err := locks[len(locks)-1].Lock(ctx, "tenant/"+tenant, countLock)
+		unlock, ok, err := home.Lock(ctx, "tenant/"+tenant, countLock)
 		if err != nil {
 			return fmt.Errorf("cannot check the quotas of tenant %q: %w", tenant, err)
 		}
