@@ -54,6 +54,11 @@ func TestEngine_OneJobCostsSixScripts(t *testing.T) {
 		})
 	}
 	end("first")
+	await(t, "the first ack is not counted", func() bool { // the group has ended before that
+		mu.Lock()
+		defer mu.Unlock()
+		return calls["jobs_ack"] > 0
+	})
 	mu.Lock()
 	clear(calls)
 	mu.Unlock()

@@ -111,6 +111,8 @@ func TestMetrics_AreDocumented(t *testing.T) {
 	m := NewMetrics(nil, "")
 	m.attach(newPool(1, 1))
 	m.depths(0, store.Depths{Types: map[string]store.TypeLimits{"webhook": {TypeLimit: store.TypeLimit{Rate: 1, Concurrency: 1}}}}, time.Now())
+	m.up(0, true)
+	m.up(1, true) // some metrics exist only with several shards
 	m.ObserveStore("bulk_pull", 0, nil)
 	m.steered(&steered{})
 	reg := prometheus.NewRegistry()

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -396,5 +398,56 @@ func TestAudit_Repairs(t *testing.T) {
 		if out, _ := cmd.Output(); string(out) != row.want {
 			t.Errorf("%v printed %q, want %q", row.args, out, row.want)
 		}
+	}
+}
+
+// With several shards groups are on several servers; the API lists all of them, and names the one that is away.
+func TestServe_SpreadsGroupsOverServers(t *testing.T) {
+	to := newReceiver(t, nil)
+	a, b := redistest.Server(t), redistest.Server(t)
+	config := fmt.Sprintf("shards: 2\nstore: {urls: [%q, %q]}\nprocessors: {webhook: {url: %q}}\n", a.URL(), b.URL(), to.URL+"/jobs")
+	p := start(t, config)
+	p.ready(http.StatusOK)
+	const groups = 6
+	for i := range groups {
+		id := fmt.Sprintf("g%d", 6+i)
+		p.submit(id, "1", "2")
+		p.group(id, "COMPLETED")
+	}
+	run := func(args ...string) (string, error) {
+		var out bytes.Buffer
+		cmd := newRoot(nil)
+		cmd.SetOut(&out)
+		cmd.SetErr(io.Discard)
+		cmd.SetArgs(append(args, "--config", p.file))
+		err := cmd.Execute()
+		return out.String(), err
+	}
+	list, err := run("shards", "list")
+	if err != nil || !strings.Contains(list, "shard 0  open") || !strings.Contains(list, "shard 1  open") || strings.Contains(list, " 0 groups") {
+		t.Errorf("shards list: %v\n%s", err, list)
+	}
+	if text, err := run("shards", "drain", "1"); err != nil || !strings.HasPrefix(text, "shard 1 drains") {
+		t.Errorf("shards drain 1: %q, %v", text, err)
+	}
+	if text, err := run("shards", "open", "1"); err != nil || !strings.HasPrefix(text, "shard 1 is open") {
+		t.Errorf("shards open 1: %q, %v", text, err)
+	}
+	if _, err := run("shards", "open", "2"); err == nil || !strings.Contains(err.Error(), "the configuration has shards: 2") {
+		t.Errorf("shards open 2: %v", err)
+	}
+	p.audit()
+	b.Kill()
+	status, answer := p.do("GET", "/v1/groups", "")
+	if status != http.StatusOK || !strings.Contains(answer, `"shards_away":[1]`) {
+		t.Error(status, answer)
+	}
+	p.said("cannot reach the store; will continue when it is back")
+	var page struct{ Groups []struct{ ID string } }
+	if err := json.Unmarshal([]byte(answer), &page); err != nil || len(page.Groups) == 0 || len(page.Groups) == groups {
+		t.Fatal(err, answer)
+	}
+	if status, answer := p.do("GET", "/v1/groups/"+page.Groups[0].ID+"/results", ""); status != http.StatusOK {
+		t.Error(status, answer)
 	}
 }
