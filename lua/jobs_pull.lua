@@ -129,6 +129,9 @@ while taken < want and visits < want + 300 and settled and not full and parted <
   end
 end
 save_global_limiter(global)
+for kind, l in pairs(set.shards > 1 and types.limits or {}) do
+  if l.meter then parts.widen(l.meter, kind) end
+end
 shard.taken = shard.taken + taken
 forget_idle()
 

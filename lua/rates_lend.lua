@@ -3,7 +3,7 @@
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
 -- ARGV: now, settings, number (of the call), till (µs at which the leases end; 0: only a report), after (µs beyond till, then the shard has its fixed part), type_limits (as of jobs_pull), name (empty: the global limit; a type, or @ and a tenant), rate, burst, concurrency, tokens (billionths, given in addition), whole_rate, whole_concurrency (the limits of which these are a part), ...
--- RETURNS: {1 if the call counted, 2 if another one with a greater number came before, now, starts so far, then for the global limit and each type and tenant with limits: name, rate, burst, concurrency, tokens that the change has left over, runs, need (0 no work, 1 some, 2 work waits for the limit), whole_rate, whole_burst, whole_concurrency}
+-- RETURNS: {1 if the call counted, 2 if another one with a greater number came before, now, starts so far, then for the global limit and each type and tenant with limits: name, rate, burst, concurrency, tokens that the change has left over, runs, need (0 no work, 1 some, 2 work waits for the limit, 3 a job needs the whole burst), whole_rate, whole_burst, whole_concurrency}
 -- INVARIANT: a call counts only if its number is above those of all calls before and its leases have not ended, so that a late one changes nothing; a change of shares makes no tokens; of runs that have started none is taken away.
 -- INCLUDE: clock, limiter, fair, bulk, bulkqueue, bulkjobs, breakers, bulktypes
 
@@ -73,7 +73,7 @@ end
 local b = global_limiter()
 local function waits(meter) return meter.rate == 0 or not strategy.admits(meter, 1) end
 local reply = { newest and counts or 2, int(now), int(shard.starts), '', int(b.rate), int(b.burst), 0, int(left[''] or 0), int(shard.inflight),
-  shard.queued > 0 and (waits(b) and 2 or 1) or 0, int(set.whole), int(set.whole_burst), 0 }
+  shard.queued > 0 and (parts.wide('') and 3 or waits(b) and 2 or 1) or 0, int(set.whole), int(set.whole_burst), 0 }
 for kind, l in pairs(types.limits) do
   l = types.limit(kind)
   if l.whole > 0 or l.whole_most > 0 then
@@ -81,6 +81,7 @@ for kind, l in pairs(types.limits) do
     for _, list in ipairs({ 'w', 't' }) do
       if redis.call('ZRANGEBYLEX', K.aside, '[' .. list .. kind .. ' ', '(' .. list .. kind .. '!', 'LIMIT', 0, 1)[1] then need = 2 end
     end
+    if need > 0 and parts.wide(kind) then need = 3 end
     for _, v in ipairs({ kind, int(l.rate), int(l.burst or 0), int(l.most), int(left[kind] or 0), int(l.use.running), need,
       int(l.whole), int(l.whole > 0 and default_burst(l.whole, 0) or 0), int(l.whole_most) }) do reply[#reply + 1] = v end
   end
@@ -91,6 +92,7 @@ for name in string.gmatch(redis.call('HGET', K.state, 'limited') or '', '%S+') d
   local meter = t[T_RATE] > 0 and rate > 0 and tenant_limiter(t)
   local need = t[T_INFLIGHT] > 0 and 1 or 0
   if t[T_N1] + t[T_N2] + t[T_N3] > 0 then need = (t[T_GATE] > 0 or t[T_FULL] == 1 or t[T_RATE] > 0 and (not meter or waits(meter))) and 2 or 1 end
+  if need > 0 and parts.wide('@' .. name) then need = 3 end
   for _, v in ipairs({ '@' .. name, t[T_RATE] > 0 and int(rate) or 0, t[T_RATE] > 0 and int(burst) or 0,
     t[T_CONC] > 0 and math.max(parts.slots(t), t[T_INFLIGHT]) or 0, int(left['@' .. name] or 0), t[T_INFLIGHT], need,
     int(t[T_RATE]), t[T_RATE] > 0 and int(default_burst(t[T_RATE], set.file_burst)) or 0, int(t[T_CONC]) }) do reply[#reply + 1] = v end

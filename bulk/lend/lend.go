@@ -20,6 +20,8 @@ const (
 	margin = time.Second
 	// predecessor is how long an earlier lender may go on after it was replaced.
 	predecessor = time.Second
+	// wideFor is how long a limit is not divided after a job needed the whole burst: more such jobs will come.
+	wideFor = 10 * time.Second
 )
 
 // Job is what one start takes from a rate or burst, in thousandths.
@@ -31,7 +33,7 @@ type Share struct {
 	Tokens                   int64 // billionths of a job that come in addition; of a reply: that were left over
 	Whole                    Limit // of which it is a part
 	Running                  int64 // jobs that run
-	Need                     int   // one of None, Some, Waits
+	Need                     int   // one of None, Some, Waits, Wide
 }
 
 // Limit is a limit over all shards; a rate or concurrency of 0 is none.
@@ -42,6 +44,7 @@ const (
 	None  = iota // no jobs
 	Some         // jobs
 	Waits        // jobs that wait for the limit
+	Wide         // a job waits that costs more than the shard's part of the burst
 )
 
 // Global is the name of the limit of all jobs. Others have the name of their type, or @ and the name of their tenant.
@@ -90,6 +93,7 @@ type shard struct {
 type order struct {
 	first int
 	since time.Duration
+	wide  time.Duration // until then the whole goes from shard to shard
 }
 
 // New returns a Lender of n shards that begins now.
@@ -221,8 +225,15 @@ func (l *Lender) divide(name string, whole Limit, now time.Duration, calls []Cal
 // wanted returns how the limit is best divided among shards that reply.
 func (l *Lender) wanted(name string, whole Limit, among []int, now time.Duration) []Share {
 	n := int64(len(among))
-	wanted := make([]Share, n)
+	wanted := make([]Share, len(among))
 	turns := l.turns(name, whole, among, now)
+	o := l.order[name]
+	if slices.ContainsFunc(among, func(i int) bool { return l.shards[i].last[name].Need == Wide }) {
+		o.wide = now + wideFor
+	}
+	if now < o.wide {
+		n = 1 // the whole goes from shard to shard
+	}
 	if whole.Rate > 0 && whole.Burst >= job {
 		in := turns[:min(n, whole.Burst/job)]
 		needs, least := make([]float64, len(in)), whole.Rate/(32*int64(len(in)))
@@ -239,11 +250,11 @@ func (l *Lender) wanted(name string, whole Limit, among []int, now time.Duration
 		}
 	}
 	if whole.Concurrency > 0 {
-		in := turns[:min(n, whole.Concurrency)]
+		in := turns[:min(int64(len(among)), whole.Concurrency)]
 		needs := make([]float64, len(in))
 		for k, at := range in {
 			switch s := l.shards[among[at]].last[name]; s.Need {
-			case Waits:
+			case Waits, Wide:
 				needs[k] = float64(whole.Concurrency)
 			default:
 				needs[k] = float64(s.Running)

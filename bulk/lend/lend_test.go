@@ -125,7 +125,7 @@ func TestLender_NeverGivesMoreThanTheLimit(t *testing.T) {
 			for _, m := range w.shards {
 				for _, name := range names {
 					if rapid.IntRange(0, 9).Draw(t, "change") == 0 {
-						m.needs[name] = rapid.IntRange(None, Waits).Draw(t, "need")
+						m.needs[name] = rapid.IntRange(None, Wide).Draw(t, "need")
 					}
 				}
 				m.starts += int64(rapid.IntRange(0, 5).Draw(t, "starts"))

@@ -22,6 +22,7 @@ type lending struct {
 	away   map[int]bool // shards that the lender does not reach
 	starts []int64      // µs
 	by     map[int]int  // starts by shard
+	cost   int64        // of jobs
 }
 
 func newLending(t *testing.T, shards int, change func(*Settings)) *lending {
@@ -49,7 +50,15 @@ func (l *lending) work(shard, jobs int) {
 	if _, _, err := l.CreateGroup(l.t.Context(), spec); err != nil {
 		l.t.Fatal(err)
 	}
-	add(l.t, l.shards[shard], spec.ID, 0, jobs)
+	for from := 0; from < jobs; from += MaxAdd {
+		list := make([]Job, min(MaxAdd, jobs-from))
+		for i := range list {
+			list[i] = Job{ID: fmt.Sprintf("j%d", from+i), Cost: l.cost, Payload: []byte("1")}
+		}
+		if _, err := l.AddJobs(l.t.Context(), spec.ID, Chunk{}, list); err != nil {
+			l.t.Fatal(err)
+		}
+	}
 }
 
 // step is 50 ms: the shards start what they may, in any order, and the lender calls them every 200 ms.
@@ -155,6 +164,22 @@ func TestLend_SharesARateOfFewJobs(t *testing.T) {
 	l.within(5, 1)
 	if all := l.by[0] + l.by[1] + l.by[2]; all < 75 || slices.Min([]int{l.by[0], l.by[1], l.by[2]}) < 20 {
 		t.Errorf("starts by shard of 100: %v", l.by)
+	}
+}
+
+// A job that costs more than a shard's part of the burst starts when its shard has the whole.
+func TestLend_StartsJobsThatCostMoreThanAPart(t *testing.T) {
+	l := newLending(t, 3, func(s *Settings) { s.Global, s.Burst = 40, 6 })
+	l.cost = 4
+	l.begin()
+	l.step(80)
+	for i := range 3 {
+		l.work(i, 200)
+	}
+	l.step(300)
+	l.within(10, 1.5)
+	if all := l.by[0] + l.by[1] + l.by[2]; all < 90 || slices.Min([]int{l.by[0], l.by[1], l.by[2]}) < 15 {
+		t.Errorf("starts by shard of 150: %v", l.by)
 	}
 }
 

@@ -109,6 +109,15 @@ function parts.slots(t)
   return parts.count(t[T_CONC])
 end
 
+-- parts.widen notes that a job costs more than this shard's part of the burst: it needs the whole. The time is the field wide:<name> of the
+-- shard's state, and counts for two seconds.
+function parts.widen(b, name)
+  if b.wide then redis.call('HSET', K.state, 'wide:' .. name, int(now)) end
+  b.wide = nil
+end
+
+function parts.wide(name) return now - tonumber(redis.call('HGET', K.state, 'wide:' .. name) or 0) < 2000000 end
+
 -- parts.carry gives a limiter another rate and burst from a time on, and tokens (billionths) in addition. Tokens that are left stay as far as
 -- the burst allows, so that a change of shares makes none. It returns how many are lost. burst is that of the state.
 function parts.carry(b, was, burst, from, tokens)

@@ -339,7 +339,7 @@ function work.changed(b) return b and not (b.at == b.adopted_at and b.level == b
 
 local function global_limiter()
   if set.shards == 1 then return refilled(set.global, set.burst, shard.at, shard.level, shard.rate, shard.limiter) end
-  local b = { at = shard.at, level = shard.level, rate = shard.rate, burst = parts.lent }
+  local b = { at = shard.at, level = shard.level, rate = shard.rate, burst = parts.lent, whole = set.whole_burst }
   -- Each phase that has begun since the state was written changes it when it began.
   for phase = parts.was + 1, parts.phase do
     local rate, burst = b.rate, b.burst
@@ -353,6 +353,7 @@ local function global_limiter()
 end
 
 local function save_global_limiter(b)
+  parts.widen(b, '')
   if not work.changed(b) then return end
   shard.at, shard.level, shard.rate, shard.limiter = b.at, b.level, b.rate > 0 and b.rate or shard.rate, set.by
   if set.shards > 1 and (parts.lent ~= b.burst or parts.was ~= parts.phase) then
@@ -367,7 +368,9 @@ local function tenant_limiter(t, share)
     if not share then return nil end
     rate = tenant_rate(t)
   end
-  return refilled(rate, burst, t[T_AT], t[T_FRAC], t[T_RATED], t[T_LIMITER])
+  local b = refilled(rate, burst, t[T_AT], t[T_FRAC], t[T_RATED], t[T_LIMITER])
+  if t[T_LENT] == 1 and t[T_RATE] > 0 and set.shards > 1 then b.whole = default_burst(t[T_RATE], set.file_burst) end
+  return b
 end
 
 local function group_limiter(g)
@@ -377,6 +380,7 @@ end
 
 -- save_tenant_limiter and save_group_limiter write a limiter's state back.
 local function save_tenant_limiter(t, b)
+  if b then parts.widen(b, '@' .. t[T_NAME]) end
   if work.changed(b) then t[T_AT], t[T_FRAC], t[T_RATED], t[T_LIMITER] = b.at, b.level, b.rate > 0 and b.rate or t[T_RATED], set.by end
 end
 

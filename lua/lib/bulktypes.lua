@@ -50,6 +50,7 @@ function types.limit(kind)
     l.use.most = l.most
     if l.rate > 0 then
       l.meter = refilled(l.rate, l.burst or 0, l.use.at, l.use.level, l.use.rate, l.use.limiter)
+      if set.shards > 1 then l.meter.whole = default_burst(l.whole, 0) end
     end
   end
   return l

@@ -97,7 +97,8 @@ end
 -- gcra, the generic cell rate algorithm: at is the theoretical arrival time in
 -- microseconds, level its fraction in units of 1/rate of one. What is owed at
 -- now, (at - now) * rate + level, is then in billionths of a token. A cost above
--- the burst is granted when nothing is owed, and charged in full.
+-- the burst is granted when nothing is owed, and charged in full. Where b is a part of a limit whose burst is b.whole, only the
+-- whole grants such a cost: otherwise each part would. wide is then set.
 limiter.gcra = {
   refill = function(b, now)
     if b.level >= b.rate then b.level = 0 end -- of another rate
@@ -133,6 +134,10 @@ limiter.gcra = {
   end,
 
   admits = function(b, cost)
+    if b.whole and b.rate > 0 and cost * 1000 > b.burst and b.burst < b.whole then
+      b.wide = true
+      return false
+    end
     return b.rate > 0 and (b.owed <= 0 or b.owed + cost * TOKEN <= b.burst * 1000000)
   end,
 
@@ -145,6 +150,7 @@ limiter.gcra = {
 
   wait = function(b, cost)
     if b.rate <= 0 then return -1 end
+    if b.whole and cost * 1000 > b.burst and b.burst < b.whole then return 100000 end
     local target = b.burst * 1000000 - cost * TOKEN
     if target < 0 then target = 0 end
     if b.owed <= target then return 0 end
