@@ -114,23 +114,14 @@ func perTenantNeeds(n int) string {
 // Prepare checks the number of shards and the layout of shard 0 and loads its scripts. The first calls do so for the
 // other shards.
 func (f *Fleet) Prepare(ctx context.Context) error {
-	first := f.shards[0]
-	p, _, err := first.readPlacements(ctx, "", nil)
-	if err != nil {
-		return err
-	}
-	if has := p.count(); has > len(f.shards) {
-		return fmt.Errorf("%w: the installation with prefix %q has %d shards: set shards: %d (not %d) and list the same servers in store.urls", ErrShards, first.o.Prefix, has, has, len(f.shards))
-	}
 	if err := f.checkServers(ctx); err != nil {
 		return err
 	}
-	f.placing.last.Store(p)
-	return first.Prepare(ctx)
+	if err := f.shards[0].Prepare(ctx); err != nil {
+		return err
+	}
+	return f.RefreshPlacements(ctx)
 }
-
-// ErrShards is wrapped by the error of Prepare when the shards of the configuration are not those of the installation.
-var ErrShards = errors.New("the shards do not fit the installation")
 
 // Unused returns the shards that no placement has: they hold no group until AddShards.
 func (f *Fleet) Unused() []int {

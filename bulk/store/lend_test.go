@@ -66,7 +66,7 @@ func (l *lending) step(n int) {
 	l.t.Helper()
 	for range n {
 		l.c.us += 50_000
-		for _, i := range rand.Perm(len(l.shards)) { //nolint:gosec // any order will do
+		for _, i := range rand.Perm(len(l.shards)) {
 			s := l.shards[i]
 			jobs := pull(l.t, s, 100).Jobs
 			for range jobs {
@@ -220,7 +220,7 @@ func TestLend_HoldsLimitsOfTypesAndTenants(t *testing.T) {
 					t.Fatalf("%d jobs run at once", n)
 				}
 				for i, s := range l.shards {
-					if len(running[i]) > 0 && rand.IntN(4) == 0 { //nolint:gosec // any length will do
+					if len(running[i]) > 0 && rand.IntN(4) == 0 {
 						ack(t, s, Done, running[i]...)
 						running[i] = nil
 					}

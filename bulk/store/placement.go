@@ -3,6 +3,7 @@ package store
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"slices"
@@ -146,7 +147,7 @@ type placed struct {
 func (p *placed) clock() int64 { return p.now + time.Since(p.at).Microseconds() }
 
 // readPlacements reads the placements, and adds one with these shards if known is what is there.
-func (s *Store) readPlacements(ctx context.Context, known string, shards []int) (*placed, bool, error) {
+func (s *shard) readPlacements(ctx context.Context, known string, shards []int) (*placed, bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, max(prepareTimeout, s.o.Timeout))
 	defer cancel()
 	began := time.Now()
@@ -165,3 +166,20 @@ func (s *Store) readPlacements(ctx context.Context, known string, shards []int) 
 	}
 	return &placed{placements: all, text: r.string(0), now: r.int(1), at: began}, r.int(2) == 1, nil
 }
+
+// countShards records the shards of a new installation, before its layout is recorded, and returns an error if the
+// installation has more shards than the configuration.
+func (s *shard) countShards(ctx context.Context) error {
+	p, _, err := s.readPlacements(ctx, "", nil)
+	if err != nil {
+		return err
+	}
+	if has := p.count(); has > s.o.Shards {
+		return fmt.Errorf("%w: the installation with prefix %q has %d shards: set shards: %d (not %d) and list the same servers in store.urls", ErrShards, s.o.Prefix, has, has, s.o.Shards)
+	}
+	s.counted.Store(true)
+	return nil
+}
+
+// ErrShards is wrapped by the error of Prepare when the shards of the configuration are not those of the installation.
+var ErrShards = errors.New("the shards do not fit the installation")

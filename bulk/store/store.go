@@ -118,6 +118,7 @@ type shard struct {
 	rounds    dispatching
 	types     served
 	follows   atomic.Bool // the last Keep has found another keeper
+	counted   atomic.Bool // the installation has no more shards than Options.Shards; of shard 0
 	noInfo    sync.Once
 	start     time.Time
 	auditPart int64
@@ -226,8 +227,15 @@ func flag(b bool) int64 {
 // thousandths converts rates and weights for scripts, which take whole numbers only.
 func thousandths(f float64) int64 { return int64(math.Round(f * 1000)) }
 
-// Prepare checks the data layout and loads the scripts. The first call does so by itself.
-func (s *shard) Prepare(ctx context.Context) error { return s.scripts.Prepare(ctx) }
+// Prepare checks the number of shards and the data layout, and loads the scripts. The first call does so by itself.
+func (s *shard) Prepare(ctx context.Context) error {
+	if s.o.Shard == 0 && !s.counted.Load() {
+		if err := s.countShards(ctx); err != nil {
+			return err
+		}
+	}
+	return s.scripts.Prepare(ctx)
+}
 
 // prepareTimeout bounds the loading of all scripts, a round trip each.
 const prepareTimeout = 10 * time.Second
