@@ -380,7 +380,7 @@ func TestSubmit_OfOneJobCostsThreeScripts(t *testing.T) {
 	if err := b.store.Prepare(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	cost(1)
+	cost(2) // the number of shards and the layout
 	want(t, b.ask("POST", "/v1/bulk?tenant=acme&type=mail&id=a", lines(1)), 201)
 	cost(3)
 	want(t, b.ask("POST", "/v1/groups", `{"id":"b","tenant":"acme","type":"mail"}`), 201)

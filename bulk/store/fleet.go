@@ -120,7 +120,13 @@ func (f *Fleet) Prepare(ctx context.Context) error {
 	if err := f.shards[0].Prepare(ctx); err != nil {
 		return err
 	}
-	return f.RefreshPlacements(ctx)
+	if err := f.RefreshPlacements(ctx); err != nil || len(f.shards) == 1 {
+		return err
+	}
+	if err := f.adoptTenants(ctx); err != nil {
+		f.shards[0].o.Log.Warn("cannot divide the limits of tenants that were set before there were several shards; each shard has a fixed part of them until the next start", "error", err)
+	}
+	return nil
 }
 
 // Unused returns the shards that no placement has: they hold no group until AddShards.

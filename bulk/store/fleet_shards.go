@@ -140,6 +140,12 @@ func (f *Fleet) copySettings(ctx context.Context, to *Store) error {
 			return err
 		}
 	}
+	return f.copyTenants(ctx)
+}
+
+// copyTenants sets the settings that tenants have in shard 0 in every shard.
+func (f *Fleet) copyTenants(ctx context.Context) error {
+	from := f.shards[0]
 	names, err := from.tenantNames(ctx)
 	if err != nil {
 		return err
@@ -150,11 +156,32 @@ func (f *Fleet) copySettings(ctx context.Context, to *Store) error {
 			continue
 		}
 		if err == nil {
-			_, err = to.SetTenant(ctx, t)
+			_, err = f.SetTenant(ctx, t)
 		}
 		if err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// adoptTenants lends the limits of tenants that were set while there was one shard. They are in parts before that.
+func (f *Fleet) adoptTenants(ctx context.Context) error {
+	s := f.shards[0]
+	call, cancel := context.WithTimeout(ctx, s.o.Timeout)
+	defer cancel()
+	done, err := s.o.Client.HExists(call, s.keys[keyState], "limited").Result()
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrStore, err)
+	}
+	if done {
+		return nil
+	}
+	if err := f.copyTenants(ctx); err != nil {
+		return err
+	}
+	if err := s.o.Client.HSetNX(call, s.keys[keyState], "limited", "").Err(); err != nil {
+		return fmt.Errorf("%w: %w", ErrStore, err)
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 
+	"github.com/anteroom/anteroom/bulk/lend"
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
@@ -274,6 +275,34 @@ func TestFleet_OpensAndDrainsShards(t *testing.T) {
 	refused(t, err, CodeState) // the last one
 	if found, err := three.Audit(t.Context()); err != nil || len(found) > 0 {
 		t.Errorf("audit: %v, %v", found, err)
+	}
+}
+
+// An installation of one shard grows; limits that its tenants had hold over all shards.
+func TestFleet_AdoptsAnInstallationOfOneShard(t *testing.T) {
+	client, prefix := redistest.Client(t), redistest.Prefix(t)
+	one := fleet(t, 1, prefix, nil, client)
+	ids := fill(t, one, "acme", 4, 1)
+	if _, err := one.SetTenant(t.Context(), Tenant{Name: "acme", Concurrency: 2, Rate: 9}); err != nil {
+		t.Fatal(err)
+	}
+	two := fleet(t, 2, prefix, nil, client)
+	for _, id := range ids {
+		if _, err := two.Group(t.Context(), id); err != nil {
+			t.Error(err)
+		}
+	}
+	for n, s := range two.shards {
+		number, err := s.LendNumber(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r, _, err := s.Lend(t.Context(), number, lend.Call{}); err != nil || r.Shares["@acme"].Whole != (lend.Limit{Rate: 9000, Burst: 1000, Concurrency: 2}) {
+			t.Errorf("shard %d: %+v, %v", n, r.Shares["@acme"], err)
+		}
+	}
+	if changed, err := two.OpenShard(t.Context(), 1); err != nil || !changed {
+		t.Error(changed, err)
 	}
 }
 

@@ -87,5 +87,6 @@ func writeLimits(w io.Writer, l *client.Limits) error {
 		}
 		row("%s\t%s, %s\t%s", name, rate, most, from[p.Live])
 	}
+	noteAway(t, l.Shards)
 	return t.Flush()
 }

@@ -30,6 +30,13 @@ tenant's token it lists only the jobs of that tenant.`
 	return cmd
 }
 
+// noteAway names the shards that are missing in a report.
+func noteAway(w io.Writer, shards []int) {
+	if len(shards) > 0 {
+		_, _ = fmt.Fprintf(w, "no reply from shards %v: what they have is missing here\n", shards)
+	}
+}
+
 func writeWorkers(out io.Writer, w client.Workers) error {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for _, p := range w.Processes {
@@ -45,5 +52,6 @@ func writeWorkers(out io.Writer, w client.Workers) error {
 	if more := w.Running - int64(len(w.Jobs)); more > 0 {
 		_, _ = fmt.Fprintf(t, "and %d more\n", more)
 	}
+	noteAway(t, w.Shards)
 	return t.Flush()
 }

@@ -29,6 +29,9 @@ function openList(query) {
     const none = !answer.groups.length, narrowed = tenant || status || pages.length > 1;
     $('table', list).hidden = none;
     $('#nomatch').hidden = !none || !narrowed;
+    const away = answer.shards_away || [];
+    $('#away').hidden = !away.length;
+    $('#away').textContent = away.length ? 'Not all groups are shown: no reply from shard ' + away.join(', ') + '.' : '';
     $('#first').hidden = !none || narrowed;
     filter.hidden = none && !narrowed;
     if (fresh) {
