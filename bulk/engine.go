@@ -84,6 +84,7 @@ type Engine struct {
 	handlers map[string]Handler
 	reducers map[string]Reducer
 	policies *policies
+	recent   *recent
 	pool     *pool
 	pace     atomic.Pointer[Pace]
 	interval atomic.Int64 // of dispatch
@@ -109,7 +110,7 @@ func newEngine(o Options, s loopStores, settings store.Settings) (*Engine, error
 		size = min(max(size, o.Worker.Min), o.Worker.Max)
 	}
 	e := &Engine{o: o, stores: s, handlers: map[string]Handler{}, reducers: map[string]Reducer{},
-		policies: newPolicies(Policy{Timeout: o.Worker.JobTimeout, Retry: o.Retry}), pool: newPool(size, 2*o.Worker.Batch)}
+		policies: newPolicies(Policy{Timeout: o.Worker.JobTimeout, Retry: o.Retry}), recent: &recent{}, pool: newPool(size, 2*o.Worker.Batch)}
 	e.gather = newGathering(cmp.Or(settings.Burst, max(1, settings.Global/10)), settings.Global)
 	o.Metrics.attach(e.pool)
 	if err := e.SetDispatchInterval(o.DispatchInterval); err != nil {
@@ -200,7 +201,28 @@ func (e *Engine) Register(jobType string, h Handler) {
 }
 
 // SetPolicy sets the policy of a job type from the next run on; zero fields are the engine's defaults.
-func (e *Engine) SetPolicy(jobType string, p Policy) error { return e.policies.set(jobType, p) }
+func (e *Engine) SetPolicy(jobType string, p Policy) error {
+	if err := e.policies.set(jobType, p); err != nil {
+		return err
+	}
+	e.o.Metrics.know([]string{jobType})
+	return nil
+}
+
+// Policy returns the policy of a job type.
+func (e *Engine) Policy(jobType string) Policy { return e.policies.of(jobType) }
+
+// Pulled counts the jobs that a part outside the engine has pulled from the store for other workers.
+func (e *Engine) Pulled(p store.Pulled) { e.o.Metrics.pulled(p) }
+
+// Ended counts the run of a job of Pulled with its ack and the ack's effect, as if a worker of this process had run it.
+func (e *Engine) Ended(jobType string, a *store.Ack, effect store.AckState) {
+	if effect != store.AckStale && a.Verdict != store.Returned {
+		e.o.Metrics.ran(jobType, a)
+		e.recent.ran(a)
+	}
+	e.o.Metrics.acked(jobType, effect)
+}
 
 // RegisterReducer sets the reducer for {"op":"reduce","name":name}. One process that has it is enough. It panics
 // after Run.
@@ -315,8 +337,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	runs := newRegistry()
 	acks := newAcker(e.stores.acks, e.pool, runs, m, log, h.role("acker"), 4*o.Worker.Batch)
 	base := context.WithoutCancel(ctx) // loops are stopped one by one below
-	runs30s := &recent{}
-	w := &workers{recent: runs30s, handlers: e.handlers, pool: e.pool, runs: runs, acks: acks, metrics: m, log: log,
+	w := &workers{recent: e.recent, handlers: e.handlers, pool: e.pool, runs: runs, acks: acks, metrics: m, log: log,
 		policies: e.policies, maxResult: o.MaxResult}
 	w.ctx, w.cancel = context.WithCancel(base)
 	watch := newWatcher(e.stores.groups,
@@ -331,7 +352,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	keeping := begin(base, keep.run)
 	dispatching := begin(base, (&dispatcher{store: e.stores.due, turns: turns{keeper: keep}, every: e.dispatchEvery, tend: watch.name, metrics: m, role: h.role("dispatcher")}).run)
 	counting := begin(base, (&stats{store: e.stores.history, turns: turns{keeper: keep}, metrics: m, log: log, role: h.role("stats")}).run)
-	steering := begin(base, (&steerer{store: e.stores.rate, pace: &e.pace, people: o.People, recent: runs30s, metrics: m, log: log, role: h.role("steerer")}).run)
+	steering := begin(base, (&steerer{store: e.stores.rate, pace: &e.pace, people: o.People, recent: e.recent, metrics: m, log: log, role: h.role("steerer")}).run)
 	fetching := begin(base, func(ctx context.Context) {
 		if takes {
 			e.gather.processes = keep.of.Load

@@ -16,7 +16,7 @@ import (
 
 const namespace = "bulk_action"
 
-// otherType is the label of jobs without a handler: submitters choose types freely.
+// otherType is the label of jobs without a handler or policy: submitters choose types freely.
 const otherType = "other"
 
 // Metrics are the bulk worker's metrics, see docs/metrics.md. Labels come from the configuration or from fixed sets.
@@ -38,7 +38,7 @@ type Metrics struct {
 	jobs                              *prometheus.CounterVec
 	jobTimeouts, jobPanics            *prometheus.CounterVec
 	groups, callbacks                 *prometheus.CounterVec
-	types                             atomic.Pointer[map[string]*typeMetrics] // of types with a handler, and of otherType
+	types                             atomic.Pointer[map[string]*typeMetrics] // of types with a handler or a policy, and of otherType
 
 	collectors []prometheus.Collector
 
@@ -150,7 +150,7 @@ func (m *Metrics) newType(name string) *typeMetrics {
 	return t
 }
 
-// know adds types with a handler.
+// know adds types with a handler or a policy.
 func (m *Metrics) know(types []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

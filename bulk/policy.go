@@ -25,6 +25,23 @@ type Policy struct {
 	Breaker store.Breaker
 }
 
+// Failed returns the ack of a failed run, the given attempt of its job. Key, Fence and Took are the caller's.
+func (p Policy) Failed(attempt int64, f *Failure) store.Ack {
+	a := store.Ack{Code: code(f.Code), Error: brief(f.Err), Down: f.Down, Breaker: p.Breaker}
+	switch f.Kind {
+	case KindPermanent:
+		a.Verdict = store.Rejected
+	case KindBusy:
+		a.Verdict, a.After = store.Throttled, min(max(0, f.After), MaxAfter)
+	case KindBusyGroup:
+		a.Verdict, a.After = store.Held, min(max(0, f.After), MaxAfter)
+	default:
+		a.Verdict, a.After = store.Retry, max(retryAfter(p.Retry, attempt), min(f.After, MaxAfter))
+		a.Retries = max(0, p.Retry.Max)
+	}
+	return a
+}
+
 // Retry is how a failed job is retried. The wait before try n+1 is random between half of Base·2^(n−1), at most Most,
 // and all of it. A handler may ask for a longer one.
 type Retry struct {

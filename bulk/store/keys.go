@@ -1,6 +1,9 @@
 package store
 
-import "strconv"
+import (
+	"strconv"
+	"time"
+)
 
 // keyNames are the keys of a shard in the order in which every script of the bulk engine takes them (lua/lib/bulk.lua). They
 // share one hash tag, so that a shard lives in one slot.
@@ -103,3 +106,8 @@ func offerKeys(prefix string) []string {
 
 // lockKey returns the key of a group's lock.
 func lockKey(prefix, group string) string { return prefix + ":{bulk:0}:lock:" + group }
+
+// pullersKey returns the key of the pullers that were reported around a time: id → Puller (JSON).
+func pullersKey(prefix string, at time.Time) string {
+	return prefix + ":{bulk:0}:pullers:" + strconv.FormatInt(at.UnixMicro()/pullersPart.Microseconds(), 10)
+}
