@@ -1,7 +1,6 @@
 package bulk
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -109,7 +108,7 @@ func (w *workers) start(l store.Leased) {
 			w.wg.Done()
 		}()
 		result, err = h.Handle(ctx, &Job{ID: l.ID, Group: l.Group, Tenant: l.Tenant, Type: l.Type, Payload: l.Payload, Cost: l.Cost,
-			Attempt: l.Attempt, Fence: l.Fence, IdempotencyKey: cmp.Or(l.Root, l.Group) + "/" + l.ID})
+			Attempt: l.Attempt, Fence: l.Fence, IdempotencyKey: l.IdempotencyKey()})
 	}()
 }
 
