@@ -368,6 +368,8 @@ func (e *Engine) Run(ctx context.Context) error {
 	switch {
 	case o.Worker.Count == NoWorkers:
 		log.Info("no jobs run here: worker.count is 0")
+	case !takes && len(e.policies.types()) > 0:
+		log.Info("no jobs run here: workers pull them", "types", e.policies.types())
 	case !takes:
 		log.Warn("no jobs run here: no processor is configured and no handler is registered; jobs wait for another process that has their types")
 	default:

@@ -3,6 +3,7 @@ package bulk
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -90,6 +91,9 @@ func (p *policies) of(jobType string) Policy {
 	}
 	return p.without
 }
+
+// types returns the types that have a policy of their own, sorted.
+func (p *policies) types() []string { return slices.Sorted(maps.Keys(*p.byType.Load())) }
 
 func (p *policies) set(jobType string, policy Policy) error {
 	if policy.Timeout < 0 {

@@ -190,7 +190,11 @@ func (s workRoutes) lease(w http.ResponseWriter, r *http.Request, who identity) 
 		}
 	}
 	q.Worker = cmp.Or(q.Worker, "http:"+q.Host)
-	return busyWork(s.o.Work.Lease(r.Context(), q, func(jobs []remote.Job) error { return s.sendJobs(w, jobs) }))
+	err = s.o.Work.Lease(r.Context(), q, func(jobs []remote.Job) error { return s.sendJobs(w, jobs) })
+	if errors.Is(err, errSent) {
+		return nil
+	}
+	return busyWork(err)
 }
 
 // busyWork returns the problem of a request for jobs that is refused.

@@ -90,6 +90,13 @@ func New(o Options) (*Broker, error) {
 // LeaseFor returns the length of a lease.
 func (b *Broker) LeaseFor() time.Duration { return b.o.Store.Settings().Lease }
 
+// Waiting returns how many requests wait for jobs.
+func (b *Broker) Waiting() int {
+	b.parking.mu.Lock()
+	defer b.parking.mu.Unlock()
+	return b.parking.parked
+}
+
 // Run lists workers, listens for events of the queue and returns the jobs of lost pulls until ctx ends. Then requests
 // that wait are answered, new ones get ErrStopping, and Run returns nil when those in progress have ended.
 func (b *Broker) Run(ctx context.Context) error {

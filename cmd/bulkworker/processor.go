@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 
@@ -58,10 +59,10 @@ func policy(cfg *config.Bulk, jobType string) bulk.Policy {
 	return bulk.Policy{Timeout: timeout, Retry: bulk.Retry{Max: r.Max, Base: r.Base, Most: r.Most}, Breaker: store.Breaker(cfg.Processors[jobType].Breaker)}
 }
 
-// typeLimits returns the limits of all active processors.
+// typeLimits returns the limits of all active processors, and of those whose jobs are pulled.
 func typeLimits(cfg *config.Bulk) map[string]store.TypeLimit {
 	limits := make(map[string]store.TypeLimit)
-	for _, jobType := range cfg.Active() {
+	for _, jobType := range slices.Concat(cfg.Active(), cfg.Pulled()) {
 		p := cfg.Processors[jobType]
 		if l := (store.TypeLimit{Rate: p.Rate.PerSecond(), Concurrency: p.Concurrency, Batch: p.Batch}); l != (store.TypeLimit{}) {
 			limits[jobType] = l

@@ -24,7 +24,7 @@ func (w *worker) reload(load func() (*config.Bulk, error)) {
 	if len(later) > 0 {
 		w.log.Warn("these settings need a restart; the old values stay in force", "settings", later)
 	}
-	w.log.Info("configuration reloaded", "types", next.Active())
+	w.log.Info("configuration reloaded", "types", slices.Concat(next.Active(), next.Pulled()))
 }
 
 // take builds everything that may fail before it changes anything.
@@ -55,6 +55,9 @@ func (w *worker) take(next *config.Bulk) error {
 		if err == nil {
 			err = w.engine.SetPolicy(jobType, policy(next, jobType))
 		}
+	}
+	if err == nil {
+		err = w.setPulled(next)
 	}
 	if err == nil && next.Worker.Count != w.cfg.Worker.Count {
 		err = w.engine.Resize(next.Worker.Count)
@@ -130,7 +133,11 @@ func keepFixed(old, next *config.Bulk) []string {
 	for _, jobType := range is {
 		if !slices.Contains(was, jobType) {
 			names = append(names, "processors."+jobType)
-			delete(next.Processors, jobType)
+			if p := old.Processors[jobType]; p.Kind == config.KindPull {
+				next.Processors[jobType] = p
+			} else {
+				delete(next.Processors, jobType)
+			}
 		}
 	}
 	return names

@@ -17,6 +17,7 @@ import (
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/bulk"
 	"github.com/anteroom/anteroom/bulk/api"
+	"github.com/anteroom/anteroom/bulk/remote"
 	"github.com/anteroom/anteroom/bulk/store"
 	"github.com/anteroom/anteroom/internal/certs"
 	"github.com/anteroom/anteroom/internal/cli"
@@ -32,7 +33,9 @@ type worker struct {
 	store      *store.Store
 	gateways   *admission.Core
 	engine     *bulk.Engine
+	broker     *remote.Broker
 	processors map[string]*processor
+	pulled     atomic.Pointer[[]string] // types of jobs that workers lease over HTTP
 	callbacks  *caller
 	front      *front
 	tls        atomic.Pointer[tls.Config] // of new connections; nil: none
@@ -83,6 +86,7 @@ func serve(ctx context.Context, cfg *config.Bulk, load func() (*config.Bulk, err
 	parts.AddUntilDone(ctx)
 	parts.AddReloads(hup, func() { w.reload(load) }, func() []string { return w.cfg.Files() })
 	addRun(&parts, func(ctx context.Context) error { return w.prepare(ctx, cfg, opened) })
+	addRun(&parts, w.broker.Run)
 	addRun(&parts, w.engine.Run)
 	addFront(&parts, w.front, listener, log)
 	return parts.Run()
@@ -141,6 +145,13 @@ func (w *worker) build() error {
 	if err != nil {
 		return err
 	}
+	w.broker, err = remote.New(remote.Options{Store: w.store, Engine: w.engine, MaxResult: int(cfg.Limits.Result), Metrics: remote.NewMetrics(w.registry), Log: w.log})
+	if err != nil {
+		return err
+	}
+	if err := w.setPulled(cfg); err != nil {
+		return err
+	}
 	handlers, err := newHandlers(cfg)
 	if err != nil {
 		return err
@@ -165,6 +176,18 @@ func (w *worker) build() error {
 	w.tls.Store(pair)
 	w.options = options
 	w.front.replace(server)
+	return nil
+}
+
+// setPulled sets the types of jobs that workers lease over HTTP, and their policies.
+func (w *worker) setPulled(cfg *config.Bulk) error {
+	types := cfg.Pulled()
+	for _, jobType := range types {
+		if err := w.engine.SetPolicy(jobType, policy(cfg, jobType)); err != nil {
+			return err
+		}
+	}
+	w.pulled.Store(&types)
 	return nil
 }
 

@@ -12,6 +12,7 @@ type Bulk struct {
 	TrustedProxies   []netip.Prefix       `koanf:"trusted_proxies" default:"127.0.0.1/32,::1/128" doc:"Peers whose X-Forwarded-For is trusted for the client's address, as CIDR prefixes. Wrong tokens are counted by that address, and without any token only clients on this machine are accepted."`
 	Admin            BulkAdmin            `koanf:"admin" doc:"Operators."`
 	APITokens        []APIToken           `koanf:"api_tokens" doc:"Bearer tokens of the teams that send jobs. While listen is a loopback address and there is no token at all, none is required."`
+	WorkerTokens     []WorkerToken        `koanf:"worker_tokens" doc:"Bearer tokens of workers that pull jobs over HTTP. They admit to /v1/work only; admin.token does as well."`
 	Log              BulkLog              `koanf:"log" doc:"Logs go to stderr."`
 	Store            BulkStore            `koanf:"store" doc:"Redis 7 or later, or Valkey. The gateway may use the same."`
 	Durability       string               `koanf:"durability" default:"none" enum:"none,replica,disk" doc:"When a submission is confirmed. none: the store has it in memory, and writes it to disk as its appendfsync setting says. replica: one replica has it as well. disk: it is on the store's disk, for which Redis 7.2 or later has to run with appendonly."`
@@ -45,6 +46,12 @@ type APIToken struct {
 	MaxPriority string  `koanf:"max_priority" default:"" enum:",high,normal,low" doc:"Highest priority of a group, within its tenant only. Empty: any."`
 	MaxPending  int64   `koanf:"max_pending" default:"0" min:"0" doc:"Most pending jobs of the tenant when the token adds some, beside limits.pending_per_tenant. 0: no limit of its own."`
 	MaxGroups   int64   `koanf:"max_groups" default:"0" min:"0" doc:"Most groups of the tenant when the token creates one, including ended ones that are still kept. 0: any number."`
+}
+
+type WorkerToken struct {
+	Name      string   `koanf:"name" doc:"Name of the holder in the log."`
+	Types     []string `koanf:"types" doc:"Types of jobs that the holder may lease, of every tenant. Empty: all types."`
+	TokenFile string   `koanf:"token_file" doc:"File that holds the token, at least 16 characters; blanks and line ends around it are ignored."`
 }
 
 type BulkLog struct {
@@ -93,7 +100,7 @@ type ReadyQueue struct {
 }
 
 type Worker struct {
-	Count         int           `koanf:"count" default:"10" min:"0" max:"10000" unit:"workers" doc:"Jobs that this process runs at once. 0: none, for a store whose jobs a team's own workers run: this process serves the API and does the housekeeping, accepts jobs of any type, and does not use its processors. Changes from and to 0 need a restart."`
+	Count         int           `koanf:"count" default:"10" min:"0" max:"10000" unit:"workers" doc:"Jobs that this process runs at once. 0: none, for a store whose jobs other workers run, a team's own or such as pull jobs over HTTP: this process serves the API and does the housekeeping, accepts jobs of any type, and uses no processors but those of kind pull. Changes from and to 0 need a restart."`
 	Min           int           `koanf:"min" default:"0" min:"0" max:"10000" unit:"workers" doc:"Fewest workers when their number follows the load. 0: 1, or no autoscaling where max is 0 too."`
 	Max           int           `koanf:"max" default:"0" min:"0" max:"10000" unit:"workers" doc:"Most workers when their number follows the load. 0: no autoscaling."`
 	Batch         int           `koanf:"batch" default:"50" min:"1" max:"1000" unit:"jobs" doc:"Most jobs that are taken from the store, or acknowledged, at once."`
@@ -142,8 +149,8 @@ type Retention struct {
 }
 
 type Processor struct {
-	Kind        string            `koanf:"kind" enum:",webhook,email,push" doc:"How the jobs of this type are run. May be left out where the type has the name of a kind."`
-	Timeout     time.Duration     `koanf:"timeout" default:"10s" min:"1ms" max:"24h" doc:"Longest run of one job of this type, and longest exchange with its receiver; worker.job_timeout applies too."`
+	Kind        string            `koanf:"kind" enum:",webhook,email,push,pull" doc:"How the jobs of this type are run. May be left out where the type has the name of a kind. pull: not by this process; workers lease them over HTTP, see docs/handlers.md."`
+	Timeout     time.Duration     `koanf:"timeout" default:"10s" min:"1ms" max:"24h" doc:"Longest run of one job of this type, and longest exchange with its receiver; worker.job_timeout applies too. Not of kind pull, whose workers end their runs themselves."`
 	Rate        Rate              `koanf:"rate" default:"0" min:"0" max:"1000000" unit:"jobs/s" doc:"Jobs of this type that start a second, over all processes, by their cost: the limit of the downstream. The burst is 100 ms of the rate, and at least one job. 0: no limit. PATCH /v1/limits changes it while jobs run."`
 	Concurrency int64             `koanf:"concurrency" default:"0" min:"0" max:"1000000" unit:"jobs" doc:"Jobs of this type that run at once, over all processes. 0: no limit. PATCH /v1/limits changes it while jobs run."`
 	Batch       int64             `koanf:"batch" default:"0" min:"0" max:"1000000" unit:"jobs" doc:"Most jobs of this type that one pull takes, so that one process does not take them all. 0: worker.batch alone."`
@@ -193,4 +200,5 @@ const (
 	KindWebhook = "webhook"
 	KindEmail   = "email"
 	KindPush    = "push"
+	KindPull    = "pull" // run by workers that lease the jobs over HTTP
 )
