@@ -90,6 +90,7 @@ func (b *Broker) await(ctx context.Context, r *Request, owner string) ([]Job, er
 		// The call outlives ctx: the jobs that it leases must be known here.
 		p, err := b.queue.PullFor(context.WithoutCancel(ctx), owner, r.Max, r.Types...)
 		if err != nil {
+			place.failed()
 			b.lost.add(owner)
 			return nil, err
 		}

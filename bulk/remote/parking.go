@@ -18,7 +18,8 @@ const (
 )
 
 // parking holds the requests that wait for jobs. Those for the same types wait in one lane: after an event, or when a
-// limit may let a job start, the first of each lane pulls. The others follow while a pull leaves jobs.
+// limit may let a job start, the first of each lane pulls. The next follows when that pull has ended, while pulls leave
+// jobs. A new request pulls at once.
 type parking struct {
 	most    int
 	metrics *Metrics
@@ -38,6 +39,8 @@ type lane struct {
 	name    string
 	waiting []*place
 	places  int           // requests that wait or pull
+	pulling int           // of them pull, or were woken to
+	again   bool          // when they have ended, the next is to pull
 	pause   time.Duration // the next one for a limit
 	timer   *time.Timer   // wakes the first; nil: not set
 	due     time.Time     // of timer
@@ -49,6 +52,7 @@ type place struct {
 	lane   *lane
 	seq    int64
 	before int64 // events when its pull began
+	counts bool  // in lane.pulling
 	wake   chan struct{}
 }
 
@@ -131,6 +135,7 @@ func (p *place) pull() {
 	defer p.mu.Unlock()
 	p.pulls++
 	p.before = p.events
+	p.count(true)
 }
 
 // pulled ends a pull that found jobs, or none.
@@ -145,14 +150,39 @@ func (p *place) pulled(found *store.Pulled, want int) {
 	case found.Next > 0:
 		l.pause = min(2*l.pause, longestPause)
 	}
-	if found.More || len(found.Jobs) == want {
-		p.wakeFirst(l)
-	}
 	d := longestWait
 	if found.Next > 0 {
 		d = min(max(found.Next, l.pause), longestWait)
 	}
 	p.arm(l, d)
+	p.next(found.More || len(found.Jobs) == want)
+}
+
+// failed ends a pull that the store has not replied to.
+func (p *place) failed() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.pulls--
+	p.arm(p.lane, longestWait)
+	p.next(false)
+}
+
+// next ends the turn of a request, and lets the first that waits pull if more is set or there was an event meanwhile.
+// The caller holds the lock.
+func (p *place) next(more bool) {
+	p.count(false)
+	if more || p.lane.again {
+		p.lane.again = false
+		p.wakeFirst(p.lane)
+	}
+}
+
+// count counts the request among those of its lane that pull, or no longer. The caller holds the lock.
+func (p *place) count(pulls bool) {
+	if p.counts != pulls {
+		p.counts = pulls
+		p.lane.pulling += map[bool]int{true: 1, false: -1}[pulls]
+	}
 }
 
 // wait parks the request until a pull may find jobs. It returns false when the wait is over, with ErrBusy if the
@@ -194,7 +224,7 @@ func (p *place) park() (closed <-chan struct{}, missed bool, err error) {
 	l := p.lane
 	at, _ := slices.BinarySearchFunc(l.waiting, p.seq, func(other *place, seq int64) int { return int(other.seq - seq) })
 	l.waiting = slices.Insert(l.waiting, at, p)
-	p.count(1)
+	p.setParked(1)
 	if l.timer == nil { // it went off meanwhile
 		p.arm(l, l.pause)
 	}
@@ -212,20 +242,25 @@ func (p *place) unpark() {
 	l := p.lane
 	if at := slices.Index(l.waiting, p); at >= 0 {
 		l.waiting = slices.Delete(l.waiting, at, at+1)
-		p.count(-1)
+		p.setParked(-1)
 		return
 	}
-	p.wakeFirst(l)
+	p.next(true)
 }
 
-// wakeFirst lets the first request of a lane pull. The caller holds the lock.
+// wakeFirst lets the first request of a lane pull, after those that pull already. The caller holds the lock.
 func (p *parking) wakeFirst(l *lane) {
+	if l.pulling > 0 {
+		l.again = true
+		return
+	}
 	if len(l.waiting) == 0 {
 		return
 	}
 	first := l.waiting[0]
 	l.waiting = slices.Delete(l.waiting, 0, 1)
-	p.count(-1)
+	p.setParked(-1)
+	first.count(true)
 	first.wake <- struct{}{}
 }
 
@@ -258,7 +293,7 @@ func (l *lane) stop() {
 	}
 }
 
-func (p *parking) count(n int) {
+func (p *parking) setParked(n int) {
 	p.parked += n
 	p.metrics.waiting.Set(float64(p.parked))
 }
