@@ -47,6 +47,12 @@ func TestCheckConfig_RefusesWhatServeRefuses(t *testing.T) {
 		{"a secret of callbacks that is empty", "callbacks: {secret_file: $DIR/empty}", "callbacks.secret_file: "},
 		{"an API token that is not there", "api_tokens: [{name: ann, tenants: [acme], token_file: $DIR/none}]", "api_tokens[0].token_file: "},
 		{"two API tokens of one name", "api_tokens: [{name: ann, tenants: [a], token_file: $DIR/secret}, {name: ann, tenants: [b], token_file: $DIR/secret}]", "api_tokens[1]."},
+		{"a worker's token that is not there", "admin: {token: Zk3vQ9xW2mLr8TbN5cYh}\nworker_tokens: [{name: ann, token_file: $DIR/none}]", "worker_tokens[0].token_file: "},
+		{"a worker's type that is none", "admin: {token: Zk3vQ9xW2mLr8TbN5cYx}\nworker_tokens: [{name: ann, types: [a b], token_file: $DIR/secret}]", "worker_tokens[0].types[0]: "},
+		{"no tokens but those of workers", "worker_tokens: [{name: ann, token_file: $DIR/secret}]", "worker_tokens: "},
+		{"jobs that are pulled", "processors: {thumb: {kind: pull, rate: 5, retry: {max: 2}}}", ""},
+		{"pulled jobs with a time-out of their own", "processors: {thumb: {kind: pull, timeout: 20s}}", "processors.thumb.timeout: "},
+		{"pulled jobs with an address", "processors: {thumb: {kind: pull, url: \"http://h\"}}", "processors.thumb.url: "},
 		{"an open socket without a token", "listen: \":0\"", "admin.token: "},
 		{"a store that speaks another tongue", "store: {url: \"http://127.0.0.1\"}", "store.url: "},
 	} {
