@@ -255,3 +255,17 @@ func (s *workerSDK) stop(t *testing.T, w *bulkWorker, r *runner, dir string) {
 	}
 	<-third.ended
 }
+
+// The example processes jobs with two workers of which one is killed, and fails unless each job has ended once.
+func TestExamples_PullSurvivesKill(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("python3"); err != nil {
+		leaveOut(t, "python3 is missing")
+	}
+	cmd := exec.Command("../../examples/pull/run.sh", "1000")
+	cmd.Env = append(os.Environ(), "BULKWORKER="+bulkworkerBinary)
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "1000 jobs, 1000 outcomes, of 1000 different jobs that succeeded") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
