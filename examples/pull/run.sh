@@ -23,6 +23,7 @@ store: {dir: "$dir/data"}
 worker: {count: 0, lease: 2s}
 processors: {resize: {kind: pull}}
 YAML
+: >"$dir/log"
 "$bulkworker" --config "$dir/bulkworker.yaml" 2>"$dir/log" &
 started+=($!)
 url=
