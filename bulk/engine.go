@@ -82,6 +82,7 @@ type Engine struct {
 	o        Options
 	stores   loopStores
 	handlers map[string]Handler
+	batched  map[string]batchType
 	reducers map[string]Reducer
 	policies *policies
 	recent   *recent
@@ -89,7 +90,7 @@ type Engine struct {
 	pace     atomic.Pointer[Pace]
 	interval atomic.Int64 // of dispatch
 	gather   gathering
-	mu       sync.Mutex // of handlers and reducers
+	mu       sync.Mutex // of handlers, batched and reducers
 	started  atomic.Bool
 }
 
@@ -109,7 +110,7 @@ func newEngine(o Options, s loopStores, settings store.Settings) (*Engine, error
 	if o.Worker.Max > 0 {
 		size = min(max(size, o.Worker.Min), o.Worker.Max)
 	}
-	e := &Engine{o: o, stores: s, handlers: map[string]Handler{}, reducers: map[string]Reducer{},
+	e := &Engine{o: o, stores: s, handlers: map[string]Handler{}, batched: map[string]batchType{}, reducers: map[string]Reducer{},
 		policies: newPolicies(Policy{Timeout: o.Worker.JobTimeout, Retry: o.Retry}), recent: &recent{}, pool: newPool(size, 2*o.Worker.Batch)}
 	e.gather = newGathering(cmp.Or(settings.Burst, max(1, settings.Global/10)), settings.Global)
 	o.Metrics.attach(e.pool)
@@ -191,7 +192,7 @@ func (o *Options) complete(settings store.Settings) error {
 	return nil
 }
 
-// Register sets the handler of a job type. The engine takes only jobs of types with a handler. A job of a type that
+// Register sets the handler of a job type; RegisterBatch takes precedence. The engine takes only jobs of types with a handler. A job of a type that
 // no process has becomes a dead letter after Settings.UnknownTypeAfter. Register panics after Run.
 func (e *Engine) Register(jobType string, h Handler) {
 	e.mu.Lock()
@@ -243,7 +244,9 @@ func (e *Engine) beforeRun(method string) {
 func (e *Engine) Types() []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return slices.Sorted(maps.Keys(e.handlers))
+	types := slices.AppendSeq(slices.Collect(maps.Keys(e.handlers)), maps.Keys(e.batched))
+	slices.Sort(types)
+	return slices.Compact(types)
 }
 
 // SetPace changes Options.Pace.
@@ -340,6 +343,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	w := &workers{recent: e.recent, handlers: e.handlers, pool: e.pool, runs: runs, acks: acks, metrics: m, log: log,
 		policies: e.policies, maxResult: o.MaxResult}
 	w.ctx, w.cancel = context.WithCancel(base)
+	b := newBatches(w, e.batched)
 	watch := newWatcher(e.stores.groups,
 		&reducing{store: e.stores.reductions, reducers: e.reducers, metrics: m, patience: o.ReducerWait},
 		&calling{store: e.stores.callbacks, send: o.Callback, body: o.CallbackBody, metrics: m, log: log, slots: make(chan struct{}, callbackAtOnce)},
@@ -356,7 +360,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	fetching := begin(base, func(ctx context.Context) {
 		if takes {
 			e.gather.processes = keep.of.Load
-			(&fetcher{store: e.stores.jobs, pool: e.pool, batch: o.Worker.Batch, types: types, start: w.start, giveBack: w.giveBack, runs: runs,
+			(&fetcher{store: e.stores.jobs, pool: e.pool, batch: o.Worker.Batch, types: types, start: b.start, giveBack: w.giveBack, runs: runs,
 				metrics: m, role: h.role("fetcher"), gather: e.gather, ear: newEar(e.stores.jobs, h.role("ear"))}).run(ctx)
 		}
 	})
@@ -380,6 +384,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	// Shutdown: first take no new jobs, which bounds the following steps.
 	fetching.stop()
 	scaling.stop()
+	b.flush()
 	// Running jobs end, or are cancelled and returned. Their leases are renewed until the store has the outcome.
 	w.finish(o.Worker.ShutdownGrace)
 	// Each run's ack is queued by now. The store must receive all of them: a run without an ack counts as a crash.

@@ -107,9 +107,13 @@ func (w *workers) start(l store.Leased) {
 			w.end(r, w.verdict(r, result, err, ended))
 			w.wg.Done()
 		}()
-		result, err = h.Handle(ctx, &Job{ID: l.ID, Group: l.Group, Tenant: l.Tenant, Type: l.Type, Payload: l.Payload, Cost: l.Cost,
-			Attempt: l.Attempt, Fence: l.Fence, IdempotencyKey: l.IdempotencyKey()})
+		result, err = h.Handle(ctx, jobOf(&l))
 	}()
+}
+
+func jobOf(l *store.Leased) *Job {
+	return &Job{ID: l.ID, Group: l.Group, Tenant: l.Tenant, Type: l.Type, Payload: l.Payload, Cost: l.Cost, Attempt: l.Attempt, Fence: l.Fence,
+		IdempotencyKey: l.IdempotencyKey()}
 }
 
 var errNotReturned = errors.New("the handler has not returned")
