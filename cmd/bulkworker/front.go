@@ -62,15 +62,15 @@ func apiOptions(cfg *config.Bulk) (api.Options, error) {
 // complete adds the options that a reload does not change.
 func (w *worker) complete(o api.Options) api.Options {
 	name, _ := cli.BuildVersion(version)
-	o.Store, o.Work, o.ParseAggregate, o.Log = w.store, w.broker, w.engine.ParseAggregate, w.log
+	o.Store, o.Work, o.ParseAggregate, o.Log = w.store, w.pulled.Broker, w.engine.ParseAggregate, w.log
 	if w.cfg.Worker.Count > 0 { // otherwise other processes run the jobs, and report them
 		o.AllowType = func(kind string) bool {
-			return w.processors[kind] != nil || slices.Contains(*w.pulled.Load(), kind)
+			return w.processors[kind] != nil || slices.Contains(*w.pulled.types.Load(), kind)
 		}
 	}
 	o.CheckCallback, o.Enqueued = w.callbacks.check, w.metrics.Enqueued
 	o.Ready = func() bool { return w.answered.Load() && !w.ending.Load() }
 	o.Metrics = ophttp.Metrics(w.registry, w.log)
-	o.Dashboard = dashboard.Handler(dashboard.Options{Types: slices.Concat(slices.Sorted(maps.Keys(w.processors)), *w.pulled.Load()), Version: name})
+	o.Dashboard = dashboard.Handler(dashboard.Options{Types: slices.Concat(slices.Sorted(maps.Keys(w.processors)), *w.pulled.types.Load()), Version: name})
 	return o
 }

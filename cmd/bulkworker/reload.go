@@ -131,6 +131,11 @@ func keepFixed(old, next *config.Bulk) []string {
 		}
 	}
 	for _, jobType := range is {
+		if p, b := next.Processors[jobType], old.Processors[jobType].Batching; slices.Contains(was, jobType) && p.Batching != b {
+			names = append(names, "processors."+jobType+".batching")
+			p.Batching = b
+			next.Processors[jobType] = p
+		}
 		if !slices.Contains(was, jobType) {
 			names = append(names, "processors."+jobType)
 			if p := old.Processors[jobType]; p.Kind == config.KindPull {

@@ -33,9 +33,8 @@ type worker struct {
 	store      *store.Store
 	gateways   *admission.Core
 	engine     *bulk.Engine
-	broker     *remote.Broker
 	processors map[string]*processor
-	pulled     atomic.Pointer[[]string] // types of jobs that workers lease over HTTP
+	pulled     pulled
 	callbacks  *caller
 	front      *front
 	tls        atomic.Pointer[tls.Config] // of new connections; nil: none
@@ -45,6 +44,12 @@ type worker struct {
 	answered   atomic.Bool // the store has replied at least once
 	ending     atomic.Bool
 	log        *slog.Logger
+}
+
+// pulled leases jobs to workers over HTTP.
+type pulled struct {
+	*remote.Broker
+	types atomic.Pointer[[]string] // of kind pull
 }
 
 // serve runs the bulk worker until ctx ends. Then it takes no more jobs, lets running ones end within
@@ -86,7 +91,7 @@ func serve(ctx context.Context, cfg *config.Bulk, load func() (*config.Bulk, err
 	parts.AddUntilDone(ctx)
 	parts.AddReloads(hup, func() { w.reload(load) }, func() []string { return w.cfg.Files() })
 	addRun(&parts, func(ctx context.Context) error { return w.prepare(ctx, cfg, opened) })
-	addRun(&parts, w.broker.Run)
+	addRun(&parts, w.pulled.Run)
 	addRun(&parts, w.engine.Run)
 	addFront(&parts, w.front, listener, log)
 	return parts.Run()
@@ -145,7 +150,7 @@ func (w *worker) build() error {
 	if err != nil {
 		return err
 	}
-	w.broker, err = remote.New(remote.Options{Store: w.store, Engine: w.engine, MaxResult: int(cfg.Limits.Result), Metrics: remote.NewMetrics(w.registry), Log: w.log})
+	w.pulled.Broker, err = remote.New(remote.Options{Store: w.store, Engine: w.engine, MaxResult: int(cfg.Limits.Result), Metrics: remote.NewMetrics(w.registry), Log: w.log})
 	if err != nil {
 		return err
 	}
@@ -160,7 +165,13 @@ func (w *worker) build() error {
 	for jobType, h := range handlers {
 		w.processors[jobType] = &processor{}
 		w.processors[jobType].replace(h)
-		w.engine.Register(jobType, w.processors[jobType])
+		if b := cfg.Processors[jobType].Batching; b.Max > 0 {
+			if err := w.engine.RegisterBatch(jobType, w.processors[jobType], batching(b)); err != nil {
+				return err
+			}
+		} else {
+			w.engine.Register(jobType, w.processors[jobType])
+		}
 		if err := w.engine.SetPolicy(jobType, policy(cfg, jobType)); err != nil {
 			return err
 		}
@@ -187,7 +198,7 @@ func (w *worker) setPulled(cfg *config.Bulk) error {
 			return err
 		}
 	}
-	w.pulled.Store(&types)
+	w.pulled.types.Store(&types)
 	return nil
 }
 

@@ -159,6 +159,8 @@ Handlers[extra]...`, With: extra, Also: mailed},
 	{Setting: "processors.webhook.breaker.ratio", Value: "0.7", Shows: "Policies[webhook].Breaker.Ratio = 0.7"},
 	{Setting: "processors.webhook.breaker.window", Value: "43s", Shows: "Policies[webhook].Breaker.Window = 43s"},
 	{Setting: "processors.webhook.breaker.probe", Value: "45", Shows: "Policies[webhook].Breaker.Probe = 45"},
+	{Setting: "processors.webhook.batching.max", Value: "45", Shows: "Batching[webhook].Most = 45"},
+	{Setting: "processors.webhook.batching.wait", Value: "46ms", Shows: "Batching[webhook].Wait = 46ms", With: "processors: {webhook: {batching: {max: 2}}}"},
 	{Setting: "processors.webhook.url", Value: "https://other.example/jobs", Shows: `Handlers[webhook].host = "other.example"
 Handlers[webhook].o.URL = "https://other.example/jobs"`},
 	{Setting: "processors.webhook.secret_file", Value: "$DIR/token", Shows: `Handlers[webhook].o.Secret = "Zk3vQ9xW2mLr8TbN5cYh7JdF4sGp1AeU"`},
@@ -190,6 +192,7 @@ type built struct {
 	Callbacks *calling
 	Handlers  map[string]handler
 	Policies  map[string]bulk.Policy
+	Batching  map[string]bulk.Batching
 	TLS       certs.Files
 }
 
@@ -227,8 +230,9 @@ func TestSettings_AllReachTheirParts(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { closeAll(b.Handlers) })
-			b.Policies = map[string]bulk.Policy{}
+			b.Policies, b.Batching = map[string]bulk.Policy{}, map[string]bulk.Batching{}
 			for jobType := range b.Handlers {
+				b.Batching[jobType] = batching(cfg.Processors[jobType].Batching)
 				b.Policies[jobType] = policy(cfg, jobType)
 			}
 			return b

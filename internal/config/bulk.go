@@ -156,6 +156,7 @@ type Processor struct {
 	Batch       int64             `koanf:"batch" default:"0" min:"0" max:"1000000" unit:"jobs" doc:"Most jobs of this type that one pull takes, so that one process does not take them all. 0: worker.batch alone."`
 	Retry       RetryPolicy       `koanf:"retry" doc:"When a failed job is tried again. With the defaults a job survives an outage of more than fifteen minutes."`
 	Breaker     Breaker           `koanf:"breaker" doc:"Circuit breaker: failures hold back all jobs of this type while the downstream is away. Failures that one tenant's jobs may cause hold back that tenant's jobs only. Failed tries do not count meanwhile."`
+	Batching    Batching          `koanf:"batching" only:"webhook" doc:"Several jobs of one group in one request, with a verdict for each."`
 	URL         string            `koanf:"url" only:"webhook" secret:"url" doc:"Address that each job is posted to, http:// or https://. Empty: off."`
 	SecretFile  string            `koanf:"secret_file" only:"webhook" doc:"File with the secret of X-Bulk-Signature, at least 16 bytes; blanks and line ends around it are ignored. Empty: requests are not signed."`
 	Headers     map[string]string `koanf:"headers" only:"webhook" secret:"true" doc:"Headers of each request, as Authorization."`
@@ -164,6 +165,11 @@ type Processor struct {
 	FCM         FCM               `koanf:"fcm" only:"push" doc:"Firebase Cloud Messaging, for Android and iOS."`
 	APNs        APNs              `koanf:"apns" only:"push" doc:"Apple's push service, with token authentication."`
 	WebPush     WebPush           `koanf:"webpush" only:"push" doc:"Push messages to browsers."`
+}
+
+type Batching struct {
+	Max  int           `koanf:"max" default:"0" min:"0" max:"500" unit:"jobs" doc:"Most jobs of one request, of at most 1 MiB together or one more. A job that has failed before is sent alone. 0: each job is the body of a request of its own. Changes need a restart."`
+	Wait time.Duration `koanf:"wait" default:"0s" min:"0s" max:"10s" doc:"How long a job waits for others of its group; it takes a worker meanwhile. A batch starts sooner when it is full or all workers are busy. 0: 50 ms. Changes need a restart."`
 }
 
 type RetryPolicy struct {

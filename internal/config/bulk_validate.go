@@ -196,6 +196,9 @@ func (c bulkChecker) processor(name string, p Processor) {
 	switch p.Kind {
 	case KindWebhook:
 		c.secretFile(path+".secret_file", p.SecretFile)
+		if p.Batching.Max == 0 && p.Batching.Wait > 0 {
+			c.Add(path+".batching.wait", "has no effect without batching.max; set it to the most jobs of a request")
+		}
 	case KindEmail:
 		if p.SMTP == "" && p.From != "" {
 			c.Add(path+".smtp", "is missing; from alone sends nothing")
