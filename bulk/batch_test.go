@@ -86,6 +86,8 @@ func TestBatch_HasJobsOfOneGroup(t *testing.T) {
 		if len(h.batches) > 25 || sizes[10] < 8 {
 			t.Errorf("sizes %v", sizes)
 		}
+		m.mu.Lock()
+		defer m.mu.Unlock()
 		for _, o := range m.outcomes {
 			if string(o.Result) != `"`+o.ID+`"` {
 				t.Errorf("%s has the result %s", o.ID, o.Result)
@@ -163,6 +165,8 @@ func TestBatch_IsolatesFailures(t *testing.T) {
 				if n := len(h.with("g/j1")); n != 1 && (n != 2 || what != "panic") {
 					t.Errorf("j1 ran %d times", n)
 				}
+				m.mu.Lock()
+				defer m.mu.Unlock()
 				for _, o := range m.outcomes {
 					if code := map[string]string{"missing": "no_verdict", "panic": "panic"}[what]; o.ID == "j3" && code != "" && o.Code != code {
 						t.Errorf("%+v", o)
@@ -217,7 +221,10 @@ func TestBatch_EndsWhenAllAreCancelled(t *testing.T) {
 		}
 		until(t, "they do not run", func() bool { return len(h.with("g/a")) == 1 })
 		m.under(func() { m.calledOff = true })
-		until(t, "they are not stopped", func() bool { return len(m.acks) >= 2 })
+		until(t, "they are not stopped", func() (both bool) {
+			m.under(func() { both = len(m.acks) >= 2 })
+			return both
+		})
 		m.under(func() {
 			for _, a := range m.acks[:2] {
 				if a.Verdict != store.Returned {

@@ -211,18 +211,18 @@ func TestLease_ReclaimsPullWithoutReply(t *testing.T) {
 	away := errors.New("i/o timeout")
 	running(t, m, func(t *testing.T, b *Broker, _ *counting) {
 		m.submit("a", 3, true)
-		m.fail = func(call string) (before, after error) {
+		m.fails(func(call string) (before, after error) {
 			if call == "PullFor" {
 				return nil, away
 			}
 			return away, nil
-		}
+		})
 		l := &lease{types: []string{"a"}, max: 3}
 		if l.run(t.Context(), b, "w"); !errors.Is(l.err, away) {
 			t.Fatalf("%+v", l)
 		}
 		time.Sleep(3 * time.Second)
-		m.fail = func(string) (error, error) { return nil, nil }
+		m.heal()
 		l = &lease{types: []string{"a"}, max: 3, wait: 5 * time.Second}
 		if l.run(t.Context(), b, "w"); len(l.got) != 3 {
 			t.Errorf("%+v", l)
@@ -242,18 +242,18 @@ func TestLease_ReturnsUnsentJobs(t *testing.T) {
 				m.submit("a", 2, true)
 				err := b.Lease(t.Context(), Request{Worker: "w", Types: []string{"a"}, Max: 2}, func([]Job) error {
 					if outage {
-						m.fail = func(string) (error, error) { return broken, nil }
+						m.fails(func(string) (error, error) { return broken, nil })
 					}
 					return broken
 				})
 				if !errors.Is(err, broken) {
 					t.Fatal(err)
 				}
-				m.fail = func(string) (error, error) { return nil, nil }
+				m.heal()
 				if outage {
 					time.Sleep(2 * time.Second)
-				} else if engine.ended[store.AckReturned] != 2 {
-					t.Errorf("%v", engine.ended)
+				} else if n := engine.count(store.AckReturned); n != 2 {
+					t.Errorf("%d returned", n)
 				}
 				l := &lease{types: []string{"a"}, max: 2}
 				if l.run(t.Context(), b, "v"); len(l.got) != 2 {
@@ -273,9 +273,11 @@ func TestBroker_PassesEventOn(t *testing.T) {
 		l.run(t.Context(), b, "w")
 		m.submit("b", 1, true)
 		time.Sleep(time.Second)
-		if m.rings != 1 || len(m.bell) != 1 {
-			t.Errorf("%d rings, and the bell has %d", m.rings, len(m.bell))
-		}
+		m.under(func() {
+			if m.rings != 1 || len(m.bell) != 1 {
+				t.Errorf("%d rings, and the bell has %d", m.rings, len(m.bell))
+			}
+		})
 	})
 }
 
@@ -283,7 +285,9 @@ func TestLease_BoundsWaitingRequests(t *testing.T) {
 	t.Parallel()
 	m := newMemory()
 	running(t, m, func(t *testing.T, b *Broker, _ *counting) {
+		b.parking.mu.Lock()
 		b.parking.most = 1
+		b.parking.mu.Unlock()
 		first, second := &lease{types: []string{"a"}, max: 1, wait: time.Minute}, &lease{types: []string{"b"}, max: 1, wait: time.Minute, begin: time.Second}
 		var all sync.WaitGroup
 		all.Go(func() { first.run(t.Context(), b, "w") })
@@ -314,22 +318,26 @@ func TestPresence_ReportsWorkers(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(store.PullersEvery)
-		if !m.served["a"] || !m.served["b"] {
-			t.Errorf("served %v", m.served)
-		}
-		var got []string
-		for _, list := range m.noted {
-			var ids []string
-			for _, p := range list {
-				ids = append(ids, p.ID)
+		m.under(func() {
+			if !m.served["a"] || !m.served["b"] {
+				t.Errorf("served %v", m.served)
 			}
-			slices.Sort(ids)
-			got = append(got, strings.Join(ids, "+"))
-		}
-		if fmt.Sprint(got) != "[waits waits full+waits]" {
-			t.Errorf("%v", got)
-		}
+			var got []string
+			for _, list := range m.noted {
+				var ids []string
+				for _, p := range list {
+					ids = append(ids, p.ID)
+				}
+				slices.Sort(ids)
+				got = append(got, strings.Join(ids, "+"))
+			}
+			if fmt.Sprint(got) != "[waits waits full+waits]" {
+				t.Errorf("%v", got)
+			}
+		})
 		time.Sleep(2 * time.Minute)
+		b.presence.mu.Lock()
+		defer b.presence.mu.Unlock()
 		if n := len(b.presence.workers); n != 0 {
 			t.Errorf("%d workers are remembered", n)
 		}

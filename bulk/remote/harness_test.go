@@ -49,6 +49,20 @@ func (m *memory) submit(jobType string, n int, heard bool) {
 	}
 }
 
+// under calls f while nothing else uses the memory.
+func (m *memory) under(f func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	f()
+}
+
+// fails sets the errors of calls from now on, before and after they take effect.
+func (m *memory) fails(f func(call string) (before, after error)) {
+	m.under(func() { m.fail = f })
+}
+
+func (m *memory) heal() { m.fails(func(string) (error, error) { return nil, nil }) }
+
 func (m *memory) ring() {
 	select {
 	case m.bell <- struct{}{}:
@@ -201,4 +215,10 @@ func (c *counting) Ended(_ string, _ *store.Ack, effect store.AckState) {
 		c.ended = map[store.AckState]int{}
 	}
 	c.ended[effect]++
+}
+
+func (c *counting) count(effect store.AckState) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ended[effect]
 }
