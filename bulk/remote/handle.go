@@ -32,9 +32,9 @@ func newHandle(j *store.Leased, now time.Time) Handle {
 func (h Handle) String() string {
 	b := make([]byte, 0, 32+len(h.Type)+len(h.Key))
 	b = append(b, handleForm)
-	b = binary.AppendUvarint(b, uint64(h.Fence))             //nolint:gosec // not negative
-	b = binary.AppendUvarint(b, uint64(h.Attempt))           //nolint:gosec // as above
-	b = binary.AppendUvarint(b, uint64(h.Began.UnixMilli())) //nolint:gosec // after 1970
+	b = binary.AppendUvarint(b, uint64(h.Fence))
+	b = binary.AppendUvarint(b, uint64(h.Attempt))
+	b = binary.AppendUvarint(b, uint64(h.Began.UnixMilli()))
 	b = binary.AppendUvarint(b, uint64(len(h.Type)))
 	b = append(b, h.Type...)
 	b = append(b, h.Key...)
@@ -67,6 +67,6 @@ func ParseHandle(text string) (h Handle, err error) {
 	if n[0] == 0 || n[1] == 0 || n[3] == 0 || n[3] >= uint64(len(b)) {
 		return Handle{}, errHandle
 	}
-	h = Handle{Key: string(b[n[3]:]), Fence: int64(n[0]), Type: string(b[:n[3]]), Attempt: int64(n[1]), Began: time.UnixMilli(int64(n[2]))} //nolint:gosec // checked
+	h = Handle{Key: string(b[n[3]:]), Fence: int64(n[0]), Type: string(b[:n[3]]), Attempt: int64(n[1]), Began: time.UnixMilli(int64(n[2]))}
 	return h, nil
 }
