@@ -38,7 +38,9 @@ type Metrics struct {
 	jobs                              *prometheus.CounterVec
 	jobTimeouts, jobPanics            *prometheus.CounterVec
 	groups, callbacks                 *prometheus.CounterVec
-	types                             atomic.Pointer[map[string]*typeMetrics] // of types with a handler or a policy, and of otherType
+	// Leases are set by package remote.
+	Leases LeaseMetrics
+	types  atomic.Pointer[map[string]*typeMetrics] // of types with a handler or a policy, and of otherType
 
 	collectors []prometheus.Collector
 
@@ -48,6 +50,12 @@ type Metrics struct {
 	at    time.Time
 	steer *steered // nil: the rate is as configured
 	pool  *pool
+}
+
+// LeaseMetrics are the metrics of requests for jobs by workers outside the process, see package remote.
+type LeaseMetrics struct {
+	Waiting, Most prometheus.Gauge
+	Refused       prometheus.Counter
 }
 
 // typeMetrics are the metrics of one job type.
@@ -126,6 +134,11 @@ func NewMetrics(reg prometheus.Registerer, version string) *Metrics {
 	}
 	for _, v := range []string{"done", "retry", "failed"} {
 		m.callbacks.WithLabelValues(v)
+	}
+	m.Leases = LeaseMetrics{
+		Waiting: gauge("leases_waiting", "Requests of workers that wait for jobs."),
+		Most:    gauge("leases_waiting_limit", "Most requests of workers that may wait for jobs."),
+		Refused: counter("leases_refused_total", "Requests of workers that were refused because too many waited for jobs."),
 	}
 	m.waits = prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: namespace, Name: "refused_wait_seconds",
 		Help: "Time that refused jobs had to wait.", Buckets: []float64{.1, .5, 1, 2, 5, 10, 30, 60, 120, 300, 900, 3600}})

@@ -44,10 +44,10 @@ var _ Engine = (*bulk.Engine)(nil)
 type Options struct {
 	Store     *store.Store
 	Engine    Engine
-	MaxResult int          // bytes of a job's result; 64 KiB
-	Waiting   int          // most requests that wait for jobs; 4,096
-	Metrics   *Metrics     // nil: not registered
-	Log       *slog.Logger // nil: none
+	MaxResult int                // bytes of a job's result; 64 KiB
+	Waiting   int                // most requests that wait for jobs; 4,096
+	Metrics   *bulk.LeaseMetrics // nil: not registered
+	Log       *slog.Logger       // nil: none
 }
 
 // Broker leases jobs to workers outside this process and records their verdicts. Run makes requests wait for jobs and
@@ -77,12 +77,12 @@ func New(o Options) (*Broker, error) {
 		o.Waiting = 4096
 	}
 	if o.Metrics == nil {
-		o.Metrics = NewMetrics(nil)
+		o.Metrics = &bulk.NewMetrics(nil, "").Leases
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	o.Metrics.most.Set(float64(o.Waiting))
+	o.Metrics.Most.Set(float64(o.Waiting))
 	return &Broker{o: o, queue: o.Store, leases: o.Store, presence: newPresence(o.Store), parking: newParking(o.Waiting, o.Metrics),
 		lost: &lostPulls{}}, nil
 }
@@ -94,7 +94,7 @@ func (b *Broker) LeaseFor() time.Duration { return b.o.Store.Settings().Lease }
 func (b *Broker) Waiting() int {
 	b.parking.mu.Lock()
 	defer b.parking.mu.Unlock()
-	return b.parking.parked
+	return b.parking.requests
 }
 
 // Run lists workers, listens for events of the queue and returns the jobs of lost pulls until ctx ends. Then requests

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // newTestBroker returns a Broker over a queue in memory.
 func newTestBroker(m *memory, waiting int) (*Broker, *counting) {
-	metrics, engine := NewMetrics(nil), &counting{}
+	metrics, engine := &bulk.NewMetrics(nil, "").Leases, &counting{}
 	return &Broker{o: Options{Engine: engine, MaxResult: 100, Log: slog.New(slog.DiscardHandler), Metrics: metrics}, queue: m, leases: m,
 		presence: newPresence(m), parking: newParking(waiting, metrics), lost: &lostPulls{}}, engine
 }
@@ -288,7 +288,7 @@ func TestLease_BoundsWaitingRequests(t *testing.T) {
 		b.parking.mu.Lock()
 		b.parking.most = 1
 		b.parking.mu.Unlock()
-		first, second := &lease{types: []string{"a"}, max: 1, wait: time.Minute}, &lease{types: []string{"b"}, max: 1, wait: time.Minute, begin: time.Second}
+		first, second := &lease{types: []string{"a"}, max: 1, wait: time.Minute}, &lease{types: []string{"b"}, max: 1, wait: time.Minute, begin: 500 * time.Millisecond}
 		var all sync.WaitGroup
 		all.Go(func() { first.run(t.Context(), b, "w") })
 		second.run(t.Context(), b, "v")

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/anteroom/anteroom/bulk"
 	"github.com/anteroom/anteroom/bulk/store"
 )
 
@@ -22,16 +23,17 @@ const (
 // jobs. A new request pulls at once.
 type parking struct {
 	most    int
-	metrics *Metrics
+	metrics *bulk.LeaseMetrics
 
-	mu     sync.Mutex
-	lanes  map[string]*lane
-	seq    int64
-	events int64
-	parked int
-	pulls  int           // in progress
-	some   chan struct{} // signals that a request waits; capacity 1
-	closed chan struct{} // closed while no request may wait
+	mu       sync.Mutex
+	lanes    map[string]*lane
+	seq      int64
+	events   int64
+	requests int           // that wait, those among them that pull again included
+	parked   int           // of them in a lane
+	pulls    int           // in progress
+	some     chan struct{} // signals that a request waits; capacity 1
+	closed   chan struct{} // closed while no request may wait
 }
 
 // lane has the requests that wait for the same types, in the order in which they came.
@@ -53,10 +55,11 @@ type place struct {
 	seq    int64
 	before int64 // events when its pull began
 	counts bool  // in lane.pulling
+	waits  bool  // in parking.requests
 	wake   chan struct{}
 }
 
-func newParking(most int, m *Metrics) *parking {
+func newParking(most int, m *bulk.LeaseMetrics) *parking {
 	p := &parking{most: most, metrics: m, lanes: map[string]*lane{}, some: make(chan struct{}, 1), closed: make(chan struct{})}
 	close(p.closed)
 	return p
@@ -123,6 +126,9 @@ func (p *place) leave() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.lane.places--
+	if p.waits {
+		p.setRequests(-1)
+	}
 	if p.lane.places == 0 {
 		p.lane.stop()
 		delete(p.lanes, p.lane.name)
@@ -217,14 +223,18 @@ func (p *place) park() (closed <-chan struct{}, missed bool, err error) {
 	if p.before != p.events {
 		return nil, true, nil
 	}
-	if p.parked >= p.most {
-		p.metrics.refused.Inc()
-		return nil, false, ErrBusy
+	if !p.waits {
+		if p.requests >= p.most {
+			p.metrics.Refused.Inc()
+			return nil, false, ErrBusy
+		}
+		p.waits = true
+		p.setRequests(1)
 	}
 	l := p.lane
 	at, _ := slices.BinarySearchFunc(l.waiting, p.seq, func(other *place, seq int64) int { return int(other.seq - seq) })
 	l.waiting = slices.Insert(l.waiting, at, p)
-	p.setParked(1)
+	p.parked++
 	if l.timer == nil { // it went off meanwhile
 		p.arm(l, l.pause)
 	}
@@ -242,7 +252,7 @@ func (p *place) unpark() {
 	l := p.lane
 	if at := slices.Index(l.waiting, p); at >= 0 {
 		l.waiting = slices.Delete(l.waiting, at, at+1)
-		p.setParked(-1)
+		p.parked--
 		return
 	}
 	p.next(true)
@@ -259,7 +269,7 @@ func (p *parking) wakeFirst(l *lane) {
 	}
 	first := l.waiting[0]
 	l.waiting = slices.Delete(l.waiting, 0, 1)
-	p.setParked(-1)
+	p.parked--
 	first.count(true)
 	first.wake <- struct{}{}
 }
@@ -293,7 +303,7 @@ func (l *lane) stop() {
 	}
 }
 
-func (p *parking) setParked(n int) {
-	p.parked += n
-	p.metrics.waiting.Set(float64(p.parked))
+func (p *parking) setRequests(n int) {
+	p.requests += n
+	p.metrics.Waiting.Set(float64(p.requests))
 }

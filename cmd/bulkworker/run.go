@@ -150,7 +150,7 @@ func (w *worker) build() error {
 	if err != nil {
 		return err
 	}
-	w.pulled.Broker, err = remote.New(remote.Options{Store: w.store, Engine: w.engine, MaxResult: int(cfg.Limits.Result), Metrics: remote.NewMetrics(w.registry), Log: w.log})
+	w.pulled.Broker, err = remote.New(remote.Options{Store: w.store, Engine: w.engine, MaxResult: int(cfg.Limits.Result), Metrics: &w.metrics.Leases, Log: w.log})
 	if err != nil {
 		return err
 	}
