@@ -204,6 +204,26 @@ func TestLease_FirstComeFirstServed(t *testing.T) {
 	})
 }
 
+// A job that is submitted after a pull has looked, and before its reply, is leased at once.
+func TestLease_SeesEventDuringItsPull(t *testing.T) {
+	t.Parallel()
+	m := newMemory()
+	m.lag = 20 * time.Millisecond
+	running(t, m, func(t *testing.T, b *Broker, _ *counting) {
+		other, l := &lease{types: []string{"b"}, max: 1, wait: 3 * time.Second}, &lease{types: []string{"a"}, max: 1, wait: time.Minute}
+		var all sync.WaitGroup
+		all.Go(func() { other.run(t.Context(), b, "v") }) // so that events are listened for
+		time.Sleep(500 * time.Millisecond)
+		all.Go(func() { l.run(t.Context(), b, "w") })
+		time.Sleep(10 * time.Millisecond)
+		m.submit("a", 1, true)
+		all.Wait()
+		if took := l.until.Sub(l.from); len(l.got) != 1 || took > 100*time.Millisecond {
+			t.Errorf("%v after %s", l.got, took)
+		}
+	})
+}
+
 // A pull without a reply may have leased jobs: they are returned when the store is back, not when their leases end.
 func TestLease_ReclaimsPullWithoutReply(t *testing.T) {
 	t.Parallel()

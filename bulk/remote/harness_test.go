@@ -22,6 +22,7 @@ type memory struct {
 	bell    chan struct{}
 	rings   int
 	slot    time.Duration // shortest time between two starts; 0: none
+	lag     time.Duration // how late replies to pulls come
 	next    time.Time
 	fail    func(call string) (before, after error)
 	acks    []store.Ack
@@ -81,6 +82,12 @@ func typeOf(key string) string {
 
 func (m *memory) PullFor(_ context.Context, owner string, want int, types ...string) (store.Pulled, error) {
 	<-time.After(time.Millisecond)
+	p, err := m.pull(owner, want, types)
+	time.Sleep(m.lag)
+	return p, err
+}
+
+func (m *memory) pull(owner string, want int, types []string) (store.Pulled, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	before, after := m.fail("PullFor")

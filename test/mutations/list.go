@@ -224,7 +224,7 @@ var mutations = []mutation{
 		fault: "a request waits beside a job whose event came during its pull",
 		file:  "bulk/remote/parking.go",
 		old:   "if p.before != p.events {", new: "if false {",
-		pkg: "./bulk/remote", tests: "^TestLease_NoneWaitsBesideAJob$",
+		pkg: "./bulk/remote", tests: "^TestLease_SeesEventDuringItsPull$",
 	},
 	{
 		fault: "a worker's token opens the whole API",
