@@ -216,8 +216,16 @@ func TestServe_TypesOfPullers(t *testing.T) {
 
 // Jobs are leased to an owner: it names the worker, and only its leases are reclaimed.
 func TestPullFor_LeasesToOwner(t *testing.T) {
-	t.Parallel()
-	s, _ := open(t, nil)
+	for name, gating := range map[string]bool{"fair": true, "classic": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			leasesToOwner(t, gating)
+		})
+	}
+}
+
+func leasesToOwner(t *testing.T, gating bool) {
+	s, _ := open(t, func(set *Settings) { set.Gating, set.Global, set.Burst = gating, 1e6, 1e6 })
 	create(t, s, GroupSpec{ID: "g", Tenant: "acme", Type: "fax"})
 	add(t, s, "g", 0, 6)
 	for _, owner := range []string{"w#1", "w#2", "w2#1"} {

@@ -59,8 +59,8 @@ func apiOptions(cfg *config.Bulk) (api.Options, error) {
 	return o, nil
 }
 
-// complete adds the options that a reload does not change.
-func (w *worker) complete(o api.Options) api.Options {
+// complete adds the options that a reload does not change, and the dashboard, which offers the types that workers lease.
+func (w *worker) complete(o api.Options, pulled []string) api.Options {
 	name, _ := cli.BuildVersion(version)
 	o.Store, o.Work, o.ParseAggregate, o.Log = w.store, w.pulled.Broker, w.engine.ParseAggregate, w.log
 	if w.cfg.Worker.Count > 0 { // otherwise other processes run the jobs, and report them
@@ -71,6 +71,6 @@ func (w *worker) complete(o api.Options) api.Options {
 	o.CheckCallback, o.Enqueued = w.callbacks.check, w.metrics.Enqueued
 	o.Ready = func() bool { return w.answered.Load() && !w.ending.Load() }
 	o.Metrics = ophttp.Metrics(w.registry, w.log)
-	o.Dashboard = dashboard.Handler(dashboard.Options{Types: slices.Concat(slices.Sorted(maps.Keys(w.processors)), *w.pulled.types.Load()), Version: name})
+	o.Dashboard = dashboard.Handler(dashboard.Options{Types: slices.Concat(slices.Sorted(maps.Keys(w.processors)), pulled), Version: name})
 	return o
 }

@@ -71,7 +71,7 @@ func (w *worker) take(next *config.Bulk) error {
 	}
 	w.callbacks.replace(calling)
 	w.tls.Store(pair)
-	if !reflect.DeepEqual(options, w.options) { // a new server ends streams
+	if !reflect.DeepEqual(options, w.options) || !slices.Equal(next.Pulled(), w.cfg.Pulled()) { // a new server ends streams
 		w.options = options
 		w.front.replace(server)
 	}
@@ -85,7 +85,7 @@ func (w *worker) newServer(cfg *config.Bulk) (api.Options, *api.Server, error) {
 	if err != nil {
 		return options, nil, err
 	}
-	server, err := api.New(w.complete(options))
+	server, err := api.New(w.complete(options, cfg.Pulled()))
 	return options, server, err
 }
 
