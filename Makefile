@@ -60,7 +60,7 @@ run: ## Start the demo shop and the gateway in front of it; Ctrl-C stops both
 test: ## Run every test that CI runs: race, browser, cluster, chart
 	@tools/need.sh gcc redis-server postgres mariadbd nginx haproxy chromium npm prometheus python3-sklearn $(SDK_NEEDS)
 	@tools/need.sh chromium-headless-shell || echo "make test: the browser tests run in a full Chromium, which takes a minute of processor time longer" >&2
-	@tools/npm.sh test/axe
+	@tools/npm.sh test/axe test/sdk
 	@$(MAKE) --no-print-directory test-build
 	@$(MAKE) --no-print-directory -j 4 --output-sync=target test-programs test-race test-long test-modules
 
@@ -71,7 +71,7 @@ test-build: ## Compile what the targets below share: side by side, each would co
 # -count=1 in all of these targets: the cache's key does not include the programs that tests build.
 .PHONY: test-programs
 test-programs: ## Run the tests of the built programs and of the pages in a browser, and the simulations
-	$(PLAIN) $(GO) test -count=1 -vet=off $(LINK) -timeout $(TEST_TIMEOUT) $(PROGRAMS) $(SEQUENTIAL) ./gateway/console
+	SDK_REQUIRED=1 $(PLAIN) $(GO) test -count=1 -vet=off $(LINK) -timeout $(TEST_TIMEOUT) $(PROGRAMS) $(SEQUENTIAL) ./gateway/console
 
 .PHONY: test-race
 test-race: ## Run all other tests but the long ones with the race detector
@@ -89,9 +89,11 @@ test-modules: ## Run the tests of the other modules: the load generators, the SD
 	cd bench && $(PLAIN) $(GO) test -count=1 -vet=off $(LINK) -timeout 10m ./...
 
 .PHONY: sdk
-sdk: ## Run the tests of the SDKs alone: Go, Node, Python, PHP and Java
-	@tools/need.sh $(SDK_NEEDS)
+sdk: ## Run the tests of the SDKs alone: Go, Node, Python, PHP and Java, and the workers in TypeScript, Python and Java
+	@tools/need.sh redis-server npm $(SDK_NEEDS)
+	@tools/npm.sh test/sdk
 	cd test/sdk && SDK_REQUIRED=1 $(GO) test -count=1 -timeout 5m -v -run 'SDKs|Go_' ./...
+	SDK_REQUIRED=1 $(PLAIN) $(GO) test -count=1 -timeout 5m -v -run 'WorkerSDKs|Examples_Pull' ./test/e2e
 
 .PHONY: integrations
 integrations: ## Run the suites of checks alone, through nginx, HAProxy and Caddy with what gateway snippet prints

@@ -55,6 +55,12 @@ func bubble(t *testing.T, m *memory, o Options, handlers map[string]Handler, tes
 			t.Fatal(err)
 		}
 		for name, h := range handlers {
+			if b, batched := h.(batchTest); batched {
+				if err := e.RegisterBatch(name, b.h, b.Batching); err != nil {
+					t.Fatal(err)
+				}
+				continue
+			}
 			e.Register(name, h)
 		}
 		ctx, cancel := context.WithCancel(t.Context())

@@ -4,7 +4,7 @@
 //
 // Reading order: job.go is the handler's view; engine.go starts and stops the loops. Each loop has a file and an
 // interface of the store's methods that it uses: fetch.go (from the fair queue to workers), run.go (one run of a
-// job), ack.go, renew.go, dispatch.go (due jobs and orphans return to their groups), watch.go with reduce.go and
+// job), batch.go (of several together), ack.go, renew.go, dispatch.go (due jobs and orphans return to their groups), watch.go with reduce.go and
 // callback.go (the end of a group), stats.go. pool.go and scale.go count workers; health.go logs outages;
 // aggregate.go and mapreduce.go aggregate results.
 package bulk

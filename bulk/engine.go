@@ -84,13 +84,15 @@ type Engine struct {
 	o        Options
 	shards   []loopStores // what the loops use of each shard
 	handlers map[string]Handler
+	batched  map[string]batchType
 	reducers map[string]Reducer
 	policies *policies
+	recent   *recent
 	pool     *pool
 	pace     atomic.Pointer[Pace]
 	interval atomic.Int64 // of dispatch
 	gather   gathering
-	mu       sync.Mutex // of handlers and reducers
+	mu       sync.Mutex // of handlers, batched and reducers
 	started  atomic.Bool
 }
 
@@ -116,8 +118,8 @@ func newEngine(o Options, s loopStores, settings store.Settings, others ...loopS
 	if o.Worker.Max > 0 {
 		size = min(max(size, o.Worker.Min), o.Worker.Max)
 	}
-	e := &Engine{o: o, shards: append([]loopStores{s}, others...), handlers: map[string]Handler{}, reducers: map[string]Reducer{},
-		policies: newPolicies(Policy{Timeout: o.Worker.JobTimeout, Retry: o.Retry}), pool: newPool(size, 2*o.Worker.Batch)}
+	e := &Engine{o: o, shards: append([]loopStores{s}, others...), handlers: map[string]Handler{}, batched: map[string]batchType{}, reducers: map[string]Reducer{},
+		policies: newPolicies(Policy{Timeout: o.Worker.JobTimeout, Retry: o.Retry}), recent: &recent{}, pool: newPool(size, 2*o.Worker.Batch)}
 	parts := float64(len(e.shards))
 	e.gather = newGathering(max(1, cmp.Or(settings.Burst, max(1, settings.Global/10))/parts), settings.Global/parts)
 	o.Metrics.attach(e.pool)
@@ -199,7 +201,7 @@ func (o *Options) complete(settings store.Settings) error {
 	return nil
 }
 
-// Register sets the handler of a job type. The engine takes only jobs of types with a handler. A job of a type that
+// Register sets the handler of a job type; RegisterBatch takes precedence. The engine takes only jobs of types with a handler. A job of a type that
 // no process has becomes a dead letter after Settings.UnknownTypeAfter. Register panics after Run.
 func (e *Engine) Register(jobType string, h Handler) {
 	e.mu.Lock()
@@ -209,7 +211,28 @@ func (e *Engine) Register(jobType string, h Handler) {
 }
 
 // SetPolicy sets the policy of a job type from the next run on; zero fields are the engine's defaults.
-func (e *Engine) SetPolicy(jobType string, p Policy) error { return e.policies.set(jobType, p) }
+func (e *Engine) SetPolicy(jobType string, p Policy) error {
+	if err := e.policies.set(jobType, p); err != nil {
+		return err
+	}
+	e.o.Metrics.know([]string{jobType})
+	return nil
+}
+
+// Policy returns the policy of a job type.
+func (e *Engine) Policy(jobType string) Policy { return e.policies.of(jobType) }
+
+// Pulled counts the jobs that a part outside the engine has pulled from the store for other workers.
+func (e *Engine) Pulled(p store.Pulled) { e.o.Metrics.pulled(p) }
+
+// Ended counts the run of a job of Pulled with its ack and the ack's effect, as if a worker of this process had run it.
+func (e *Engine) Ended(jobType string, a *store.Ack, effect store.AckState) {
+	if effect != store.AckStale && a.Verdict != store.Returned {
+		e.o.Metrics.ran(jobType, a)
+		e.recent.ran(a)
+	}
+	e.o.Metrics.acked(jobType, effect)
+}
 
 // RegisterReducer sets the reducer for {"op":"reduce","name":name}. One process that has it is enough. It panics
 // after Run.
@@ -230,7 +253,9 @@ func (e *Engine) beforeRun(method string) {
 func (e *Engine) Types() []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return slices.Sorted(maps.Keys(e.handlers))
+	types := slices.AppendSeq(slices.Collect(maps.Keys(e.handlers)), maps.Keys(e.batched))
+	slices.Sort(types)
+	return slices.Compact(types)
 }
 
 // SetPace changes Options.Pace.
@@ -321,16 +346,15 @@ func (e *Engine) Run(ctx context.Context) error {
 	takes := o.Worker.Count != NoWorkers && len(types) > 0
 	m.know(types)
 	base := context.WithoutCancel(ctx) // loops are stopped one by one below
-	runs30s := &recent{}
 	var lanes lanes
 	for n := range e.shards {
-		lanes = append(lanes, e.newLane(ctx, n, runs30s, types))
+		lanes = append(lanes, e.newLane(ctx, n, types))
 	}
 	for _, l := range lanes {
 		l.begin(base, takes, lanes)
 	}
 	preferring := begin(base, lanes.prefer)
-	steering := begin(base, (&steerer{store: e.shards[0].rate, pace: &e.pace, people: o.People, recent: runs30s, metrics: m, log: log, role: lanes[0].health.role("steerer")}).run)
+	steering := begin(base, (&steerer{store: e.shards[0].rate, pace: &e.pace, people: o.People, recent: e.recent, metrics: m, log: log, role: lanes[0].health.role("steerer")}).run)
 	lending := begin(base, e.lender(lanes[0]).run)
 	placing := begin(base, func(ctx context.Context) { e.place(ctx, lanes[0].health.role("placements")) })
 	scaling := begin(base, func(ctx context.Context) {
@@ -341,6 +365,8 @@ func (e *Engine) Run(ctx context.Context) error {
 	switch {
 	case o.Worker.Count == NoWorkers:
 		log.Info("no jobs run here: worker.count is 0")
+	case !takes && len(e.policies.types()) > 0:
+		log.Info("no jobs run here: workers pull them", "types", e.policies.types())
 	case !takes:
 		log.Warn("no jobs run here: no processor is configured and no handler is registered; jobs wait for another process that has their types")
 	default:
@@ -351,6 +377,9 @@ func (e *Engine) Run(ctx context.Context) error {
 	// Shutdown: first take no new jobs, which bounds the following steps.
 	lanes.each(func(l *lane) { l.fetching.stop() })
 	scaling.stop()
+	for _, l := range lanes {
+		l.batches.flush()
+	}
 	// Running jobs end, or are cancelled and returned. Their leases are renewed until the store has the outcome.
 	lanes.each(func(l *lane) { l.work.finish(o.Worker.ShutdownGrace) })
 	// Each run's ack is queued by now. The store must receive all of them: a run without an ack counts as a crash.

@@ -19,12 +19,14 @@ type lane struct {
 	pool   *pool
 	runs   *registry
 	work   *workers
-	acks   *acker
-	keep   *keeper
-	watch  *watcher
-	health *health
-	log    *slog.Logger
-	left   int // acks that a shutdown could not record
+
+	batches *batches
+	acks    *acker
+	keep    *keeper
+	watch   *watcher
+	health  *health
+	log     *slog.Logger
+	left    int // acks that a shutdown could not record
 
 	preference preference
 
@@ -47,7 +49,7 @@ func (all lanes) each(do func(l *lane)) {
 }
 
 // newLane returns the lane of a shard. It starts nothing.
-func (e *Engine) newLane(ctx context.Context, n int, recent *recent, types []string) *lane {
+func (e *Engine) newLane(ctx context.Context, n int, types []string) *lane {
 	o, m := &e.o, e.o.Metrics
 	l := &lane{n: n, e: e, stores: e.shards[n], types: types, pool: e.pool, runs: newRegistry(), log: o.Log}
 	if len(e.shards) > 1 {
@@ -58,7 +60,7 @@ func (e *Engine) newLane(ctx context.Context, n int, recent *recent, types []str
 	}
 	l.health = newHealth(l.log, func(up bool) { m.up(n, up) })
 	l.acks = newAcker(l.stores.acks, l.pool, l.runs, m, l.log, l.health.role("acker"), 4*o.Worker.Batch)
-	l.work = &workers{recent: recent, handlers: e.handlers, pool: l.pool, runs: l.runs, acks: l.acks, metrics: m, log: l.log,
+	l.work = &workers{recent: e.recent, handlers: e.handlers, pool: l.pool, runs: l.runs, acks: l.acks, metrics: m, log: l.log,
 		policies: e.policies, maxResult: o.MaxResult}
 	l.watch = newWatcher(l.stores.groups,
 		&reducing{store: l.stores.reductions, reducers: e.reducers, metrics: m, patience: o.ReducerWait},
@@ -73,6 +75,7 @@ func (e *Engine) newLane(ctx context.Context, n int, recent *recent, types []str
 func (l *lane) begin(base context.Context, takes bool, all lanes) {
 	o, m, h := &l.e.o, l.e.o.Metrics, l.health
 	l.work.ctx, l.work.cancel = context.WithCancel(base)
+	l.batches = newBatches(l.work, l.e.batched)
 	l.acking = begin(base, l.acks.run)
 	l.renewing = begin(base, (&renewer{store: l.stores.leases, runs: l.runs, lease: o.Worker.Lease, metrics: m, log: l.log, role: h.role("renewer")}).run)
 	l.watching = begin(base, l.watch.run)
@@ -85,7 +88,7 @@ func (l *lane) begin(base context.Context, takes bool, all lanes) {
 		}
 		gather := l.e.gather
 		gather.processes = l.keep.of.Load
-		f := &fetcher{store: l.stores.jobs, pool: l.pool, batch: o.Worker.Batch, types: l.types, start: l.work.start, giveBack: l.work.giveBack, runs: l.runs,
+		f := &fetcher{store: l.stores.jobs, pool: l.pool, batch: o.Worker.Batch, types: l.types, start: l.batches.start, giveBack: l.work.giveBack, runs: l.runs,
 			metrics: m, role: h.role("fetcher"), gather: gather, ear: newEar(l.stores.jobs, h.role("ear"))}
 		if len(all) > preferredShards {
 			f.preference = &l.preference

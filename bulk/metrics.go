@@ -16,7 +16,7 @@ import (
 
 const namespace = "bulk_action"
 
-// otherType is the label of jobs without a handler: submitters choose types freely.
+// otherType is the label of jobs without a handler or policy: submitters choose types freely.
 const otherType = "other"
 
 // Metrics are the bulk worker's metrics, see docs/metrics.md. Labels come from the configuration or from fixed sets.
@@ -38,7 +38,9 @@ type Metrics struct {
 	jobs                              *prometheus.CounterVec
 	jobTimeouts, jobPanics            *prometheus.CounterVec
 	groups, callbacks                 *prometheus.CounterVec
-	types                             atomic.Pointer[map[string]*typeMetrics] // of types with a handler, and of otherType
+	// Leases are set by package remote.
+	Leases LeaseMetrics
+	types  atomic.Pointer[map[string]*typeMetrics] // of types with a handler or a policy, and of otherType
 
 	collectors []prometheus.Collector
 
@@ -47,6 +49,12 @@ type Metrics struct {
 	down  map[int]bool        // shards that do not reply
 	steer *steered            // nil: the rate is as configured
 	pool  *pool
+}
+
+// LeaseMetrics are the metrics of requests for jobs by workers outside the process, see package remote.
+type LeaseMetrics struct {
+	Waiting, Most prometheus.Gauge
+	Refused       prometheus.Counter
 }
 
 // typeMetrics are the metrics of one job type.
@@ -127,6 +135,11 @@ func NewMetrics(reg prometheus.Registerer, version string) *Metrics {
 	for _, v := range []string{"done", "retry", "failed"} {
 		m.callbacks.WithLabelValues(v)
 	}
+	m.Leases = LeaseMetrics{
+		Waiting: gauge("leases_waiting", "Requests of workers that wait for jobs."),
+		Most:    gauge("leases_waiting_limit", "Most requests of workers that may wait for jobs."),
+		Refused: counter("leases_refused_total", "Requests of workers that were refused because too many waited for jobs."),
+	}
 	m.waits = prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: namespace, Name: "refused_wait_seconds",
 		Help: "Time that refused jobs had to wait.", Buckets: []float64{.1, .5, 1, 2, 5, 10, 30, 60, 120, 300, 900, 3600}})
 	all = append(all, m.waits)
@@ -150,7 +163,7 @@ func (m *Metrics) newType(name string) *typeMetrics {
 	return t
 }
 
-// know adds types with a handler.
+// know adds types with a handler or a policy.
 func (m *Metrics) know(types []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -3,6 +3,7 @@ package bulk
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,6 +24,23 @@ type Policy struct {
 	Retry   Retry
 	// Breaker stops the jobs of the type in all processes after failures; the zero value: never.
 	Breaker store.Breaker
+}
+
+// Failed returns the ack of a failed run, the given attempt of its job. Key, Fence and Took are the caller's.
+func (p Policy) Failed(attempt int64, f *Failure) store.Ack {
+	a := store.Ack{Code: code(f.Code), Error: brief(f.Err), Down: f.Down, Breaker: p.Breaker}
+	switch f.Kind {
+	case KindPermanent:
+		a.Verdict = store.Rejected
+	case KindBusy:
+		a.Verdict, a.After = store.Throttled, min(max(0, f.After), MaxAfter)
+	case KindBusyGroup:
+		a.Verdict, a.After = store.Held, min(max(0, f.After), MaxAfter)
+	default:
+		a.Verdict, a.After = store.Retry, max(retryAfter(p.Retry, attempt), min(f.After, MaxAfter))
+		a.Retries = max(0, p.Retry.Max)
+	}
+	return a
 }
 
 // Retry is how a failed job is retried. The wait before try n+1 is random between half of Base·2^(n−1), at most Most,
@@ -73,6 +91,9 @@ func (p *policies) of(jobType string) Policy {
 	}
 	return p.without
 }
+
+// types returns the types that have a policy of their own, sorted.
+func (p *policies) types() []string { return slices.Sorted(maps.Keys(*p.byType.Load())) }
 
 func (p *policies) set(jobType string, policy Policy) error {
 	if policy.Timeout < 0 {

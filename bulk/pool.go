@@ -49,6 +49,13 @@ func (p *pool) freeLocked() int {
 	return max(0, min(p.size-active, p.size+p.window-active-p.unacked))
 }
 
+// full reports whether no worker is free.
+func (p *pool) full() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.freeLocked() == 0
+}
+
 // abandon counts an abandoned handler, returned one that has returned after all.
 func (p *pool) abandon() {
 	p.mu.Lock()

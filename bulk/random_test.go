@@ -59,6 +59,15 @@ func moody(ctx context.Context, j *Job) ([]byte, error) {
 	return j.Payload, nil
 }
 
+// moodyBatch handles each job of a batch as moody does. A panic of one ends all.
+func moodyBatch(ctx context.Context, jobs []*Job) []BatchResult {
+	results := make([]BatchResult, len(jobs))
+	for i, j := range jobs {
+		results[i].Result, results[i].Err = moody(ctx, j)
+	}
+	return results[:len(jobs)-len(jobs)/6] // a large batch has a job without a verdict
+}
+
 func randomLife(t *testing.T, r *rand.Rand) {
 	server := redistest.Server(t)
 	classic := r.IntN(4) == 0
@@ -77,7 +86,14 @@ func randomLife(t *testing.T, r *rand.Rand) {
 	var engines []running
 	start := func() {
 		e, stop := engine(t, hasty, Options{Worker: WorkerOptions{Count: 1 + r.IntN(20), JobTimeout: time.Second, ShutdownGrace: 100 * time.Millisecond}},
-			func(e *Engine) { e.Register("t", HandlerFunc(moody)) })
+			func(e *Engine) {
+				e.Register("t", HandlerFunc(moody))
+				if r.IntN(2) == 0 {
+					if err := e.RegisterBatch("t", BatchHandlerFunc(moodyBatch), Batching{Most: 1 + r.IntN(9), Wait: 5 * time.Millisecond}); err != nil {
+						t.Fatal(err)
+					}
+				}
+			})
 		engines = append(engines, running{e, stop})
 	}
 	var groups []string

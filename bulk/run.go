@@ -1,7 +1,6 @@
 package bulk
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -108,9 +107,13 @@ func (w *workers) start(l store.Leased) {
 			w.end(r, w.verdict(r, result, err, ended))
 			w.wg.Done()
 		}()
-		result, err = h.Handle(ctx, &Job{ID: l.ID, Group: l.Group, Tenant: l.Tenant, Type: l.Type, Payload: l.Payload, Cost: l.Cost,
-			Attempt: l.Attempt, Fence: l.Fence, IdempotencyKey: cmp.Or(l.Root, l.Group) + "/" + l.ID})
+		result, err = h.Handle(ctx, jobOf(&l))
 	}()
+}
+
+func jobOf(l *store.Leased) *Job {
+	return &Job{ID: l.ID, Group: l.Group, Tenant: l.Tenant, Type: l.Type, Payload: l.Payload, Cost: l.Cost, Attempt: l.Attempt, Fence: l.Fence,
+		IdempotencyKey: l.IdempotencyKey()}
 }
 
 var errNotReturned = errors.New("the handler has not returned")
@@ -157,26 +160,16 @@ func (w *workers) verdict(r *run, result []byte, err error, ended error) store.A
 	if r.called.Load() && ended != nil {
 		return store.Ack{Verdict: store.Returned} // the store ends it as cancelled
 	}
-	f, policy := failureOf(err), w.policies.of(l.Type)
-	a := store.Ack{Code: code(f.Code), Error: brief(f.Err), Down: f.Down, Breaker: policy.Breaker}
-	switch f.Kind {
-	case KindPermanent:
-		a.Verdict = store.Rejected
-	case KindBusy:
-		a.Verdict, a.After = store.Throttled, min(max(0, f.After), MaxAfter)
-	case KindBusyGroup:
-		a.Verdict, a.After = store.Held, min(max(0, f.After), MaxAfter)
-	default:
-		a.Verdict, a.After = store.Retry, max(retryAfter(policy.Retry, l.Attempt), min(f.After, MaxAfter))
-		a.Retries = max(0, policy.Retry.Max)
+	f := failureOf(err)
+	if f.Kind == KindRetry {
 		switch {
 		case w.ctx.Err() != nil && ended != nil: // interrupted by the shutdown
 			return store.Ack{Verdict: store.Returned}
-		case errors.Is(ended, context.DeadlineExceeded) && f.Code == "error":
-			a.Code, a.Down = "timeout", true // whatever error the handler returned
+		case errors.Is(ended, context.DeadlineExceeded) && f.Code == "error": // whatever error the handler returned
+			f = &Failure{Kind: f.Kind, Code: "timeout", After: f.After, Err: f.Err, Down: true}
 		}
 	}
-	return a
+	return w.policies.of(l.Type).Failed(l.Attempt, f)
 }
 
 // end queues the ack of a run and frees its worker.

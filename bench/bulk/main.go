@@ -56,6 +56,7 @@ var parts = []part{
 	{"fairness", false, fairness},
 	{"unequal", false, unequalShares},
 	{"latency", false, latency},
+	{"pull", false, pulling},
 	{"fleet", true, fleet},
 	{"scripts", true, scripts},
 	{"memory", true, memories},
@@ -93,7 +94,7 @@ func run(r *rig.Run, o options) {
 	mine.batch = o.batch
 	b.sides = [2]side{newAsynq(b.redis), mine}
 	if wanted["recovery"] {
-		b.startRecovery()
+		b.startRecovery(o.bulkworker)
 	}
 	began, before := time.Now(), child.LoadAverage()
 	var rows []table.Row

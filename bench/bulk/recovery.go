@@ -21,20 +21,25 @@ const (
 
 // recovery holds the time until the jobs of a killed process started again.
 type recovery struct {
-	asynq, ours time.Duration
-	err         error
+	asynq, ours, pulled time.Duration
+	err                 error
 }
 
 // startRecovery kills a worker of each side on a Redis of its own, beside the other parts, since it takes minutes of waiting.
-func (b *bench) startRecovery() {
+func (b *bench) startRecovery(bulkworker string) {
 	ctx, cancel := context.WithCancel(b)
 	go func() {
 		var found recovery
 		found.err = rig.Do(ctx, b.Out, func(r *rig.Run) {
 			redis := startRedis(r, b.aof)
-			found.ours = killed(r, newOurs(redis, recoveryLease), "ours", redis.Addr)
+			found.ours = killed(r, newOurs(redis, recoveryLease), "ours", redis.Addr, "")
 			rig.Say("recovery after kill -9: ours %.2f s", found.ours.Seconds())
-			found.asynq = killed(r, newAsynq(redis), "asynq", redis.Addr)
+			rig.Check(redis.Empty(r))
+			api, url := startAPI(r, bulkworker, redis, recoveryLease)
+			found.pulled = killed(r, &pulled{newOurs(redis, recoveryLease), url}, "pulled", redis.Addr, url)
+			api.Stop()
+			rig.Say("recovery after kill -9: pulled %.2f s", found.pulled.Seconds())
+			found.asynq = killed(r, newAsynq(redis), "asynq", redis.Addr, "")
 			rig.Say("recovery after kill -9: asynq %.1f s", found.asynq.Seconds())
 		})
 		b.recovered <- found
@@ -50,16 +55,19 @@ func (b *bench) recoveryRows() []table.Row {
 	r := <-b.recovered
 	b.recovered <- r
 	rig.Check(r.err)
-	return []table.Row{{What: "a killed worker's jobs start again (our lease 2 s)", Unit: "s", Peers: []float64{r.asynq.Seconds()}, Ours: r.ours.Seconds(),
-		Bars: []table.Bar{{Limit: 3, AtMost: true}}}}
+	bars := []table.Bar{{Limit: 3, AtMost: true}}
+	return []table.Row{
+		{What: "a killed worker's jobs start again (our lease 2 s)", Unit: "s", Peers: []float64{r.asynq.Seconds()}, Ours: r.ours.Seconds(), Bars: bars},
+		{What: "  those of a killed worker that pulls", Unit: "s", Ours: r.pulled.Seconds(), Bars: bars},
+	}
 }
 
 // killed lets a process take ten jobs, kills it, and returns when another one has started all ten.
-func killed(r *rig.Run, s side, name, addr string) time.Duration {
+func killed(r *rig.Run, s side, name, addr, url string) time.Duration {
 	limit, cancel := context.WithTimeout(r, 5*time.Minute)
 	defer cancel()
 	rig.Check(s.fill(r, []int{heldJobs}))
-	holder := rig.Must(child.Start("holder", rig.Must(os.Executable()), "hold", "--side", name, "--redis", addr))
+	holder := rig.Must(child.Start("holder", rig.Must(os.Executable()), "hold", "--side", name, "--redis", addr, "--url", url))
 	defer holder.Kill()
 	for running := int64(0); running < heldJobs; {
 		var err error
@@ -85,12 +93,15 @@ func killed(r *rig.Run, s side, name, addr string) time.Duration {
 
 // holdCommand returns the command of the process that is killed.
 func holdCommand() *cobra.Command {
-	var which, addr string
+	var which, addr, url string
 	cmd := rig.Command("hold", "", "", func(r *rig.Run) {
 		redis := r.OpenRedis(addr)
 		var s side = newAsynq(redis)
-		if which == "ours" {
+		switch which {
+		case "ours":
 			s = newOurs(redis, recoveryLease)
+		case "pulled":
+			s = &pulled{newOurs(redis, recoveryLease), url}
 		}
 		ctx, cancel := context.WithTimeout(r, 10*time.Minute) // if the parent has ended
 		defer cancel()
@@ -99,7 +110,8 @@ func holdCommand() *cobra.Command {
 		rig.Check(errors.New("this process was not killed"))
 	})
 	cmd.Hidden = true
-	cmd.Flags().StringVar(&which, "side", "", "asynq or ours")
+	cmd.Flags().StringVar(&which, "side", "", "asynq, ours or pulled")
 	cmd.Flags().StringVar(&addr, "redis", "", "the address of Redis")
+	cmd.Flags().StringVar(&url, "url", "", "the address of the API, of pulled")
 	return cmd
 }

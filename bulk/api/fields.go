@@ -2,10 +2,13 @@ package api
 
 import (
 	"encoding/json"
+	"fmt"
+	"math"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/anteroom/anteroom/bulk/bulktype"
 	"github.com/anteroom/anteroom/bulk/store"
@@ -133,9 +136,39 @@ func setDecimal(to *float64, raw []byte, least, most float64) (wrong string) {
 	return wrong
 }
 
-func setWhole(to *int64, raw []byte, least, most int64) (wrong string) {
-	*to, wrong = whole(raw, least, most)
+func setWhole[N int | int64](to *N, raw []byte, least, most int64) string {
+	n, wrong := whole(raw, least, most)
+	*to = N(n)
 	return wrong
+}
+
+// setSeconds reads a number of seconds from 0 to most.
+func setSeconds(to *time.Duration, raw []byte, most float64) string {
+	v, wrong := decimal(raw, 0, most)
+	*to = time.Duration(math.Round(v*1000)) * time.Millisecond
+	return wrong
+}
+
+// setNames reads a list of 1 to most different words.
+func setNames(to *[]string, raw []byte, most, longest int, also string) string {
+	var items []json.RawMessage
+	if json.Unmarshal(raw, &items) != nil {
+		return "is not a list"
+	}
+	if len(items) == 0 || len(items) > most {
+		return fmt.Sprintf("has %d elements", len(items))
+	}
+	words := make([]string, len(items))
+	for i, item := range items {
+		if wrong := setWord(&words[i], item, longest, also); wrong != "" {
+			return fmt.Sprintf("has an element, the %dth, that %s", i+1, wrong)
+		}
+		if slices.Contains(words[:i], words[i]) {
+			return "has " + words[i] + " twice"
+		}
+	}
+	*to = words
+	return ""
 }
 
 // specFields returns the fields of a group; null is the same as leaving one out.

@@ -16,6 +16,8 @@ type identity struct {
 	admin   bool
 	tenants []string
 	most    Ceilings
+	worker  bool     // for /v1/work only
+	types   []string // of a worker's jobs; empty: all
 }
 
 // sees reports whether the token may read the tenant's groups.
@@ -70,6 +72,23 @@ func newGuard(o Options) (*ophttp.Guard[identity], error) {
 			}
 		}
 		if err := add(at, t.Token, identity{name: t.Name, tenants: t.Tenants, most: t.Most}); err != nil {
+			return nil, err
+		}
+	}
+	for i, t := range o.WorkerTokens {
+		at := fmt.Sprintf("worker_tokens[%d]", i)
+		switch {
+		case t.Name == "":
+			return nil, fmt.Errorf("%s.name is empty: name the holder, for the log", at)
+		case t.Token == "":
+			return nil, fmt.Errorf("%s (%s) is an empty token: write one into its token_file", at, t.Name)
+		}
+		for _, kind := range t.Types {
+			if !isWord(kind, maxType, alsoInType) {
+				return nil, fmt.Errorf("%s.types (%s) has %q: a type has %s", at, t.Name, kind, ruleType)
+			}
+		}
+		if err := add(at, t.Token, identity{name: t.Name, worker: true, types: t.Types}); err != nil {
 			return nil, err
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/anteroom/anteroom/bulk/remote"
 	"github.com/anteroom/anteroom/bulk/store"
 	"github.com/anteroom/anteroom/internal/redistest"
 )
@@ -42,7 +43,12 @@ var every = []struct{ method, path, body string }{
 	{"POST", "/v1/groups/z/redrive", ""}, {"GET", "/v1/groups/z/events", ""}, {"GET", "/v1/groups/z/results", ""}, {"GET", "/v1/groups/z/result", ""},
 	{"GET", "/v1/dead?group=z", ""}, {"GET", "/v1/congestion", ""}, {"GET", "/v1/congestion/zoo/history", ""},
 	{"GET", "/v1/workers?tenant=zoo", ""}, {"GET", "/v1/breakers", ""}, {"DELETE", "/v1/breakers?processor=mail", ""}, {"GET", "/v1/limits", ""}, {"PATCH", "/v1/limits", `{"global":5}`}, {"GET", "/v1/tenants/zoo", ""}, {"PATCH", "/v1/tenants/zoo", `{"weight":2}`},
+	{"POST", "/v1/work/lease", `{"types":["mail"]}`}, {"POST", "/v1/work/ack", `{"jobs":[{"lease":"` + someLease + `"}]}`},
+	{"POST", "/v1/work/fail", `{"jobs":[{"lease":"` + someLease + `"}]}`}, {"POST", "/v1/work/extend", `{"leases":["` + someLease + `"]}`},
 }
+
+// someLease is a lease that no worker holds.
+var someLease = remote.Handle{Key: "z/a", Fence: 1, Type: "mail", Attempt: 1, Began: time.Unix(1_800_000_000, 0)}.String()
 
 func TestGuard_RefusesWithoutToken(t *testing.T) {
 	t.Parallel()
@@ -89,6 +95,8 @@ func TestGuard_LimitsTokenToItsTenants(t *testing.T) {
 			wantCode(t, w, 403, "wrong_tenant", "acme", "zoo")
 		case r.method == "PATCH", r.method == "DELETE":
 			wantCode(t, w, 403, "operators_only")
+		case strings.HasPrefix(r.path, workPath):
+			wantCode(t, w, 403, "wrong_scope", "worker_tokens", "acme")
 		default:
 			want(t, w, 200)
 			if strings.Contains(w.Body.String(), "zoo") {
@@ -104,6 +112,25 @@ func TestGuard_LimitsTokenToItsTenants(t *testing.T) {
 	if got := pick(b.group("z"), "total", "weight", "paused"); got != "total=0 weight=1 paused=false" {
 		t.Error(got)
 	}
+}
+
+func TestGuard_LimitsWorkerTokenToWork(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	const mail = "Authorization: Bearer " + mailToken
+	b.create(`{"id":"z","tenant":"zoo","type":"mail"}`)
+	for _, r := range every {
+		if w := b.ask(r.method, r.path, r.body, mail); strings.HasPrefix(r.path, workPath) {
+			want(t, w, 200)
+		} else {
+			wantCode(t, w, 403, "wrong_scope", "post office", workPath)
+		}
+	}
+	wantCode(t, b.ask("POST", "/v1/work/lease", `{"types":["mail","fax"]}`, mail), 403, "wrong_scope", "fax", "mail")
+	fax := strings.ReplaceAll(`"L"`, "L", remote.Handle{Key: "z/a", Fence: 1, Type: "fax", Attempt: 1, Began: time.Unix(1_800_000_000, 0)}.String())
+	wantCode(t, b.ask("POST", "/v1/work/ack", `{"jobs":[{"lease":`+fax+`}]}`, mail), 403, "wrong_scope", "fax")
+	wantCode(t, b.ask("POST", "/v1/work/extend", `{"leases":[`+fax+`]}`, mail), 403, "wrong_scope", "fax")
+	want(t, b.ask("POST", "/v1/work/lease", `{"types":["fax"]}`), 200)
 }
 
 func TestWrongTokens_Limited(t *testing.T) {
@@ -142,7 +169,7 @@ func TestWrongTokens_AreCountedByTheClientOfATrustedProxy(t *testing.T) {
 func TestWithoutAToken_AProxyLetsNobodyInFromElsewhere(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, func(o *Options) {
-		o.Token, o.Tokens, o.RequireToken = "", nil, false
+		o.Token, o.Tokens, o.WorkerTokens, o.RequireToken = "", nil, nil, false
 		o.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
 	})
 	const none, local, proxy = "Authorization:", "Host: 127.0.0.1:8090", "Peer: 127.0.0.1:4711"
@@ -155,7 +182,7 @@ func TestWithoutAToken_AProxyLetsNobodyInFromElsewhere(t *testing.T) {
 
 func TestGuard_RefusesForeignPagesOnLoopback(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, func(o *Options) { o.Token, o.Tokens, o.RequireToken = "", nil, false })
+	b := newBench(t, func(o *Options) { o.Token, o.Tokens, o.WorkerTokens, o.RequireToken = "", nil, nil, false })
 	const none, local = "Authorization:", "Host: 127.0.0.1:8090"
 	for _, host := range []string{"127.0.0.1:8090", "localhost", "[::1]:8090"} {
 		want(t, b.ask("GET", "/v1/groups", "", none, "Host: "+host), 200)

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -13,6 +14,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/anteroom/anteroom/bulk"
+	"github.com/anteroom/anteroom/bulk/remote"
 	"github.com/anteroom/anteroom/bulk/store"
 	"github.com/anteroom/anteroom/internal/ophttp"
 	"github.com/anteroom/anteroom/internal/redistest"
@@ -21,6 +24,7 @@ import (
 const (
 	adminToken = "a-2f7c0d6a1b9e4f3d"
 	acmeToken  = "c-8e1a5b7c3d2f4960"
+	mailToken  = "w-0b9d4e7a2c6f8135"
 )
 
 func TestMain(m *testing.M) { redistest.MainNoLeaks(m) }
@@ -30,6 +34,7 @@ type bench struct {
 	t       *testing.T
 	store   *store.Store
 	server  *Server
+	broker  *remote.Broker
 	handler http.Handler
 	ready   bool
 	healthy error
@@ -48,13 +53,21 @@ func newBenchOn(t *testing.T, client redis.UniversalClient, set store.Settings, 
 func newBenchWith(t *testing.T, so store.Options, change ...func(*Options)) *bench {
 	t.Helper()
 	b := &bench{t: t, ready: true}
-	so.Prefix, so.Timeout, so.Log = redistest.Prefix(t), 10*time.Second, slog.New(slog.DiscardHandler)
+	so.Prefix, so.Timeout, so.Log = cmp.Or(so.Prefix, redistest.Prefix(t)), 10*time.Second, slog.New(slog.DiscardHandler)
 	s, err := store.New(so)
 	if err != nil {
 		t.Fatal(err)
 	}
+	engine, err := bulk.New(bulk.Options{Store: s})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b.broker, err = remote.New(remote.Options{Store: s, Engine: engine}); err != nil {
+		t.Fatal(err)
+	}
 	o := Options{
 		Store: s, Token: adminToken, Tokens: []Token{{Name: "acme", Tenants: []string{"acme"}, Token: acmeToken}}, RequireToken: true,
+		WorkerTokens: []WorkerToken{{Name: "post office", Types: []string{"mail"}, Token: mailToken}}, Work: b.broker,
 		Ready: func() bool { return b.ready }, Health: func() error { return b.healthy },
 		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			ophttp.Write(w, 200, "text/plain; charset=utf-8", []byte("up 1\n"))

@@ -127,6 +127,25 @@ func (d *documented) lines(schema string, w *httptest.ResponseRecorder, want int
 	}
 }
 
+// documentWork leases and ends jobs as a worker.
+func (d *documented) documentWork() {
+	d.t.Helper()
+	d.ask(201, "POST", "/v1/bulk?tenant=acme&type=work&id=work", lines(6))
+	d.ask(200, "POST", "/v1/work/lease", `{"worker":"w-1","types":["work"],"max":0}`)
+	w := d.ask(200, "POST", "/v1/work/lease", `{"worker":"w-1","types":["work","other"],"max":6,"wait":2.5,"request":"r-1","lost":["r-0"]}`)
+	leases := leasesOf(d.t, w)
+	d.ask(200, "POST", "/v1/work/extend", `{"leases":["`+leases[0]+`","`+someLease+`"]}`)
+	d.ask(200, "POST", "/v1/work/ack", `{"jobs":[{"lease":"`+leases[0]+`","result":{"a":1},"duration_ms":5},{"lease":"`+leases[1]+`","verdict":"returned"},{"lease":"`+someLease+`"}]}`)
+	d.ask(200, "POST", "/v1/work/fail", `{"jobs":[{"lease":"`+leases[2]+`","code":"no_disk","error":"full","retry_after":60,"down":true},`+
+		`{"lease":"`+leases[3]+`","verdict":"failed"},{"lease":"`+leases[4]+`","verdict":"busy"},{"lease":"`+leases[5]+`","verdict":"busy_group","retry_after":60}]}`)
+	if err := d.store.NotePullers(d.t.Context(), []store.Puller{{ID: "w-1", Host: "192.0.2.1", Types: []string{"work"}, StartedAt: time.Now()}}); err != nil {
+		d.t.Fatal(err)
+	}
+	d.server.running.at = time.Time{}
+	d.ask(200, "GET", "/v1/workers", "")
+	d.ask(200, "POST", "/v1/groups/work/cancel", "")
+}
+
 // Every response matches api/openapi-bulk.yaml, every response of the document occurs here at least once, and the document has every
 // path that is served.
 func TestServer_AnswersAsDocumented(t *testing.T) {
@@ -236,6 +255,7 @@ func TestServer_AnswersAsDocumented(t *testing.T) {
 	d.ask(200, "DELETE", "/v1/breakers?processor=mail&tenant=acme", "")
 	d.ask(200, "GET", "/v1/workers", "")
 	d.ask(200, "GET", "/v1/workers?tenant=acme&group=g&type=mail&process=p&limit=5", "")
+	d.documentWork()
 	d.ask(200, "GET", "/v1/tenants/acme", "")
 	d.ask(200, "PATCH", "/v1/tenants/acme", `{"weight":2.5,"rate":7}`)
 	d.ask(200, "PATCH", "/v1/tenants/acme", `{"weight":null,"rate":null}`)
@@ -259,7 +279,11 @@ func TestServer_AnswersAsDocumented(t *testing.T) {
 		}
 		d.ask(400, r.method, at, `{`)
 		d.cut(408, r.method, at, os.ErrDeadlineExceeded)
-		d.ask(413, r.method, at, `{"x":"`+strings.Repeat("x", maxBody)+`"}`)
+		most := maxBody
+		if strings.HasPrefix(at, workPath) {
+			most = maxWorkBody
+		}
+		d.ask(413, r.method, at, `{"x":"`+strings.Repeat("x", most)+`"}`)
 		d.ask(415, r.method, at, r.body, "Content-Encoding: gzip")
 		d.ask(422, r.method, at, `{"nothing":1}`)
 	}
@@ -287,7 +311,7 @@ func TestServer_AnswersAsDocumented(t *testing.T) {
 		if strings.Contains(r.path, "/z") && !strings.Contains(r.path, "zoo") || strings.Contains(r.path, "=z") && strings.Contains(r.path, "dead") {
 			d.ask(404, r.method, r.path, r.body)
 		}
-		if strings.Contains(r.path+r.body, "zoo") || r.path == "/v1/limits" && r.method == "PATCH" || r.method == "DELETE" && strings.Contains(r.path, "breakers") {
+		if strings.Contains(r.path+r.body, "zoo") || r.path == "/v1/limits" && r.method == "PATCH" || r.method == "DELETE" && strings.Contains(r.path, "breakers") || strings.HasPrefix(r.path, workPath) {
 			d.ask(403, r.method, r.path, r.body, acme)
 		}
 	}
@@ -298,7 +322,7 @@ func TestServer_AnswersAsDocumented(t *testing.T) {
 	for _, r := range every {
 		d.ask(429, r.method, r.path, r.body, wrong, peer)
 	}
-	d.bench = newBench(t, func(o *Options) { o.Token, o.Tokens, o.RequireToken = "", nil, false })
+	d.bench = newBench(t, func(o *Options) { o.Token, o.Tokens, o.WorkerTokens, o.RequireToken = "", nil, nil, false })
 	for _, r := range every {
 		d.ask(403, r.method, r.path, r.body, "Authorization:", "Host: evil.example")
 	}

@@ -43,6 +43,8 @@ type Options struct {
 	// Token is the operators' token. It may do everything.
 	Token  string
 	Tokens []Token
+	// WorkerTokens are the tokens of workers that pull jobs.
+	WorkerTokens []WorkerToken
 	// RequireToken is set when other machines can reach the listen address. Otherwise, while no token is configured,
 	// requests need none, and only loopback names are served.
 	RequireToken bool
@@ -51,6 +53,8 @@ type Options struct {
 	TrustedProxies []netip.Prefix
 	Limits         Limits
 
+	// Work serves workers that pull jobs; nil: /v1/work does not exist.
+	Work Work
 	// ParseAggregate checks a group's aggregate and returns its canonical form; nil: bulk.ParseAggregate.
 	ParseAggregate func(json []byte) (canonical []byte, err error)
 	// AllowType reports whether a job type has a handler; nil: every type is accepted, and a job of an unknown type
@@ -142,7 +146,7 @@ func (s *Server) Handler() http.Handler {
 	})
 }
 
-// Close ends the event streams, for which a shutdown would otherwise wait. Call it from
+// Close ends the event streams and the waits of workers, for which a shutdown would otherwise wait. Call it from
 // http.Server.RegisterOnShutdown.
 func (s *Server) Close() { s.close.Do(func() { close(s.closing) }) }
 
@@ -162,7 +166,7 @@ type (
 // paths returns the routes of the API, as described in api/openapi-bulk.yaml.
 func (s *Server) paths() map[string]methods {
 	groups, uploads, jobs, tenants := groupRoutes{s}, uploadRoutes{s}, jobRoutes{s}, tenantRoutes{s}
-	return map[string]methods{
+	paths := map[string]methods{
 		"/v1/groups":                        {"GET": groups.listGroups, "POST": groups.createGroup},
 		"/v1/groups/{id}":                   {"GET": groups.showGroup, "PATCH": groups.patchGroup, "DELETE": groups.deleteGroup},
 		"/v1/groups/{id}/jobs":              {"POST": uploads.addJobs},
@@ -189,6 +193,28 @@ func (s *Server) paths() map[string]methods {
 		"/v1/workers":          {"GET": tenants.showWorkers},
 		"/v1/tenants/{tenant}": {"GET": tenants.showTenant, "PATCH": tenants.patchTenant},
 	}
+	if s.o.Work != nil {
+		work := workRoutes{s}
+		paths[workPath+"lease"] = methods{"POST": work.lease}
+		paths[workPath+"ack"] = methods{"POST": work.end(ackFields)}
+		paths[workPath+"fail"] = methods{"POST": work.end(failFields)}
+		paths[workPath+"extend"] = methods{"POST": work.extend}
+	}
+	return paths
+}
+
+// scoped returns methods that refuse tokens of another scope.
+func scoped(path string, m methods) methods {
+	all := make(methods, len(m))
+	for method, h := range m {
+		all[method] = func(w http.ResponseWriter, r *http.Request, who identity) error {
+			if err := workScope(path, who); err != nil {
+				return err
+			}
+			return h(w, r, who)
+		}
+	}
+	return all
 }
 
 func (s *Server) routes() {
@@ -196,7 +222,7 @@ func (s *Server) routes() {
 	s.mux.Probes(s.o.Health, s.o.Ready)
 	s.mux.Public("/{$}", s.o.Dashboard)
 	for path, m := range s.paths() {
-		s.mux.Guarded(path, m)
+		s.mux.Guarded(path, scoped(path, m))
 	}
 	s.mux.Guarded("/v1/", nil)
 }

@@ -24,7 +24,7 @@ var runningFields = []field[runningFilter]{
 	{"limit", "a whole number from 1 to 1000", func(f *runningFilter, raw []byte) string { return setWhole(&f.limit, raw, 1, 1000) }, false},
 }
 
-// showWorkers responds with the processes and the running jobs, longest running first. A tenant's token sees its
+// showWorkers responds with the processes, the workers that pull, and the running jobs, longest running first. A tenant's token sees its
 // tenants' jobs and no processes.
 func (s tenantRoutes) showWorkers(w http.ResponseWriter, r *http.Request, who identity) error {
 	f := runningFilter{limit: 100}
@@ -55,6 +55,13 @@ func (s tenantRoutes) showWorkers(w http.ResponseWriter, r *http.Request, who id
 		}
 		view.Processes = append(view.Processes, v)
 	}
+	for _, p := range now.pullers {
+		if !who.admin {
+			break
+		}
+		view.Processes = append(view.Processes, bulktype.Process[timestamp]{ID: p.ID, Host: p.Host, Pulls: true, State: "running", Busy: now.busy[p.ID], Types: p.Types,
+			StartedAt: at(p.StartedAt), SeenAt: at(p.SeenAt)})
+	}
 	for _, j := range now.jobs {
 		if !who.sees(j.Tenant) || f.tenant != "" && j.Tenant != f.tenant || f.group != "" && j.Group != f.group ||
 			f.kind != "" && j.Type != f.kind || f.process != "" && j.Process != f.process {
@@ -78,9 +85,11 @@ const runningFor = time.Second
 // running is a reading of the processes and running jobs.
 type running struct {
 	processes []store.Process
+	pullers   []store.Puller
 	jobs      []store.RunningJob
 	all       int64
 	away      store.Away
+	busy      map[string]int // running jobs by process or puller
 }
 
 // lastRunning shares the last reading, or its error, among requests.
@@ -106,12 +115,19 @@ func readRunning(ctx context.Context, from *store.Fleet) (r running, err error) 
 	if r.processes, r.away, err = from.Processes(ctx); err != nil {
 		return running{}, err
 	}
+	if r.pullers, err = from.Pullers(ctx); err != nil {
+		return running{}, err
+	}
 	away := store.Away(nil)
 	if r.jobs, r.all, away, err = from.Running(ctx); err != nil {
 		return running{}, err
 	}
 	if len(away) > 0 {
 		r.away = away
+	}
+	r.busy = map[string]int{}
+	for i := range r.jobs {
+		r.busy[r.jobs[i].Process]++
 	}
 	return r, nil
 }

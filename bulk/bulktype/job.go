@@ -33,12 +33,13 @@ type JobState[T any] struct {
 	Group      string `json:"group,omitempty"`      // of a retry: the group that now has the job
 }
 
-// Process is one of the processes that share the store.
+// Process is one of the processes that share the store, or a worker that pulls jobs.
 type Process[T any] struct {
 	ID        string   `json:"id"`
-	Host      string   `json:"host,omitempty"`
-	Keeper    bool     `json:"keeper"` // does the housekeeping for all processes
-	State     string   `json:"state"`  // running; draining: takes no more jobs
+	Host      string   `json:"host,omitempty"`  // of a worker that pulls: its address
+	Pulls     bool     `json:"pulls,omitempty"` // a worker that pulls; its Workers is 0
+	Keeper    bool     `json:"keeper"`          // does the housekeeping for all processes
+	State     string   `json:"state"`           // running; draining: takes no more jobs
 	Workers   int      `json:"workers"`
 	Busy      int      `json:"busy"`
 	Types     []string `json:"types"` // of jobs that it runs

@@ -87,7 +87,12 @@ type row struct {
 	payload             []byte        // nil: longer than maxPayload
 	created             time.Time
 
-	tried     bool // sent_to was set by an earlier batch, so the row may have been sent
+	tried bool // sent_to was set by an earlier batch, so the row may have been sent
+	outcome
+}
+
+// outcome is what a batch has found out about a row.
+type outcome struct {
 	verdict   verdict
 	reason    string // why it is kept aside
 	uncertain bool   // kept aside because its job may exist

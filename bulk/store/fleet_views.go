@@ -305,6 +305,17 @@ func (f *Fleet) Processes(ctx context.Context) ([]Process, Away, error) {
 	return slices.SortedFunc(maps.Values(byID), func(a, b Process) int { return cmp.Compare(a.ID, b.ID) }), away, nil
 }
 
+// Pullers returns the pullers by id, of any shard.
+func (f *Fleet) Pullers(ctx context.Context) ([]Puller, error) {
+	all, _, err := read(ctx, f, func(ctx context.Context, s *Store) ([]Puller, error) { return s.Pullers(ctx) })
+	if err != nil {
+		return nil, err
+	}
+	list := slices.Concat(all...)
+	slices.SortStableFunc(list, func(a, b Puller) int { return cmp.Compare(a.ID, b.ID) })
+	return slices.CompactFunc(list, func(a, b Puller) bool { return a.ID == b.ID }), nil
+}
+
 // Running returns the running jobs of all shards, longest running first, and their number; see Store.Running.
 func (f *Fleet) Running(ctx context.Context) (jobs []RunningJob, all int64, away Away, err error) {
 	type part struct {

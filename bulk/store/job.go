@@ -29,7 +29,7 @@ func (s jobStore) Job(ctx context.Context, group, job string) (JobState, error) 
 		case "":
 		case "running":
 			// A fence is at least the time of its start in µs, and hardly more.
-			j.Status, j.Process, j.StartedAt, j.Attempts = where, r.string(6), micros(r.int(4)), j.Attempts+1
+			j.Status, j.Process, j.StartedAt, j.Attempts = where, ownerName(r.string(6)), micros(r.int(4)), j.Attempts+1
 			j.Cancelling = r.int(8) == 1
 		case "waiting":
 			j.Status, j.Next = where, micros(r.int(3))

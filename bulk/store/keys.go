@@ -1,6 +1,9 @@
 package store
 
-import "strconv"
+import (
+	"strconv"
+	"time"
+)
 
 // keyNames are the keys of a shard in the order in which every script of the bulk engine takes them (lua/lib/bulk.lua). They
 // share one hash tag, so that a shard lives in one slot.
@@ -107,4 +110,9 @@ func offerKeys(prefix string, shard int) []string {
 // lockKey returns the key of a group's lock.
 func lockKey(prefix string, shard int, group string) string {
 	return shardKey(prefix, shard, "lock:"+group)
+}
+
+// pullersKey returns the key of the pullers that were reported around a time: id → Puller (JSON).
+func pullersKey(prefix string, shard int, at time.Time) string {
+	return shardKey(prefix, shard, "pullers:"+strconv.FormatInt(at.UnixMicro()/pullersPart.Microseconds(), 10))
 }

@@ -138,7 +138,7 @@ func (s jobStore) runningPart(ctx context.Context, keys []string, groups map[str
 		if len(words) < 6 {
 			continue
 		}
-		j.StartedAt, j.Attempts, j.Process = micros(asInt(words[0])), asInt(words[1])+1, words[5]
+		j.StartedAt, j.Attempts, j.Process = micros(asInt(words[0])), asInt(words[1])+1, ownerName(words[5])
 		if _, kind, _ := strings.Cut(about, " "); known && kind != "" && kind != "-" {
 			j.Type = kind
 		}

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/anteroom/anteroom/bulk/bulktype"
@@ -161,6 +162,9 @@ type Leased struct {
 	Fence   int64 // increases with every start of any job; an Ack with an old one is refused
 	Until   time.Time
 }
+
+// IdempotencyKey is the same for every run of the job, including redrives.
+func (l *Leased) IdempotencyKey() string { return cmp.Or(l.Root, l.Group) + "/" + l.ID }
 
 // Pulled is the result of Pull.
 type Pulled struct {

@@ -174,3 +174,120 @@ func TestCancel_SweepsWhatIsSetAside(t *testing.T) {
 	}
 	clean(t, s)
 }
+
+// A type that only workers outside the processes ask for is served while they ask, and unserved a while after.
+func TestServe_TypesOfPullers(t *testing.T) {
+	t.Parallel()
+	s, c := open(t, nil)
+	create(t, s, GroupSpec{ID: "g", Tenant: "acme", Type: "fax"})
+	add(t, s, "g", 0, 3)
+	unserved := func() int64 {
+		t.Helper()
+		dispatch(t, s)
+		d, err := s.Depths(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d.Unserved
+	}
+	drainTypes(t, s, "mail")
+	rounds(t, s, c, time.Minute)
+	if n := unserved(); n != 3 {
+		t.Fatalf("%d unserved without a puller", n)
+	}
+	p, err := s.PullFor(t.Context(), "w#1", 1, "fax")
+	if err != nil || len(p.Jobs) != 1 {
+		t.Fatal(p, err)
+	}
+	ack(t, s, Returned, p.Jobs...)
+	for range 20 { // the puller is busy, and still there
+		s.Serve([]string{"fax"})
+		rounds(t, s, c, 20*time.Second)
+		drainTypes(t, s, "mail")
+		if n := unserved(); n != 0 {
+			t.Fatalf("%d unserved beside a puller", n)
+		}
+	}
+	rounds(t, s, c, 2*time.Minute)
+	if n := unserved(); n != 3 {
+		t.Errorf("%d unserved after the puller has gone", n)
+	}
+}
+
+// Jobs are leased to an owner: it names the worker, and only its leases are reclaimed.
+func TestPullFor_LeasesToOwner(t *testing.T) {
+	for name, gating := range map[string]bool{"fair": true, "classic": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			leasesToOwner(t, gating)
+		})
+	}
+}
+
+func leasesToOwner(t *testing.T, gating bool) {
+	s, _ := open(t, func(set *Settings) { set.Gating, set.Global, set.Burst = gating, 1e6, 1e6 })
+	create(t, s, GroupSpec{ID: "g", Tenant: "acme", Type: "fax"})
+	add(t, s, "g", 0, 6)
+	for _, owner := range []string{"w#1", "w#2", "w2#1"} {
+		if p, err := s.PullFor(t.Context(), owner, 2, "fax"); err != nil || len(p.Jobs) != 2 {
+			t.Fatal(p, err)
+		}
+	}
+	if n, err := s.ReclaimFrom(t.Context(), "w#1", nil); err != nil || n != 2 {
+		t.Errorf("%d reclaimed, %v; want 2", n, err)
+	}
+	jobs, all, err := s.Running(t.Context())
+	if err != nil || all != 4 {
+		t.Fatal(all, err)
+	}
+	by := map[string]int{}
+	for _, j := range jobs {
+		by[j.Process]++
+	}
+	if by["w"] != 2 || by["w2"] != 2 {
+		t.Errorf("%v", by)
+	}
+	if j, err := s.Job(t.Context(), "g", jobs[0].ID); err != nil || j.Process != jobs[0].Process {
+		t.Errorf("%+v %v", j, err)
+	}
+	clean(t, s)
+}
+
+func TestPullers_ListedWhileReported(t *testing.T) {
+	t.Parallel()
+	s, c := open(t, nil)
+	list := func() (ids []string) {
+		t.Helper()
+		all, err := s.Pullers(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range all {
+			ids = append(ids, p.ID+" "+p.Host)
+		}
+		return ids
+	}
+	note := func(all ...Puller) {
+		t.Helper()
+		if err := s.NotePullers(t.Context(), all); err != nil {
+			t.Fatal(err)
+		}
+	}
+	note()
+	note(Puller{ID: "b", Host: "h1"}, Puller{ID: "a", Host: "h1"})
+	for range 20 { // over the ends of parts
+		c.advance(PullersEvery)
+		note(Puller{ID: "a", Host: "h2"})
+		if got := list(); !slices.Contains(got, "a h2") || slices.Contains(got, "a h1") {
+			t.Fatalf("%v", got)
+		}
+	}
+	if got := list(); !slices.Equal(got, []string{"a h2"}) {
+		t.Errorf("%v", got)
+	}
+	c.advance(time.Minute)
+	if got := list(); len(got) != 0 {
+		t.Errorf("%v", got)
+	}
+	clean(t, s) // each key expires
+}

@@ -14,8 +14,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// maxPull bounds the jobs of one Pull and so the duration of its script.
-const maxPull = 500
+// MaxPull bounds the jobs of one Pull and so the duration of its script.
+const MaxPull = 500
 
 // VisitBytes bounds the payloads of one Pull and the outcomes of one page, except for a larger first one.
 const VisitBytes = 1 << 20
@@ -24,14 +24,30 @@ const VisitBytes = 1 << 20
 // this process. types are the types that it runs; without any it runs every type. Jobs of other types are held back
 // for a process that runs them.
 func (s queueStore) Pull(ctx context.Context, want int, types ...string) (Pulled, error) {
-	want = min(want, maxPull)
+	if want > 0 {
+		s.types.pulled(types)
+	}
+	return s.pull(ctx, s.o.Process, want, types)
+}
+
+// PullFor is Pull for a worker outside this process. owner is a word that Running and Job return up to its first #, and
+// that Reclaim takes. The types are served for a while.
+func (s queueStore) PullFor(ctx context.Context, owner string, want int, types ...string) (Pulled, error) {
+	s.types.asked(types, s.clock())
+	return s.pull(ctx, owner, want, types)
+}
+
+// Serve reports that workers outside this process go on serving types, as PullFor does.
+func (s queueStore) Serve(types []string) { s.types.asked(types, s.clock()) }
+
+func (s queueStore) pull(ctx context.Context, owner string, want int, types []string) (Pulled, error) {
+	want = min(want, MaxPull)
 	if want < 1 {
 		return Pulled{}, nil
 	}
 	kinds := strings.Join(types, " ")
-	s.types.pulled(types)
 	if s.conf.Load().Gating {
-		r, err := s.run(ctx, "jobs_pull", want, s.o.Process, kinds, *s.limits.Load())
+		r, err := s.run(ctx, "jobs_pull", want, owner, kinds, *s.limits.Load())
 		if err != nil {
 			return Pulled{}, err
 		}
@@ -48,7 +64,7 @@ func (s queueStore) Pull(ctx context.Context, want int, types ...string) (Pulled
 	for i := 5; i < len(filled); i++ {
 		s.refused(duration(filled.int(i)))
 	}
-	r, err := s.run(ctx, "ready_take", want, s.o.Process, kinds, *s.limits.Load())
+	r, err := s.run(ctx, "ready_take", want, owner, kinds, *s.limits.Load())
 	if err != nil {
 		return Pulled{}, err
 	}
@@ -76,8 +92,13 @@ const reclaimBound = 5000
 // Reclaim returns jobs that are leased to this process and unknown to it: those of a Pull whose reply was lost. known
 // are the fences of its known jobs. No Pull of this process may be in progress.
 func (s queueStore) Reclaim(ctx context.Context, known []int64) (int64, error) {
+	return s.ReclaimFrom(ctx, s.o.Process, known)
+}
+
+// ReclaimFrom is Reclaim for the owner of PullFor.
+func (s queueStore) ReclaimFrom(ctx context.Context, owner string, known []int64) (int64, error) {
 	args := make([]any, 0, 2+len(known))
-	args = append(args, s.o.Process, reclaimBound)
+	args = append(args, owner, reclaimBound)
 	for _, fence := range known {
 		args = append(args, fence)
 	}
@@ -110,6 +131,12 @@ func (s queueStore) leased(r reply) Pulled {
 // Wait blocks until an event of the queue, for at most d and half of the store's timeout. It holds a connection
 // meanwhile.
 func (s queueStore) Wait(ctx context.Context, d time.Duration) error {
+	_, err := s.Listen(ctx, d)
+	return err
+}
+
+// Listen is Wait, and reports whether there was an event.
+func (s queueStore) Listen(ctx context.Context, d time.Duration) (event bool, err error) {
 	d = min(d, s.o.Timeout/2)
 	if d < time.Millisecond {
 		d = time.Millisecond
@@ -118,11 +145,11 @@ func (s queueStore) Wait(ctx context.Context, d time.Duration) error {
 	defer cancel()
 	// Redis accepts fractions of a second; BLPop of the client library does not.
 	seconds := strconv.FormatFloat(d.Seconds(), 'f', 3, 64)
-	err := s.o.Client.Do(ctx, "BLPOP", s.keys[keyBell], seconds).Err()
+	err = s.o.Client.Do(ctx, "BLPOP", s.keys[keyBell], seconds).Err()
 	if err != nil && err != redis.Nil { //nolint:errorlint // go-redis returns it unwrapped
-		return fmt.Errorf("%w: %w", ErrStore, err)
+		return false, fmt.Errorf("%w: %w", ErrStore, err)
 	}
-	return nil
+	return err == nil, nil
 }
 
 // Ring wakes one process that waits, or the next one.
@@ -321,27 +348,39 @@ func (s *shard) clock() int64 {
 	return int64(time.Since(s.start)/time.Microsecond) + 1
 }
 
-// served keeps the types that this process pulls. Dispatch reports them to the store.
+// served keeps the types that this process pulls, and those that workers outside of it asked for recently. Dispatch
+// reports them to the store.
 type served struct {
 	mu    sync.Mutex
-	types map[string]bool
-	told  int64 // µs; 0: not yet
+	types map[string]int64 // when a worker last asked for it, µs; ownType: this process pulls it
+	told  int64            // µs; 0: not yet
 }
 
-// tellEvery is well below the minute after which scripts consider a type as no longer served.
-const tellEvery = 10 * time.Second
+const (
+	// tellEvery is well below the minute after which scripts consider a type as no longer served.
+	tellEvery = 10 * time.Second
+	// askedFor is how long a type is served after a worker asked for it.
+	askedFor = 30 * time.Second
+	ownType  = math.MaxInt64
+)
 
-func (s *served) pulled(types []string) {
+func (s *served) pulled(types []string) { s.note(types, ownType) }
+
+// asked notes that a worker outside this process serves types.
+func (s *served) asked(types []string, now int64) { s.note(types, now) }
+
+func (s *served) note(types []string, at int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, t := range types {
-		if !s.types[t] {
-			if s.types == nil {
-				s.types = map[string]bool{}
-			}
-			s.types[t] = true
+		last, known := s.types[t]
+		if s.types == nil {
+			s.types = map[string]int64{}
+		}
+		if !known {
 			s.told = 0
 		}
+		s.types[t] = max(last, at)
 	}
 }
 
@@ -349,7 +388,11 @@ func (s *served) pulled(types []string) {
 func (s *served) due(now int64) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.types) == 0 || s.told > 0 && now-s.told < tellEvery.Microseconds() {
+	if s.told > 0 && now-s.told < tellEvery.Microseconds() {
+		return ""
+	}
+	maps.DeleteFunc(s.types, func(_ string, at int64) bool { return at != ownType && now-at > askedFor.Microseconds() })
+	if len(s.types) == 0 {
 		return ""
 	}
 	s.told = now

@@ -49,19 +49,31 @@ func apiOptions(cfg *config.Bulk) (api.Options, error) {
 			Weight: b.Weight, Priority: store.Level(b.Priority), Pending: b.Pending, Groups: b.Groups,
 		}})
 	}
+	workers, err := cfg.WorkerBearers()
+	if err != nil {
+		return api.Options{}, err
+	}
+	for _, b := range workers {
+		o.WorkerTokens = append(o.WorkerTokens, api.WorkerToken{Name: b.Name, Types: b.Types, Token: b.Token})
+	}
 	return o, nil
 }
 
-// complete adds the options that a reload does not change.
-func (w *worker) complete(o api.Options) api.Options {
+// complete adds the options that a reload does not change, and the dashboard, which offers the types that workers lease.
+func (w *worker) complete(o api.Options, pulled []string) api.Options {
 	name, _ := cli.BuildVersion(version)
 	o.Store, o.ParseAggregate, o.Log = w.store, w.engine.ParseAggregate, w.log
+	if w.cfg.Shards == 1 { // workers over HTTP lease from one shard
+		o.Work = w.pulled.Broker
+	}
 	if w.cfg.Worker.Count > 0 { // otherwise other processes run the jobs, and report them
-		o.AllowType = func(kind string) bool { return w.processors[kind] != nil }
+		o.AllowType = func(kind string) bool {
+			return w.processors[kind] != nil || slices.Contains(*w.pulled.types.Load(), kind)
+		}
 	}
 	o.CheckCallback, o.Enqueued = w.callbacks.check, w.metrics.Enqueued
 	o.Ready = func() bool { return w.answered.Load() && !w.ending.Load() }
 	o.Metrics = ophttp.Metrics(w.registry, w.log)
-	o.Dashboard = dashboard.Handler(dashboard.Options{Types: slices.Sorted(maps.Keys(w.processors)), Version: name})
+	o.Dashboard = dashboard.Handler(dashboard.Options{Types: slices.Concat(slices.Sorted(maps.Keys(w.processors)), pulled), Version: name})
 	return o
 }

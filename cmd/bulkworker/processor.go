@@ -1,10 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/anteroom/anteroom/bulk"
 	"github.com/anteroom/anteroom/bulk/handler/email"
@@ -58,10 +61,15 @@ func policy(cfg *config.Bulk, jobType string) bulk.Policy {
 	return bulk.Policy{Timeout: timeout, Retry: bulk.Retry{Max: r.Max, Base: r.Base, Most: r.Most}, Breaker: store.Breaker(cfg.Processors[jobType].Breaker)}
 }
 
-// typeLimits returns the limits of all active processors.
+// batching returns the bounds of batches.
+func batching(b config.Batching) bulk.Batching {
+	return bulk.Batching{Most: b.Max, Wait: cmp.Or(b.Wait, 50*time.Millisecond)}
+}
+
+// typeLimits returns the limits of all active processors, and of those whose jobs are pulled.
 func typeLimits(cfg *config.Bulk) map[string]store.TypeLimit {
 	limits := make(map[string]store.TypeLimit)
-	for _, jobType := range cfg.Active() {
+	for _, jobType := range slices.Concat(cfg.Active(), cfg.Pulled()) {
 		p := cfg.Processors[jobType]
 		if l := (store.TypeLimit{Rate: p.Rate.PerSecond(), Concurrency: p.Concurrency, Batch: p.Batch}); l != (store.TypeLimit{}) {
 			limits[jobType] = l
@@ -140,19 +148,33 @@ type processor struct {
 
 type inUse struct {
 	handler
-	jobs     int
+	jobs     int // calls in progress
 	replaced bool
 }
 
-var _ bulk.Handler = (*processor)(nil)
+var (
+	_ bulk.Handler      = (*processor)(nil)
+	_ bulk.BatchHandler = (*processor)(nil)
+)
 
 func (p *processor) Handle(ctx context.Context, job *bulk.Job) ([]byte, error) {
-	p.mu.Lock()
-	h := p.current
-	h.jobs++
-	p.mu.Unlock()
+	h := p.begin()
 	defer p.done(h)
 	return h.Handle(ctx, job)
+}
+
+// HandleBatch passes a batch to the handler, which is a webhook's.
+func (p *processor) HandleBatch(ctx context.Context, jobs []*bulk.Job) []bulk.BatchResult {
+	h := p.begin()
+	defer p.done(h)
+	return h.handler.(bulk.BatchHandler).HandleBatch(ctx, jobs)
+}
+
+func (p *processor) begin() *inUse {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.current.jobs++
+	return p.current
 }
 
 func (p *processor) done(h *inUse) {

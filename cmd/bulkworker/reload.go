@@ -24,7 +24,7 @@ func (w *worker) reload(load func() (*config.Bulk, error)) {
 	if len(later) > 0 {
 		w.log.Warn("these settings need a restart; the old values stay in force", "settings", later)
 	}
-	w.log.Info("configuration reloaded", "types", next.Active())
+	w.log.Info("configuration reloaded", "types", slices.Concat(next.Active(), next.Pulled()))
 }
 
 // take builds everything that may fail before it changes anything.
@@ -56,6 +56,9 @@ func (w *worker) take(next *config.Bulk) error {
 			err = w.engine.SetPolicy(jobType, policy(next, jobType))
 		}
 	}
+	if err == nil {
+		err = w.setPulled(next)
+	}
 	if err == nil && next.Worker.Count != w.cfg.Worker.Count {
 		err = w.engine.Resize(next.Worker.Count)
 	}
@@ -68,7 +71,7 @@ func (w *worker) take(next *config.Bulk) error {
 	}
 	w.callbacks.replace(calling)
 	w.tls.Store(pair)
-	if !reflect.DeepEqual(options, w.options) { // a new server ends streams
+	if !reflect.DeepEqual(options, w.options) || !slices.Equal(next.Pulled(), w.cfg.Pulled()) { // a new server ends streams
 		w.options = options
 		w.front.replace(server)
 	}
@@ -82,7 +85,7 @@ func (w *worker) newServer(cfg *config.Bulk) (api.Options, *api.Server, error) {
 	if err != nil {
 		return options, nil, err
 	}
-	server, err := api.New(w.complete(options))
+	server, err := api.New(w.complete(options, cfg.Pulled()))
 	return options, server, err
 }
 
@@ -129,9 +132,18 @@ func keepFixed(old, next *config.Bulk) []string {
 		}
 	}
 	for _, jobType := range is {
+		if p, b := next.Processors[jobType], old.Processors[jobType].Batching; slices.Contains(was, jobType) && p.Batching != b {
+			names = append(names, "processors."+jobType+".batching")
+			p.Batching = b
+			next.Processors[jobType] = p
+		}
 		if !slices.Contains(was, jobType) {
 			names = append(names, "processors."+jobType)
-			delete(next.Processors, jobType)
+			if p := old.Processors[jobType]; p.Kind == config.KindPull {
+				next.Processors[jobType] = p
+			} else {
+				delete(next.Processors, jobType)
+			}
 		}
 	}
 	return names

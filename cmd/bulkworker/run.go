@@ -17,6 +17,7 @@ import (
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/bulk"
 	"github.com/anteroom/anteroom/bulk/api"
+	"github.com/anteroom/anteroom/bulk/remote"
 	"github.com/anteroom/anteroom/bulk/store"
 	"github.com/anteroom/anteroom/internal/certs"
 	"github.com/anteroom/anteroom/internal/cli"
@@ -32,6 +33,7 @@ type worker struct {
 	gateways   *admission.Core
 	engine     *bulk.Engine
 	processors map[string]*processor
+	pulled     pulled
 	callbacks  *caller
 	front      *front
 	tls        atomic.Pointer[tls.Config] // of new connections; nil: none
@@ -41,6 +43,12 @@ type worker struct {
 	answered   atomic.Bool // the store has replied at least once
 	ending     atomic.Bool
 	log        *slog.Logger
+}
+
+// pulled leases jobs to workers over HTTP.
+type pulled struct {
+	*remote.Broker
+	types atomic.Pointer[[]string] // of kind pull
 }
 
 // serve runs the bulk worker until ctx ends. Then it takes no more jobs, lets running ones end within
@@ -84,6 +92,7 @@ func serve(ctx context.Context, cfg *config.Bulk, load func() (*config.Bulk, err
 	parts.AddUntilDone(ctx)
 	parts.AddReloads(hup, func() { w.reload(load) }, func() []string { return w.cfg.Files() })
 	addRun(&parts, func(ctx context.Context) error { return w.prepare(ctx, cfg, opened) })
+	addRun(&parts, w.pulled.Run)
 	addRun(&parts, w.engine.Run)
 	addFront(&parts, w.front, listener, log)
 	return parts.Run()
@@ -142,6 +151,13 @@ func (w *worker) build() error {
 	if err != nil {
 		return err
 	}
+	w.pulled.Broker, err = remote.New(remote.Options{Store: w.store.Shards()[0], Engine: w.engine, MaxResult: int(cfg.Limits.Result), Metrics: &w.metrics.Leases, Log: w.log})
+	if err != nil {
+		return err
+	}
+	if err := w.setPulled(cfg); err != nil {
+		return err
+	}
 	handlers, err := newHandlers(cfg)
 	if err != nil {
 		return err
@@ -150,7 +166,13 @@ func (w *worker) build() error {
 	for jobType, h := range handlers {
 		w.processors[jobType] = &processor{}
 		w.processors[jobType].replace(h)
-		w.engine.Register(jobType, w.processors[jobType])
+		if b := cfg.Processors[jobType].Batching; b.Max > 0 {
+			if err := w.engine.RegisterBatch(jobType, w.processors[jobType], batching(b)); err != nil {
+				return err
+			}
+		} else {
+			w.engine.Register(jobType, w.processors[jobType])
+		}
 		if err := w.engine.SetPolicy(jobType, policy(cfg, jobType)); err != nil {
 			return err
 		}
@@ -166,6 +188,18 @@ func (w *worker) build() error {
 	w.tls.Store(pair)
 	w.options = options
 	w.front.replace(server)
+	return nil
+}
+
+// setPulled sets the types of jobs that workers lease over HTTP, and their policies.
+func (w *worker) setPulled(cfg *config.Bulk) error {
+	types := cfg.Pulled()
+	for _, jobType := range types {
+		if err := w.engine.SetPolicy(jobType, policy(cfg, jobType)); err != nil {
+			return err
+		}
+	}
+	w.pulled.types.Store(&types)
 	return nil
 }
 

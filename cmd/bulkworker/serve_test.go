@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"strings"
@@ -91,6 +92,46 @@ processors: {webhook: {url: "%s/jobs", secret_file: %q, headers: {X-Own: mine}}}
 	}
 	if text := p.text(); strings.Contains(text, hookSecret) || strings.Contains(text, callbackSecret) {
 		t.Error("a secret is in the log")
+	}
+}
+
+// A webhook gets the jobs of a group in batches and answers with a verdict for each.
+func TestServe_SendsBatches(t *testing.T) {
+	to := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var jobs []struct {
+			ID      string
+			Payload int
+		}
+		if err := json.NewDecoder(r.Body).Decode(&jobs); err != nil || len(jobs) > 4 {
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		var verdicts []map[string]any
+		for _, j := range jobs {
+			v := map[string]any{"id": j.ID, "verdict": "done", "result": map[string]int{"n": j.Payload, "of": len(jobs)}}
+			if j.ID == "bad" {
+				v = map[string]any{"id": j.ID, "verdict": "failed", "code": "no_such_image"}
+			}
+			verdicts = append(verdicts, v)
+		}
+		_ = json.NewEncoder(w).Encode(verdicts)
+	}))
+	t.Cleanup(to.Close)
+	p := start(t, fmt.Sprintf("store: {url: %q}\nprocessors: {webhook: {url: %q, batching: {max: 4, wait: 500ms}}}\n", redistest.Server(t).URL(), to.URL))
+	p.ready(http.StatusOK)
+	lines := `{"id":"bad","payload":0}`
+	for i := range 7 {
+		lines += fmt.Sprintf("\n{\"id\":\"j%d\",\"payload\":%d}", i, i)
+	}
+	if status, answer := p.do("POST", "/v1/bulk?id=g&tenant=acme&type=webhook&failure_tolerance=1", lines); status != http.StatusCreated {
+		t.Fatal(status, answer)
+	}
+	p.group("g", "COMPLETED")
+	if _, answer := p.do("GET", "/v1/groups/g/jobs/j5", ""); !strings.Contains(answer, `"result":{"n":5,"of":4}`) {
+		t.Error(answer)
+	}
+	if _, answer := p.do("GET", "/v1/groups/g/jobs/bad", ""); !strings.Contains(answer, `"status":"failed"`) || !strings.Contains(answer, `"code":"no_such_image"`) {
+		t.Error(answer)
 	}
 }
 

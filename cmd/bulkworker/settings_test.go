@@ -39,6 +39,8 @@ processors:
 // Parts of rows.
 const (
 	team    = `api_tokens: [{name: shop, tenants: [acme], token_file: $DIR/token}]`
+	remotes = `worker_tokens: [{name: thumbs, types: [thumb], token_file: $DIR/token2}]
+api_tokens: [{name: shop, tenants: [acme], token_file: $DIR/token}]`
 	replica = `store: {url: "redis://127.0.0.1:1"}`
 	pair    = `tls: {cert_file: $DIR/cert.pem, key_file: $DIR/key.pem}`
 	extra   = `processors: {extra: {kind: webhook, url: "https://shop.example/extra"}}`
@@ -60,6 +62,9 @@ var settingRows = []configtest.Row{
 	{Setting: "api_tokens[0].max_weight", Value: "2.5", Shows: "API.Tokens[0].Most.Weight = 2.5", With: team},
 	{Setting: "api_tokens[0].max_priority", Value: "normal", Shows: `API.Tokens[0].Most.Priority = "normal"`, With: team},
 	{Setting: "api_tokens[0].max_pending", Value: "500", Shows: "API.Tokens[0].Most.Pending = 500", With: team},
+	{Setting: "worker_tokens[0].name", Value: "other", Shows: `API.WorkerTokens[0].Name = "other"`, With: remotes},
+	{Setting: "worker_tokens[0].types", Value: "[thumb, video]", Shows: `API.WorkerTokens[0].Types = ["thumb" "video"]`, With: remotes},
+	{Setting: "worker_tokens[0].token_file", Value: "$DIR/token3", Shows: `API.WorkerTokens[0].Token = "cY7b8JdF4sGp1AeUZk3vQ9xW2mLr8TbN5"`, With: remotes},
 	{Setting: "api_tokens[0].max_groups", Value: "20", Shows: "API.Tokens[0].Most.Groups = 20", With: team},
 	{Setting: "log.level", Value: "warn", Elsewhere: "TestServeTakesTheSettingsOfItsProcess"},
 	{Setting: "log.format", Value: "text", Elsewhere: "TestServeTakesTheSettingsOfItsProcess"},
@@ -156,6 +161,8 @@ Handlers[extra]...`, With: extra, Also: mailed},
 	{Setting: "processors.webhook.breaker.ratio", Value: "0.7", Shows: "Policies[webhook].Breaker.Ratio = 0.7"},
 	{Setting: "processors.webhook.breaker.window", Value: "43s", Shows: "Policies[webhook].Breaker.Window = 43s"},
 	{Setting: "processors.webhook.breaker.probe", Value: "45", Shows: "Policies[webhook].Breaker.Probe = 45"},
+	{Setting: "processors.webhook.batching.max", Value: "45", Shows: "Batching[webhook].Most = 45"},
+	{Setting: "processors.webhook.batching.wait", Value: "46ms", Shows: "Batching[webhook].Wait = 46ms", With: "processors: {webhook: {batching: {max: 2}}}"},
 	{Setting: "processors.webhook.url", Value: "https://other.example/jobs", Shows: `Handlers[webhook].host = "other.example"
 Handlers[webhook].o.URL = "https://other.example/jobs"`},
 	{Setting: "processors.webhook.secret_file", Value: "$DIR/token", Shows: `Handlers[webhook].o.Secret = "Zk3vQ9xW2mLr8TbN5cYh7JdF4sGp1AeU"`},
@@ -187,6 +194,7 @@ type built struct {
 	Callbacks *calling
 	Handlers  map[string]handler
 	Policies  map[string]bulk.Policy
+	Batching  map[string]bulk.Batching
 	TLS       certs.Files
 }
 
@@ -204,7 +212,7 @@ func TestSettings_AllReachTheirParts(t *testing.T) {
 		Base:     usual,
 		Files: map[string]string{
 			"cert.pem": certificate, "key.pem": key, "cert2.pem": certificate, "key2.pem": key,
-			"token": "Zk3vQ9xW2mLr8TbN5cYh7JdF4sGp1AeU\n", "token2": "b8JdF4sGp1AeUZk3vQ9xW2mLr8TbN5cY7\n",
+			"token": "Zk3vQ9xW2mLr8TbN5cYh7JdF4sGp1AeU\n", "token2": "b8JdF4sGp1AeUZk3vQ9xW2mLr8TbN5cY7\n", "token3": "cY7b8JdF4sGp1AeUZk3vQ9xW2mLr8TbN5\n",
 			"account.json": account(t, "push@shop.example"), "account2.json": account(t, "push@other.example"), "vapid.json": vapid(), "vapid2.json": vapid(),
 			"key.p8": p8(t), "key2.p8": p8(t),
 		},
@@ -224,8 +232,9 @@ func TestSettings_AllReachTheirParts(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { closeAll(b.Handlers) })
-			b.Policies = map[string]bulk.Policy{}
+			b.Policies, b.Batching = map[string]bulk.Policy{}, map[string]bulk.Batching{}
 			for jobType := range b.Handlers {
+				b.Batching[jobType] = batching(cfg.Processors[jobType].Batching)
 				b.Policies[jobType] = policy(cfg, jobType)
 			}
 			return b

@@ -15,12 +15,12 @@ import (
 
 func newWorkers() *cobra.Command {
 	var which client.WorkersQuery
-	cmd := newReport("workers", "List the processes and the running jobs", cobra.NoArgs,
+	cmd := newReport("workers", "List the processes, the workers that pull jobs, and the running jobs", cobra.NoArgs,
 		func(ctx context.Context, c *client.Client, _ *cobra.Command, _ []string) (client.Workers, error) {
 			return c.Workers(ctx, which)
 		}, writeWorkers)
-	cmd.Long = `workers lists the processes that share the store, one a line, and below them the running jobs, the longest running first. With a
-tenant's token it lists only the jobs of that tenant.`
+	cmd.Long = `workers lists the processes that share the store and the workers that pull jobs, one a line, and below them the running jobs, the
+longest running first. With a tenant's token it lists only the jobs of that tenant.`
 	f := cmd.Flags()
 	f.StringVar(&which.Tenant, "tenant", "", "jobs of this `TENANT`")
 	f.StringVar(&which.Group, "group", "", "jobs of this `GROUP`")
@@ -43,6 +43,10 @@ func writeWorkers(out io.Writer, w client.Workers) error {
 		keeper := ""
 		if p.Keeper {
 			keeper = ", the keeper"
+		}
+		if p.Pulls {
+			_, _ = fmt.Fprintf(t, "worker %s\t%s\tpulls\t%d jobs\t%s\n", p.ID, p.Host, p.Busy, strings.Join(p.Types, ","))
+			continue
 		}
 		_, _ = fmt.Fprintf(t, "process %s\t%s\t%s%s\t%d of %d workers busy\t%s\n", p.ID, p.Host, p.State, keeper, p.Busy, p.Workers, strings.Join(p.Types, ","))
 	}

@@ -12,6 +12,7 @@ type Bulk struct {
 	TrustedProxies   []netip.Prefix       `koanf:"trusted_proxies" default:"127.0.0.1/32,::1/128" doc:"Peers whose X-Forwarded-For is trusted for the client's address, as CIDR prefixes. Wrong tokens are counted by that address, and without any token only clients on this machine are accepted."`
 	Admin            BulkAdmin            `koanf:"admin" doc:"Operators."`
 	APITokens        []APIToken           `koanf:"api_tokens" doc:"Bearer tokens of the teams that send jobs. While listen is a loopback address and there is no token at all, none is required."`
+	WorkerTokens     []WorkerToken        `koanf:"worker_tokens" doc:"Bearer tokens of workers that pull jobs over HTTP. They admit to /v1/work only; admin.token does as well."`
 	Log              BulkLog              `koanf:"log" doc:"Logs go to stderr."`
 	Store            BulkStore            `koanf:"store" doc:"Redis 7 or later, or Valkey. The gateway may use the same."`
 	Shards           int                  `koanf:"shards" default:"1" min:"1" max:"256" doc:"Parts of the store, each with the work of one core of Redis. The number is that of the installation: a smaller one is refused at start, and further shards are used from bulkworker shards open on. Shard n is in the slot of {bulk:n}: on any node of a cluster in store.url, or on the server n mod k of k store.urls."`
@@ -46,6 +47,12 @@ type APIToken struct {
 	MaxPriority string  `koanf:"max_priority" default:"" enum:",high,normal,low" doc:"Highest priority of a group, within its tenant only. Empty: any."`
 	MaxPending  int64   `koanf:"max_pending" default:"0" min:"0" doc:"Most pending jobs of the tenant when the token adds some, beside limits.pending_per_tenant. 0: no limit of its own."`
 	MaxGroups   int64   `koanf:"max_groups" default:"0" min:"0" doc:"Most groups of the tenant when the token creates one, including ended ones that are still kept. 0: any number."`
+}
+
+type WorkerToken struct {
+	Name      string   `koanf:"name" doc:"Name of the holder in the log."`
+	Types     []string `koanf:"types" doc:"Types of jobs that the holder may lease, of every tenant. Empty: all types."`
+	TokenFile string   `koanf:"token_file" doc:"File that holds the token, at least 16 characters; blanks and line ends around it are ignored."`
 }
 
 type BulkLog struct {
@@ -108,7 +115,7 @@ type ReadyQueue struct {
 }
 
 type Worker struct {
-	Count         int           `koanf:"count" default:"10" min:"0" max:"10000" unit:"workers" doc:"Jobs that this process runs at once. 0: none, for a store whose jobs a team's own workers run: this process serves the API and does the housekeeping, accepts jobs of any type, and does not use its processors. Changes from and to 0 need a restart."`
+	Count         int           `koanf:"count" default:"10" min:"0" max:"10000" unit:"workers" doc:"Jobs that this process runs at once. 0: none, for a store whose jobs other workers run, a team's own or such as pull jobs over HTTP: this process serves the API and does the housekeeping, accepts jobs of any type, and uses no processors but those of kind pull. Changes from and to 0 need a restart."`
 	Min           int           `koanf:"min" default:"0" min:"0" max:"10000" unit:"workers" doc:"Fewest workers when their number follows the load. 0: 1, or no autoscaling where max is 0 too."`
 	Max           int           `koanf:"max" default:"0" min:"0" max:"10000" unit:"workers" doc:"Most workers when their number follows the load. 0: no autoscaling."`
 	Batch         int           `koanf:"batch" default:"50" min:"1" max:"1000" unit:"jobs" doc:"Most jobs that are taken from the store, or acknowledged, at once."`
@@ -157,13 +164,14 @@ type Retention struct {
 }
 
 type Processor struct {
-	Kind        string            `koanf:"kind" enum:",webhook,email,push" doc:"How the jobs of this type are run. May be left out where the type has the name of a kind."`
-	Timeout     time.Duration     `koanf:"timeout" default:"10s" min:"1ms" max:"24h" doc:"Longest run of one job of this type, and longest exchange with its receiver; worker.job_timeout applies too."`
+	Kind        string            `koanf:"kind" enum:",webhook,email,push,pull" doc:"How the jobs of this type are run. May be left out where the type has the name of a kind. pull: not by this process; workers lease them over HTTP, see docs/handlers.md."`
+	Timeout     time.Duration     `koanf:"timeout" default:"10s" min:"1ms" max:"24h" doc:"Longest run of one job of this type, and longest exchange with its receiver; worker.job_timeout applies too. Not of kind pull, whose workers end their runs themselves."`
 	Rate        Rate              `koanf:"rate" default:"0" min:"0" max:"1000000" unit:"jobs/s" doc:"Jobs of this type that start a second, over all processes, by their cost: the limit of the downstream. The burst is 100 ms of the rate, and at least one job. 0: no limit. PATCH /v1/limits changes it while jobs run."`
 	Concurrency int64             `koanf:"concurrency" default:"0" min:"0" max:"1000000" unit:"jobs" doc:"Jobs of this type that run at once, over all processes. 0: no limit. PATCH /v1/limits changes it while jobs run."`
 	Batch       int64             `koanf:"batch" default:"0" min:"0" max:"1000000" unit:"jobs" doc:"Most jobs of this type that one pull takes, so that one process does not take them all. 0: worker.batch alone."`
 	Retry       RetryPolicy       `koanf:"retry" doc:"When a failed job is tried again. With the defaults a job survives an outage of more than fifteen minutes."`
 	Breaker     Breaker           `koanf:"breaker" doc:"Circuit breaker: failures hold back all jobs of this type while the downstream is away. Failures that one tenant's jobs may cause hold back that tenant's jobs only. Failed tries do not count meanwhile."`
+	Batching    Batching          `koanf:"batching" only:"webhook" doc:"Several jobs of one group in one request, with a verdict for each."`
 	URL         string            `koanf:"url" only:"webhook" secret:"url" doc:"Address that each job is posted to, http:// or https://. Empty: off."`
 	SecretFile  string            `koanf:"secret_file" only:"webhook" doc:"File with the secret of X-Bulk-Signature, at least 16 bytes; blanks and line ends around it are ignored. Empty: requests are not signed."`
 	Headers     map[string]string `koanf:"headers" only:"webhook" secret:"true" doc:"Headers of each request, as Authorization."`
@@ -172,6 +180,11 @@ type Processor struct {
 	FCM         FCM               `koanf:"fcm" only:"push" doc:"Firebase Cloud Messaging, for Android and iOS."`
 	APNs        APNs              `koanf:"apns" only:"push" doc:"Apple's push service, with token authentication."`
 	WebPush     WebPush           `koanf:"webpush" only:"push" doc:"Push messages to browsers."`
+}
+
+type Batching struct {
+	Max  int           `koanf:"max" default:"0" min:"0" max:"500" unit:"jobs" doc:"Most jobs of one request, of at most 1 MiB together or one more. A job that has failed before is sent alone. 0: each job is the body of a request of its own. Changes need a restart."`
+	Wait time.Duration `koanf:"wait" default:"0s" min:"0s" max:"10s" doc:"How long a job waits for others of its group; it takes a worker meanwhile. A batch starts sooner when it is full or all workers are busy. 0: 50 ms. Changes need a restart."`
 }
 
 type RetryPolicy struct {
@@ -208,4 +221,5 @@ const (
 	KindWebhook = "webhook"
 	KindEmail   = "email"
 	KindPush    = "push"
+	KindPull    = "pull" // run by workers that lease the jobs over HTTP
 )

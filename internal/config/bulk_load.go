@@ -36,11 +36,23 @@ func (c *Bulk) OnLoopback() bool {
 	return err == nil && isLoopback(host)
 }
 
-// Active returns the sorted types whose processor is on.
+// Active returns the sorted types whose processor is on and runs jobs in this process.
 func (c *Bulk) Active() []string {
 	var types []string
 	for name, p := range c.Processors {
 		if p.active() {
+			types = append(types, name)
+		}
+	}
+	slices.Sort(types)
+	return types
+}
+
+// Pulled returns the sorted types whose jobs workers lease over HTTP.
+func (c *Bulk) Pulled() []string {
+	var types []string
+	for name, p := range c.Processors {
+		if p.Kind == KindPull {
 			types = append(types, name)
 		}
 	}
@@ -83,6 +95,26 @@ func (c *Bulk) Bearers() ([]APIBearer, error) {
 		}
 		bearers = append(bearers, APIBearer{Name: t.Name, Token: token, Tenants: t.Tenants,
 			APICeilings: APICeilings{Weight: t.MaxWeight, Priority: t.MaxPriority, Pending: t.MaxPending, Groups: t.MaxGroups}})
+	}
+	return bearers, nil
+}
+
+// WorkerBearer is one of worker_tokens with its token read.
+type WorkerBearer struct {
+	Name  string
+	Token string
+	Types []string
+}
+
+// WorkerBearers reads the tokens of worker_tokens.
+func (c *Bulk) WorkerBearers() ([]WorkerBearer, error) {
+	bearers := make([]WorkerBearer, 0, len(c.WorkerTokens))
+	for i, t := range c.WorkerTokens {
+		token, err := readTrimmed(t.TokenFile, shortToken)
+		if err != nil {
+			return nil, fmt.Errorf("%s.token_file: %w", settings.Element("worker_tokens", i), err)
+		}
+		bearers = append(bearers, WorkerBearer{Name: t.Name, Token: token, Types: t.Types})
 	}
 	return bearers, nil
 }

@@ -107,7 +107,7 @@ func TestLoadBulk_RefusesUnknownVariables(t *testing.T) {
 		{"ANTEROOM_PROCESSORS__WEBHOOK__HEADERS=x", []string{"ANTEROOM_PROCESSORS__WEBHOOK__HEADERS: processors is a map"}},
 		{"ANTEROOM_PROCESSORS__WEBHOOK__HEADERS__X_A=x", []string{"ANTEROOM_PROCESSORS__WEBHOOK__HEADERS__X_A: processors is a map"}},
 		{"ANTEROOM_PROCESSORS____URL=x", []string{"ANTEROOM_PROCESSORS____URL: processors is a map"}},
-		{"ANTEROOM_PROCESSORS__WEBHOK__URL=http://a", []string{"processors.webhok.kind: is missing; use webhook, email or push"}},
+		{"ANTEROOM_PROCESSORS__WEBHOK__URL=http://a", []string{"processors.webhok.kind: is missing; use webhook, email, push or pull"}},
 		{"ANTEROOM_PROCESSORS__WEBHOOK__TIMEOUT=5", []string{`processors.webhook.timeout: "5": use a duration with its unit (ms, s, m, h), such as 30s or 1h30m (from ANTEROOM_PROCESSORS__WEBHOOK__TIMEOUT)`}},
 		{"ANTEROOM_SHUTDOWN_TIMEOUT=5s", []string{"ANTEROOM_SHUTDOWN_TIMEOUT: is a setting of gateway, not of bulkworker; give each program an environment of its own"}},
 		{"ANTEROOM_BULKWORKER_SERVICE_HOST=10.1.2.3", nil},
@@ -191,8 +191,8 @@ func TestLoadBulk_ReportsEachProblem(t *testing.T) {
 		// Processors.
 		{"webhook", hook("secret_file: DIR/token, headers: {Authorization: Bearer x}, timeout: 3s"), nil},
 		{"type of its own", "processors: {invoice.v2: {kind: webhook, url: 'https://u:p@h:1/x?y=z'}}", nil},
-		{"type of its own without a kind", "processors: {invoice: {url: 'http://h'}}", []string{"processors.invoice.kind: is missing; use webhook, email or push"}},
-		{"unknown kind", "processors: {invoice: {kind: sms}}", []string{`processors.invoice.kind: "sms" is not known; use webhook, email or push`}},
+		{"type of its own without a kind", "processors: {invoice: {url: 'http://h'}}", []string{"processors.invoice.kind: is missing; use webhook, email, push or pull"}},
+		{"unknown kind", "processors: {invoice: {kind: sms}}", []string{`processors.invoice.kind: "sms" is not known; use webhook, email, push or pull`}},
 		{"type with a blank", "processors: {'a b': {kind: webhook}}", []string{`processors.a b: "a b" is not a job type`}},
 		{"the name of one kind for another", "processors: {webhook: {kind: email, smtp: 'smtp://h', from: a@b.example}}", nil},
 		{"setting of another kind", "processors: {webhook: {smtp: 'smtp://h'}, email: {headers: {A: b}}, push: {url: 'http://h'}}", []string{
@@ -272,6 +272,8 @@ func TestBulk_Warnings(t *testing.T) {
 		{"a window of no use", "rate: {window: 5s}\nworker: {count: 0}", []string{"rate.window: is not used with limiter gcra"}},
 		{"a window", "rate: {window: 5s}\nlimiter: fixed_window\nworker: {count: 0}", nil},
 		{"unsigned", "processors: {webhook: {url: 'http://h'}}", []string{"processors.webhook.secret_file: is empty"}},
+		{"pulled alone", "processors: {thumb: {kind: pull}}", nil},
+		{"pulled beside none", "worker: {count: 0}\nprocessors: {thumb: {kind: pull}}", nil},
 		{"all", "admin: {token: short}\nretention: {groups: 1h}\nworker: {lease: 2s}", []string{"processors: all are off", "admin.token: has fewer",
 			"retention.groups: is less than retention.jobs", "worker.lease: is less than three times store.timeout"}},
 	} {
@@ -292,10 +294,12 @@ listen: "127.0.0.1:0"
 store: {prefix: "12", timeout: 250ms}
 rate: {global: 0.125, burst: 1.5}
 api_tokens: [{name: "yes", tenants: ["007"], token_file: DIR/token}]
+worker_tokens: [{name: "no", types: ["1e3"], token_file: DIR/other}]
 limits: {line: 1000, result: 1MiB}
 processors:
   webhook: {url: "http://h/"}
   invoice.v2: {kind: webhook, url: "http://h/", timeout: 1h30m, secret_file: DIR/token}
+  thumb: {kind: pull}
 `, "DIR", dir))
 	wantProblems(t, problems)
 	text, err := first.YAML()

@@ -31,7 +31,7 @@ func (c *Bulk) Warnings() []Problem {
 	switch active := c.Active(); {
 	case c.Worker.Count == 0 && len(active) > 0:
 		warn("worker.count", "is 0, so the processors "+strings.Join(active, ", ")+" are not used: no job runs in this process")
-	case c.Worker.Count > 0 && len(active) == 0:
+	case c.Worker.Count > 0 && len(active) == 0 && len(c.Pulled()) == 0:
 		warn("processors", "all are off: submissions are refused, and jobs that were accepted before wait for another process; set url, smtp, fcm, webpush or apns of a processor")
 	}
 	if c.Admin.Token != "" && len(c.Admin.Token) < shortToken {
@@ -65,6 +65,8 @@ func (c *Bulk) Warnings() []Problem {
 var (
 	tenantPattern = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 	typePattern   = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
+	// jobTypePattern is of the types of jobs; a processor's name is also a part of settings' paths.
+	jobTypePattern = regexp.MustCompile(`^[A-Za-z0-9._:/-]{1,64}$`)
 )
 
 // access checks the listener and the tokens.
@@ -75,16 +77,10 @@ func (c bulkChecker) access() {
 		c.Add("admin.token", "is missing; %q can be reached from other machines, so give a token (or api_tokens), or listen on 127.0.0.1", c.cfg.Listen)
 	}
 	c.bearer("admin.token", c.cfg.Admin.Token)
-	names, tokens := make(map[string]bool), map[string]bool{c.cfg.Admin.Token: true}
+	seen := tokensSeen{names: map[string]bool{}, tokens: map[string]bool{c.cfg.Admin.Token: true}}
 	for i, t := range c.cfg.APITokens {
 		path := settings.Element("api_tokens", i)
-		switch {
-		case t.Name == "":
-			c.Add(path+".name", "is missing; use the name of the team, which the log shows")
-		case names[t.Name]:
-			c.Add(path+".name", "%q is there already; names are unique", settings.Clip(t.Name))
-		}
-		names[t.Name] = true
+		c.holder(path, t.Name, seen)
 		if len(t.Tenants) == 0 {
 			c.Add(path+".tenants", "is empty; list the tenants that the token is for (admin.token is for all)")
 		}
@@ -93,21 +89,53 @@ func (c bulkChecker) access() {
 				c.Add(settings.Element(path+".tenants", j), "%q is not a tenant; use 1 to 64 letters, digits, dots, dashes and underscores", settings.Clip(tenant))
 			}
 		}
-		if t.TokenFile == "" {
-			c.Add(path+".token_file", "is missing; use the path of a file that holds the token")
-			continue
-		}
-		token, err := readTrimmed(t.TokenFile, shortToken)
-		if err != nil {
-			c.Add(path+".token_file", "%v", err)
-			continue
-		}
-		if tokens[token] {
-			c.Add(path+".token_file", "%q holds a token that is already used above; give each entry its own token", t.TokenFile)
-		}
-		tokens[token] = true
-		c.bearer(path+".token_file", token)
+		c.tokenFile(path+".token_file", t.TokenFile, seen)
 	}
+	for i, t := range c.cfg.WorkerTokens {
+		path := settings.Element("worker_tokens", i)
+		c.holder(path, t.Name, seen)
+		for j, name := range t.Types {
+			if !jobTypePattern.MatchString(name) {
+				c.Add(settings.Element(path+".types", j), "%q is not a job type; use 1 to 64 letters, digits, dots, dashes, underscores, colons and slashes", settings.Clip(name))
+			}
+		}
+		c.tokenFile(path+".token_file", t.TokenFile, seen)
+	}
+	if len(c.cfg.WorkerTokens) > 0 && c.cfg.Admin.Token == "" && len(c.cfg.APITokens) == 0 {
+		c.Add("worker_tokens", "are the only tokens, and with any token every request needs one; give admin.token or api_tokens too, or nobody can submit jobs")
+	}
+}
+
+// tokensSeen are the names and tokens of the entries so far, which have to differ.
+type tokensSeen struct{ names, tokens map[string]bool }
+
+// holder checks the name of a token's holder.
+func (c bulkChecker) holder(path, name string, seen tokensSeen) {
+	switch {
+	case name == "":
+		c.Add(path+".name", "is missing; use the name of the team, which the log shows")
+	case seen.names[name]:
+		c.Add(path+".name", "%q is there already; names are unique", settings.Clip(name))
+	}
+	seen.names[name] = true
+}
+
+// tokenFile checks the file of a token.
+func (c bulkChecker) tokenFile(path, file string, seen tokensSeen) {
+	if file == "" {
+		c.Add(path, "is missing; use the path of a file that holds the token")
+		return
+	}
+	token, err := readTrimmed(file, shortToken)
+	if err != nil {
+		c.Add(path, "%v", err)
+		return
+	}
+	if seen.tokens[token] {
+		c.Add(path, "%q holds a token that is already used above; give each entry its own token", file)
+	}
+	seen.tokens[token] = true
+	c.bearer(path, token)
 }
 
 // shards checks the servers of the shards.
@@ -168,13 +196,16 @@ func (c bulkChecker) secretFile(path, name string) {
 	}
 }
 
+// defaultTimeout is the default of processors.<name>.timeout.
+const defaultTimeout = 10 * time.Second
+
 func (c bulkChecker) processor(name string, p Processor) {
 	path := settings.Join("processors", name)
 	if !typePattern.MatchString(name) {
 		c.Add(path, "%q is not a job type; use 1 to 64 letters, digits, dots, dashes and underscores", settings.Clip(name))
 	}
 	if p.Kind == "" {
-		c.Add(path+".kind", "is missing; use webhook, email or push")
+		c.Add(path+".kind", "is missing; use webhook, email, push or pull")
 		return
 	}
 	for _, s := range settings.Foreign(p, p.Kind) {
@@ -187,9 +218,19 @@ func (c bulkChecker) processor(name string, p Processor) {
 	switch p.Kind {
 	case KindWebhook:
 		c.secretFile(path+".secret_file", p.SecretFile)
+		if p.Batching.Max == 0 && p.Batching.Wait > 0 {
+			c.Add(path+".batching.wait", "has no effect without batching.max; set it to the most jobs of a request")
+		}
 	case KindEmail:
 		if p.SMTP == "" && p.From != "" {
 			c.Add(path+".smtp", "is missing; from alone sends nothing")
+		}
+	case KindPull:
+		if c.cfg.Shards > 1 {
+			c.Add(path+".kind", "pull needs shards: 1; workers over HTTP lease jobs from one shard only")
+		}
+		if p.Timeout != defaultTimeout {
+			c.Add(path+".timeout", "belongs to kinds webhook, email and push, and this is pull, whose workers end their runs themselves; leave it out")
 		}
 	case KindPush:
 		if a := p.APNs; a.KeyFile == "" && a != (APNs{}) {

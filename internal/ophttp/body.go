@@ -18,12 +18,17 @@ var JSONTypes = []string{"application/json", "application/merge-patch+json"}
 // ReadObject reads a body that is one JSON object of at most MaxBody bytes and returns it without surrounding blanks. If optional, an
 // empty body is an empty object. Its error is a *Problem.
 func ReadObject(r *http.Request, optional bool) ([]byte, error) {
-	body, err := io.ReadAll(io.LimitReader(r.Body, MaxBody+1))
+	return ReadObjectOf(r, MaxBody, optional)
+}
+
+// ReadObjectOf is ReadObject with a limit of its own.
+func ReadObjectOf(r *http.Request, most int64, optional bool) ([]byte, error) {
+	body, err := io.ReadAll(io.LimitReader(r.Body, most+1))
 	switch {
 	case err != nil:
 		return nil, BrokenBody(err)
-	case len(body) > MaxBody:
-		return nil, NewProblem(http.StatusRequestEntityTooLarge, "too_large", "the body is longer than %d bytes", MaxBody)
+	case int64(len(body)) > most:
+		return nil, NewProblem(http.StatusRequestEntityTooLarge, "too_large", "the body is longer than %d bytes", most)
 	case len(body) == 0 && optional:
 		return []byte("{}"), nil
 	}

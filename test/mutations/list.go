@@ -215,6 +215,42 @@ var mutations = []mutation{
 		pkg: "./bulk/api", tests: "^TestCancelJob_",
 	},
 	{
+		fault: "a worker that has disconnected keeps its jobs until their leases end",
+		file:  "bulk/remote/lease.go",
+		old:   "b.giveBack(context.WithoutCancel(ctx), owner, jobs)", new: "",
+		pkg: "./bulk/api", tests: "^TestWork_DisconnectedWorkerHoldsNoJob$",
+	},
+	{
+		fault: "a request waits beside a job whose event came during its pull",
+		file:  "bulk/remote/parking.go",
+		old:   "if p.before != p.events {", new: "if false {",
+		pkg: "./bulk/remote", tests: "^TestLease_SeesEventDuringItsPull$",
+	},
+	{
+		fault: "a worker's token opens the whole API",
+		file:  "bulk/api/server.go",
+		old:   "if err := workScope(path, who); err != nil {", new: "if err := workScope(path, who); err != nil && !who.worker {",
+		pkg: "./bulk/api", tests: "^TestGuard_LimitsWorkerTokenToWork$",
+	},
+	{
+		fault: "a batch has jobs of several groups",
+		file:  "bulk/batch.go",
+		old:   "key := batchKey{m.leased.Type, m.leased.Group}", new: `key := batchKey{m.leased.Type, ""}`,
+		pkg: "./bulk", tests: "^TestBatch_HasJobsOfOneGroup$",
+	},
+	{
+		fault: "a job that failed brings its next batch down",
+		file:  "bulk/batch.go",
+		old:   "if kind.Most == 1 || l.Attempt > 1 || l.Crashes > 0 {", new: "if kind.Most == 1 {",
+		pkg: "./bulk", tests: "^TestBatch_IsolatesFailures$",
+	},
+	{
+		fault: "a job of a batch succeeds without a verdict",
+		file:  "bulk/handler/webhook/batch.go",
+		old:   "if !there {", new: "if !there && len(list) == 0 {",
+		pkg: "./bulk/handler/webhook", tests: "^TestBatch_ReadsVerdicts$",
+	},
+	{
 		fault: "one job alone opens a breaker",
 		file:  "lua/lib/breakers.lua",
 		old:   "if jobkey ~= b.job and jobkey ~= b.other then b.run", new: "if true then b.run",

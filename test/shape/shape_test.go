@@ -24,7 +24,7 @@ const data = `
 	bulk/store.Depths bulk/store.Group bulk/store.GroupSpec bulk/store.Settings bulk/store.audited eta.Input eta/backtest.Minute
 	eta/backtest.Sale gateway.Options gateway.Room gateway/answer.Problem gateway/answer.Status
 	gateway/console.adaptiveView gateway/console.roomView gateway/metrics.Metrics gateway/metrics.collector gateway/page.Data gateway/page.View internal/config.Bulk internal/config.Config
-	internal/config.Room internal/settings.Setting token.Waiting token.claimSet
+	internal/config.Processor internal/config.Room internal/settings.Setting token.Waiting token.claimSet
 `
 
 func exceptions() map[string]bool {

@@ -1,4 +1,4 @@
-// The processes and the longest running jobs.
+// The processes, the workers that pull jobs, and the longest running jobs.
 
 const workers = $('#workers'), longest = 20;
 // readWorkers polls only while the section is open, since the response is expensive for the store, and stops after a 404:
@@ -22,9 +22,9 @@ function showWorkers({processes, running, jobs}) {
 function newProcess({id}) {
   const tr = copyOf('#process');
   tr.show = p => {
-    put(tr, {id, host: p.host || '', busy: whole(p.busy) + ' of ' + whole(p.workers), types: p.types.join(', ') || 'any',
+    put(tr, {id, host: p.host || '', busy: whole(p.busy) + (p.pulls ? '' : ' of ' + whole(p.workers)), types: p.types.join(', ') || 'any',
       started: p.started_at ? moment(p.started_at) : '–', seen: new Date(p.seen_at).toLocaleTimeString()});
-    tags($('.tags', tr), [[p.state, p.state === 'draining' ? 'warn' : 'good'], ...(p.keeper ? [['keeper']] : [])]);
+    tags($('.tags', tr), [[p.state, p.state === 'draining' ? 'warn' : 'good'], ...(p.keeper ? [['keeper']] : []), ...(p.pulls ? [['pulls']] : [])]);
   };
   return tr;
 }

@@ -119,15 +119,10 @@ func (h *Handler) Handle(ctx context.Context, job *bulk.Job) ([]byte, error) {
 	answer, err := outbound.Post(ctx, h.client, outbound.Request{
 		URL: h.o.URL, Header: header, Body: job.Payload, Secret: h.o.Secret, MaxAnswer: max(int64(h.o.MaxResult)+1, excerptMax), // one more byte detects a longer one
 	})
-	switch {
-	case err == nil:
-		return h.read(answer)
-	case errors.Is(ctx.Err(), context.Canceled): // err may be its cause
-		return nil, bulk.Fail("cancelled", err)
-	case ctx.Err() != nil || outbound.IsTimeout(err):
-		return nil, bulk.Down(bulk.Fail("timeout", err))
+	if err != nil {
+		return nil, h.unanswered(ctx, err)
 	}
-	return nil, bulk.Down(bulk.Fail("connection", err))
+	return h.read(answer)
 }
 
 // visible returns s with percent signs and all bytes except visible ASCII percent-encoded: some servers respond 400

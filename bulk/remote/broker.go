@@ -1,0 +1,193 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/anteroom/anteroom/bulk"
+	"github.com/anteroom/anteroom/bulk/store"
+)
+
+// queue is how jobs are leased.
+type queue interface {
+	PullFor(ctx context.Context, owner string, want int, types ...string) (store.Pulled, error)
+	ReclaimFrom(ctx context.Context, owner string, known []int64) (int64, error)
+	Listen(ctx context.Context, d time.Duration) (event bool, err error)
+	Ring(ctx context.Context) error
+}
+
+// leases is what happens to leased jobs.
+type leases interface {
+	Ack(ctx context.Context, acks []store.Ack) ([]store.AckState, error)
+	Renew(ctx context.Context, leases []store.Lease) ([]store.LeaseState, error)
+}
+
+// registry is where workers are listed for all processes.
+type registry interface {
+	Serve(types []string)
+	NotePullers(ctx context.Context, all []store.Puller) error
+}
+
+// Engine decides about failed jobs and counts runs; *bulk.Engine implements it.
+type Engine interface {
+	Policy(jobType string) bulk.Policy
+	Pulled(p store.Pulled)
+	Ended(jobType string, a *store.Ack, effect store.AckState)
+}
+
+var _ Engine = (*bulk.Engine)(nil)
+
+// Options of a Broker. Store and Engine are required.
+type Options struct {
+	Store     *store.Store
+	Engine    Engine
+	MaxResult int                // bytes of a job's result; 64 KiB
+	Waiting   int                // most requests that wait for jobs; 4,096
+	Metrics   *bulk.LeaseMetrics // nil: not registered
+	Log       *slog.Logger       // nil: none
+}
+
+// Broker leases jobs to workers outside this process and records their verdicts. Run makes requests wait for jobs and
+// lists the workers; without it, requests are answered at once.
+type Broker struct {
+	o        Options
+	queue    queue
+	leases   leases
+	presence *presence
+	parking  *parking
+	lost     *lostPulls
+
+	mu       sync.Mutex // orders begin and stop
+	stopping bool
+	requests sync.WaitGroup // requests for jobs in progress
+}
+
+// New returns a Broker. It starts nothing.
+func New(o Options) (*Broker, error) {
+	if o.Store == nil || o.Engine == nil {
+		return nil, errors.New("remote: Options.Store and Options.Engine are required")
+	}
+	if o.MaxResult == 0 {
+		o.MaxResult = 64 << 10
+	}
+	if o.Waiting == 0 {
+		o.Waiting = 4096
+	}
+	if o.Metrics == nil {
+		o.Metrics = &bulk.NewMetrics(nil, "").Leases
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	o.Metrics.Most.Set(float64(o.Waiting))
+	return &Broker{o: o, queue: o.Store, leases: o.Store, presence: newPresence(o.Store), parking: newParking(o.Waiting, o.Metrics),
+		lost: &lostPulls{}}, nil
+}
+
+// LeaseFor returns the length of a lease.
+func (b *Broker) LeaseFor() time.Duration { return b.o.Store.Settings().Lease }
+
+// Waiting returns how many requests wait for jobs.
+func (b *Broker) Waiting() int {
+	b.parking.mu.Lock()
+	defer b.parking.mu.Unlock()
+	return b.parking.requests
+}
+
+// Run lists workers, listens for events of the queue and returns the jobs of lost pulls until ctx ends. Then requests
+// that wait are answered, new ones get ErrStopping, and Run returns nil when those in progress have ended.
+func (b *Broker) Run(ctx context.Context) error {
+	base := context.WithoutCancel(ctx)
+	var loops sync.WaitGroup
+	loops.Go(func() { b.listen(ctx) })
+	loops.Go(func() {
+		for sleep(ctx, store.PullersEvery) {
+			if err := b.presence.report(ctx, time.Now()); err != nil {
+				b.o.Log.Warn("cannot list the workers that pull jobs; trying again", "error", err)
+			}
+		}
+	})
+	loops.Go(func() {
+		for sleep(ctx, reclaimEvery) {
+			b.reclaim(ctx)
+		}
+	})
+	b.parking.open()
+	<-ctx.Done()
+	b.stop()
+	b.parking.close()
+	loops.Wait()
+	b.finish(base)
+	return nil
+}
+
+// begin counts a request for jobs, unless the Broker stops.
+func (b *Broker) begin() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.stopping {
+		b.requests.Add(1)
+	}
+	return !b.stopping
+}
+
+func (b *Broker) stop() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.stopping = true
+}
+
+// finishFor bounds how long Run waits for requests in progress: a call of the store and the write of a response.
+const finishFor = 5 * time.Second
+
+func (b *Broker) finish(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, finishFor)
+	defer cancel()
+	done := make(chan struct{})
+	go func() {
+		b.requests.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+	b.reclaim(ctx)
+}
+
+// listen passes events of the queue to requests that wait.
+func (b *Broker) listen(ctx context.Context) {
+	failures := 0
+	for b.parking.occupied(ctx) {
+		event, err := b.queue.Listen(ctx, longestWait)
+		if err != nil {
+			if failures++; ctx.Err() == nil && failures == 1 {
+				b.o.Log.Error("cannot listen for jobs; requests wait and try again", "error", err)
+			}
+			sleep(ctx, min(time.Second, 50*time.Millisecond<<min(failures, 5)))
+			continue
+		}
+		failures = 0
+		if event && !b.parking.event() {
+			// Nobody waits any more: the event is for another process.
+			if err := b.queue.Ring(context.WithoutCancel(ctx)); err != nil {
+				b.o.Log.Warn("cannot pass an event of the queue on; jobs may start a second later", "error", err)
+			}
+		}
+	}
+}
+
+// sleep waits for d and reports whether ctx has not ended.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

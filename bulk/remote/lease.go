@@ -1,0 +1,191 @@
+package remote
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/anteroom/anteroom/bulk/store"
+)
+
+// Request is a request for jobs.
+type Request struct {
+	Worker string   // names the worker among all; no blanks and no #
+	Host   string   // its address
+	Types  []string // that it runs, at least one
+	Max    int      // most jobs, up to store.MaxPull; 0: none, the worker only reports that it serves the types
+	Wait   time.Duration
+	ID     string // of this request, unique among those of the worker; "": Lost cannot name it
+	// Lost are the ids of earlier requests that the worker had no response to: their jobs return to their groups.
+	Lost []string
+	Stop <-chan struct{} // ends the wait; may be nil
+}
+
+// Job is a leased job.
+type Job struct {
+	store.Leased
+	Handle Handle
+}
+
+var (
+	// ErrBusy is returned when as many requests wait for jobs as Options.Waiting allows, and there is no job now.
+	ErrBusy = errors.New("too many requests wait for jobs")
+	// ErrStopping is returned when Run ends or has ended.
+	ErrStopping = errors.New("no more jobs are leased here")
+)
+
+// Lease leases jobs, and waits for some if there are none. send passes them to the worker; if it fails, or ctx ends
+// before it is called, the jobs return to their groups. send is called once unless Lease returns an error.
+func (b *Broker) Lease(ctx context.Context, r Request, send func(jobs []Job) error) error {
+	if !b.begin() {
+		return ErrStopping
+	}
+	defer b.requests.Done()
+	defer b.presence.enter(&r, time.Now())()
+	for _, id := range r.Lost {
+		if _, err := b.queue.ReclaimFrom(ctx, ownerOf(r.Worker, id), nil); err != nil {
+			return err
+		}
+	}
+	if r.Max == 0 {
+		return send(nil)
+	}
+	id := r.ID
+	if id == "" {
+		id = randomID()
+	}
+	owner := ownerOf(r.Worker, id)
+	jobs, err := b.await(ctx, &r, owner)
+	if err != nil {
+		return err
+	}
+	if ctx.Err() == nil {
+		if err = send(jobs); err == nil {
+			return nil
+		}
+	}
+	b.giveBack(context.WithoutCancel(ctx), owner, jobs)
+	return err
+}
+
+func ownerOf(worker, request string) string { return worker + "#" + request }
+
+func randomID() string {
+	var b [6]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return hex.EncodeToString(b[:])
+}
+
+// await pulls until there are jobs or the wait is over.
+func (b *Broker) await(ctx context.Context, r *Request, owner string) ([]Job, error) {
+	until := time.Now().Add(r.Wait)
+	place := b.parking.enter(r.Types)
+	defer place.leave()
+	for {
+		place.pull()
+		// The call outlives ctx: the jobs that it leases must be known here.
+		p, err := b.queue.PullFor(context.WithoutCancel(ctx), owner, r.Max, r.Types...)
+		if err != nil {
+			place.failed()
+			b.lost.add(owner)
+			return nil, err
+		}
+		b.o.Engine.Pulled(p)
+		place.pulled(&p, r.Max)
+		if len(p.Jobs) > 0 {
+			return leased(p.Jobs), nil
+		}
+		again, err := place.wait(ctx, r.Stop, until)
+		if !again {
+			return nil, err
+		}
+	}
+}
+
+func leased(jobs []store.Leased) []Job {
+	now := time.Now()
+	all := make([]Job, len(jobs))
+	for i := range jobs {
+		all[i] = Job{jobs[i], newHandle(&jobs[i], now)}
+	}
+	return all
+}
+
+// giveBack returns jobs that their worker has not received.
+func (b *Broker) giveBack(ctx context.Context, owner string, jobs []Job) {
+	if len(jobs) == 0 {
+		return
+	}
+	acks := make([]store.Ack, len(jobs))
+	for i := range jobs {
+		acks[i] = store.Ack{Key: jobs[i].Key, Fence: jobs[i].Fence, Verdict: store.Returned}
+	}
+	states, err := b.leases.Ack(ctx, acks)
+	if err != nil {
+		b.o.Log.Warn("cannot return jobs whose worker has disconnected; trying again", "owner", owner, "jobs", len(jobs), "error", err)
+		b.lost.add(owner)
+		return
+	}
+	for i, s := range states {
+		b.o.Engine.Ended(jobs[i].Type, &acks[i], s)
+	}
+}
+
+const (
+	// reclaimEvery is how often jobs of lost pulls are looked for, if there were any.
+	reclaimEvery = time.Second
+	// mostLost bounds the owners that are remembered during an outage of the store. The jobs of others run again when
+	// their leases end.
+	mostLost = 1000
+)
+
+// lostPulls are the owners whose jobs may be leased without a worker that knows of them: the store has not replied.
+type lostPulls struct {
+	mu     sync.Mutex
+	owners []string
+}
+
+func (l *lostPulls) add(owner string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.owners) < mostLost && !slices.Contains(l.owners, owner) {
+		l.owners = append(l.owners, owner)
+	}
+}
+
+func (l *lostPulls) first() (owner string, any bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.owners) == 0 {
+		return "", false
+	}
+	return l.owners[0], true
+}
+
+func (l *lostPulls) done(owner string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.owners = slices.DeleteFunc(l.owners, func(o string) bool { return o == owner })
+}
+
+// reclaim returns the jobs of lost pulls to their groups, until the store does not reply.
+func (b *Broker) reclaim(ctx context.Context) {
+	for ctx.Err() == nil {
+		owner, more := b.lost.first()
+		if !more {
+			return
+		}
+		n, err := b.queue.ReclaimFrom(ctx, owner, nil)
+		if err != nil {
+			return // reported by the part that failed
+		}
+		b.lost.done(owner)
+		if n > 0 {
+			b.o.Log.Info("returned jobs whose worker never received them", "owner", owner, "jobs", n)
+		}
+	}
+}

@@ -1,0 +1,309 @@
+package remote
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/anteroom/anteroom/bulk"
+	"github.com/anteroom/anteroom/bulk/store"
+)
+
+const (
+	longestWait = time.Second // between two pulls of requests that wait; bounds the cost of a lost event
+	// shortestWait and longestPause bound the pause for a limit. A longer one lets one pull find several jobs.
+	shortestWait = 5 * time.Millisecond
+	longestPause = 80 * time.Millisecond
+)
+
+// parking holds the requests that wait for jobs. Those for the same types wait in one lane: after an event, or when a
+// limit may let a job start, the first of each lane pulls. The next follows when that pull has ended, while pulls leave
+// jobs. A new request pulls at once.
+type parking struct {
+	most    int
+	metrics *bulk.LeaseMetrics
+
+	mu       sync.Mutex
+	lanes    map[string]*lane
+	seq      int64
+	events   int64
+	requests int           // that wait, those among them that pull again included
+	parked   int           // of them in a lane
+	pulls    int           // in progress
+	some     chan struct{} // signals that a request waits; capacity 1
+	closed   chan struct{} // closed while no request may wait
+}
+
+// lane has the requests that wait for the same types, in the order in which they came.
+type lane struct {
+	name    string
+	waiting []*place
+	places  int           // requests that wait or pull
+	pulling int           // of them pull, or were woken to
+	again   bool          // when they have ended, the next is to pull
+	pause   time.Duration // the next one for a limit
+	timer   *time.Timer   // wakes the first; nil: not set
+	due     time.Time     // of timer
+}
+
+// place is one request.
+type place struct {
+	*parking
+	lane   *lane
+	seq    int64
+	before int64 // events when its pull began
+	counts bool  // in lane.pulling
+	waits  bool  // in parking.requests
+	wake   chan struct{}
+}
+
+func newParking(most int, m *bulk.LeaseMetrics) *parking {
+	p := &parking{most: most, metrics: m, lanes: map[string]*lane{}, some: make(chan struct{}, 1), closed: make(chan struct{})}
+	close(p.closed)
+	return p
+}
+
+// open lets requests wait until close.
+func (p *parking) open() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = make(chan struct{})
+}
+
+func (p *parking) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	close(p.closed)
+}
+
+// occupied waits for a request that waits and returns true, or false when ctx ends.
+func (p *parking) occupied(ctx context.Context) bool {
+	for ctx.Err() == nil {
+		p.mu.Lock()
+		n := p.parked
+		p.mu.Unlock()
+		if n > 0 {
+			return true
+		}
+		select {
+		case <-p.some:
+		case <-ctx.Done():
+		}
+	}
+	return false
+}
+
+// event wakes the first request of each lane and reports whether any request waits or pulls.
+func (p *parking) event() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.events++
+	for _, l := range p.lanes {
+		p.wakeFirst(l)
+	}
+	return p.parked+p.pulls > 0
+}
+
+// enter returns the place of a request.
+func (p *parking) enter(types []string) *place {
+	name := strings.Join(slices.Sorted(slices.Values(types)), " ")
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l := p.lanes[name]
+	if l == nil {
+		l = &lane{name: name, pause: shortestWait}
+		p.lanes[name] = l
+	}
+	p.seq++
+	l.places++
+	return &place{parking: p, lane: l, seq: p.seq, wake: make(chan struct{}, 1)}
+}
+
+// leave ends a request.
+func (p *place) leave() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.lane.places--
+	if p.waits {
+		p.setRequests(-1)
+	}
+	if p.lane.places == 0 {
+		p.lane.stop()
+		delete(p.lanes, p.lane.name)
+	}
+}
+
+// pull begins a pull of the request.
+func (p *place) pull() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.pulls++
+	p.before = p.events
+	p.count(true)
+}
+
+// pulled ends a pull that found jobs, or none.
+func (p *place) pulled(found *store.Pulled, want int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.pulls--
+	l := p.lane
+	switch {
+	case len(found.Jobs) > 0:
+		l.pause = shortestWait
+	case found.Next > 0:
+		l.pause = min(2*l.pause, longestPause)
+	}
+	d := longestWait
+	if found.Next > 0 {
+		d = min(max(found.Next, l.pause), longestWait)
+	}
+	p.arm(l, d)
+	p.next(found.More || len(found.Jobs) == want)
+}
+
+// failed ends a pull that the store has not replied to.
+func (p *place) failed() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.pulls--
+	p.arm(p.lane, longestWait)
+	p.next(false)
+}
+
+// next ends the turn of a request, and lets the first that waits pull if more is set or there was an event meanwhile.
+// The caller holds the lock.
+func (p *place) next(more bool) {
+	p.count(false)
+	if more || p.lane.again {
+		p.lane.again = false
+		p.wakeFirst(p.lane)
+	}
+}
+
+// count counts the request among those of its lane that pull, or no longer. The caller holds the lock.
+func (p *place) count(pulls bool) {
+	if p.counts != pulls {
+		p.counts = pulls
+		p.lane.pulling += map[bool]int{true: 1, false: -1}[pulls]
+	}
+}
+
+// wait parks the request until a pull may find jobs. It returns false when the wait is over, with ErrBusy if the
+// request may not wait.
+func (p *place) wait(ctx context.Context, stop <-chan struct{}, until time.Time) (again bool, err error) {
+	left := time.Until(until)
+	if left <= 0 {
+		return false, nil
+	}
+	closed, missed, err := p.park()
+	if missed || err != nil {
+		return missed, err
+	}
+	timer := time.NewTimer(left)
+	defer timer.Stop()
+	select {
+	case <-p.wake:
+		return true, nil
+	case <-timer.C:
+	case <-ctx.Done():
+	case <-stop:
+	case <-closed:
+	}
+	p.unpark()
+	return false, nil
+}
+
+// park adds the request to its lane, unless there was an event since its pull began.
+func (p *place) park() (closed <-chan struct{}, missed bool, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.before != p.events {
+		return nil, true, nil
+	}
+	if !p.waits {
+		if p.requests >= p.most {
+			p.metrics.Refused.Inc()
+			return nil, false, ErrBusy
+		}
+		p.waits = true
+		p.setRequests(1)
+	}
+	l := p.lane
+	at, _ := slices.BinarySearchFunc(l.waiting, p.seq, func(other *place, seq int64) int { return int(other.seq - seq) })
+	l.waiting = slices.Insert(l.waiting, at, p)
+	p.parked++
+	if l.timer == nil { // it went off meanwhile
+		p.arm(l, l.pause)
+	}
+	select {
+	case p.some <- struct{}{}:
+	default:
+	}
+	return p.closed, false, nil
+}
+
+// unpark removes the request from its lane. If it was woken meanwhile, it wakes the next.
+func (p *place) unpark() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l := p.lane
+	if at := slices.Index(l.waiting, p); at >= 0 {
+		l.waiting = slices.Delete(l.waiting, at, at+1)
+		p.parked--
+		return
+	}
+	p.next(true)
+}
+
+// wakeFirst lets the first request of a lane pull, after those that pull already. The caller holds the lock.
+func (p *parking) wakeFirst(l *lane) {
+	if l.pulling > 0 {
+		l.again = true
+		return
+	}
+	if len(l.waiting) == 0 {
+		return
+	}
+	first := l.waiting[0]
+	l.waiting = slices.Delete(l.waiting, 0, 1)
+	p.parked--
+	first.count(true)
+	first.wake <- struct{}{}
+}
+
+// arm sets the timer of a lane, unless it goes off sooner. The caller holds the lock.
+func (p *parking) arm(l *lane, d time.Duration) {
+	due := time.Now().Add(d)
+	if l.timer != nil {
+		if !due.Before(l.due) {
+			return
+		}
+		l.timer.Stop()
+	}
+	l.due = due
+	var timer *time.Timer
+	timer = time.AfterFunc(d, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if l.timer == timer { // otherwise it was replaced
+			l.timer = nil
+			p.wakeFirst(l)
+		}
+	})
+	l.timer = timer
+}
+
+func (l *lane) stop() {
+	if l.timer != nil {
+		l.timer.Stop()
+		l.timer = nil
+	}
+}
+
+func (p *parking) setRequests(n int) {
+	p.requests += n
+	p.metrics.Waiting.Set(float64(p.requests))
+}

@@ -1,0 +1,79 @@
+package remote
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/anteroom/anteroom/bulk/store"
+)
+
+const (
+	// forgetAfter is how long a worker is remembered after its last request.
+	forgetAfter = time.Minute
+	// mostPullers bounds the workers that a process lists; others are served and not listed.
+	mostPullers = 10_000
+)
+
+// presence tracks the workers that ask this process for jobs.
+type presence struct {
+	registry registry
+	mu       sync.Mutex
+	workers  map[string]*puller
+}
+
+type puller struct {
+	store.Puller
+	seen     time.Time
+	reported time.Time
+	requests int // in progress
+}
+
+func newPresence(r registry) *presence { return &presence{registry: r, workers: map[string]*puller{}} }
+
+// enter notes a request and returns a function that notes its end.
+func (p *presence) enter(r *Request, now time.Time) (leave func()) {
+	p.registry.Serve(r.Types)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	w := p.workers[r.Worker]
+	if w == nil {
+		if len(p.workers) >= mostPullers {
+			return func() {}
+		}
+		w = &puller{Puller: store.Puller{ID: r.Worker, StartedAt: now}}
+		p.workers[r.Worker] = w
+	}
+	w.Host, w.Types, w.seen = r.Host, r.Types, now
+	w.requests++
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		w.requests--
+		w.seen = time.Now()
+	}
+}
+
+// report lists the workers that were there since the last report, and forgets those that are gone.
+func (p *presence) report(ctx context.Context, now time.Time) error {
+	list := p.present(now)
+	for i := range list {
+		p.registry.Serve(list[i].Types)
+	}
+	return p.registry.NotePullers(ctx, list)
+}
+
+func (p *presence) present(now time.Time) (list []store.Puller) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for id, w := range p.workers {
+		switch {
+		case w.requests > 0 || w.seen.After(w.reported):
+			w.reported = now
+			list = append(list, w.Puller)
+		case now.Sub(w.seen) > forgetAfter:
+			delete(p.workers, id)
+		}
+	}
+	return list
+}
