@@ -53,7 +53,7 @@ func (p *pool) freeLocked() int {
 func (p *pool) full() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.freeLocked() == 0
+	return p.freeLocked()+p.held <= 0
 }
 
 // abandon counts an abandoned handler, returned one that has returned after all.
