@@ -72,7 +72,7 @@ if fresh > 0 then
   if g[G_QUEUED] == 1 then wake_worker() end
 end
 g[G_TOUCHED] = now
-if g[G_SEALED] == 0 and g[G_STATUS] == CREATED then redis.call('ZADD', K.agenda, int(silent_from(g)), gkey) end
+if g[G_SEALED] == 0 and g[G_STATUS] == CREATED then redis.call('ZADD', K.agenda, int(tend_by(g)), gkey) end
 if chunk ~= '' then
   if before == nil then
     before = 0

@@ -150,7 +150,7 @@ if not blocked and types.spent then
   more = 1
   wake_worker()
 end
-if not blocked and (shard.queued > 0 or types.open) and (taken >= want or visits == want + 300 or full or not settled) then
+if not blocked and (shard.queued > 0 or types.open) and (taken >= want or visits == want + 300 or full or not settled or work.unfinished) then
   more = 1
   wake_worker()
 end

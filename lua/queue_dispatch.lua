@@ -186,8 +186,8 @@ local function replan()
     local gkey, at_latest = list[i], nil
     local had = groups[gkey]
     local g = bulk_group(gkey)
-    if g and g[G_STATUS] == CREATED and g[G_SEALED] == 0 then
-      at_latest = silent_from(g)
+    if g and g[G_STATUS] <= RUNNING then
+      at_latest = tend_by(g)
     elseif g and g[G_STATUS] > AGGREGATING and g[G_CALLBACK] ~= 1 and ended(g) <= g[G_REDUCED] and (g[G_STATUS] ~= CANCELLED or g[G_SWEPT] == 2) then
       local jobs_at, dead_at, group_at, left = retention(g)
       at_latest = left > 0 and math.min(dead_at, group_at) or group_at

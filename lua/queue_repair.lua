@@ -61,9 +61,9 @@ local function repair_group(gkey)
     g[G_BAR], shard.barred = 0, shard.barred - 1
     mended(g[G_ID], 'gate')
   end
-  local open = g[G_SEALED] == 0 and g[G_STATUS] == CREATED
-  if (g[G_STATUS] >= AGGREGATING or open) and not redis.call('ZSCORE', K.agenda, gkey) then
-    plan_tend(g, open and silent_from(g) or now)
+  local by = g[G_STATUS] >= AGGREGATING and now or tend_by(g)
+  if by and not redis.call('ZSCORE', K.agenda, gkey) then
+    plan_tend(g, by)
     mended(g[G_ID], 'agenda')
   end
   local of_tenant, of_all = place_in_lists(g)

@@ -20,7 +20,7 @@ for _ = 1, want * 2 do
     cancel_job(g, t, jobkey)
     check_complete(g)
     dropped = dropped + 1
-  elseif g[G_PAUSED] == 1 or t[T_CONC] > 0 and t[T_INFLIGHT] >= t[T_CONC] then
+  elseif g[G_PAUSED] == 1 or timing.stops(g) or t[T_CONC] > 0 and t[T_INFLIGHT] >= t[T_CONC] then
     to_front(g, jobkey)
     requeue(g)
     dropped = dropped + 1

@@ -42,7 +42,7 @@ func (a *auditor) compare(ctx context.Context) error {
 		if swept && g.Status.Ended() && g.Cancelled != n["canc"] {
 			a.bad("cancelled", "group %s: cancelled is %d, %d jobs are recorded as cancelled", g.ID, g.Cancelled, n["canc"])
 		}
-		runnable := !g.Paused && n["gate"] == 0 && g.bar == "0" && n["status"] <= 3 && (g.Sealed || n["held"] == 0) &&
+		runnable := !g.Paused && n["gate"] == 0 && n["expired"] == 0 && g.bar == "0" && n["status"] <= 3 && (g.Sealed || n["held"] == 0) &&
 			(n["front"] > 0 || n["taken"] < n["added"]) && (n["conc"] == 0 || n["inflight"]+n["ready"] < n["conc"])
 		if want := map[bool]int{true: 1}[runnable]; len(g.lines) != want || n["queued"] != int64(want) {
 			a.bad("fair queue", "group %s: may start jobs: %t, marked as queued: %d, in the fair queue: %v", g.ID, runnable, n["queued"], g.lines)
@@ -73,7 +73,7 @@ func (a *auditor) compare(ctx context.Context) error {
 			a.bad("life", "group %s: %d jobs have failed or died, the error codes of %d are counted", g.ID, bad, g.codes)
 		}
 		a.overdue(g, ended)
-		if _, there := agenda[short]; !there && (g.Status.Ended() || g.Status == Aggregating || (!g.Sealed && g.Status == Created)) {
+		if _, there := agenda[short]; !there && (g.Status.Ended() || g.Status == Aggregating || (!g.Sealed && g.Status == Created) || n["expires"] > 0) {
 			a.bad("retention", "group %s is %s and has no housekeeping planned", g.ID, g.Status)
 		}
 		if late := a.now - int64(agenda[short]); g.Status.Ended() && agenda[short] > 0 && late > (10*time.Minute).Microseconds() {

@@ -32,6 +32,7 @@ func (c *crowd) create() {
 		Own:         rapid.Bool().Draw(c.t, "own"),
 		MaxGroups:   rapid.SampledFrom([]int64{0, 0, 4}).Draw(c.t, "max_groups"),
 	}
+	spec.StartAt, spec.ExpiresAt = c.time("start_at"), c.time("expires_at")
 	for range rapid.IntRange(1, 2).Draw(c.t, "times") {
 		have, created, err := c.any().CreateGroup(c.ctx, spec)
 		want, first, refused := c.m.CreateGroup(c.ctx, spec)
@@ -44,6 +45,14 @@ func (c *crowd) create() {
 	_, _, err := c.any().CreateGroup(c.ctx, spec)
 	_, _, refused := c.m.CreateGroup(c.ctx, spec)
 	c.equal("create another of that id", c.answer(nil, err), c.answer(nil, refused))
+}
+
+// time draws a time around now, mostly none. In the classic pipeline nothing expires: which jobs are READY then, the model does not know.
+func (c *crowd) time(name string) time.Time {
+	if c.classic && name == "expires_at" || rapid.IntRange(0, 3).Draw(c.t, name+" given") > 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(c.now + int64(rapid.IntRange(-1_000_000, 20_000_000).Draw(c.t, name))).UTC()
 }
 
 func (c *crowd) add() {
@@ -90,7 +99,11 @@ func (c *crowd) seal(id string) {
 func (c *crowd) patch() {
 	id := c.group()
 	p := Patch{Own: rapid.Bool().Draw(c.t, "own")}
-	switch rapid.IntRange(0, 6).Draw(c.t, "field") {
+	switch rapid.IntRange(0, 8).Draw(c.t, "field") {
+	case 5:
+		p.StartAt = new(c.time("start_at"))
+	case 6:
+		p.ExpiresAt = new(c.time("expires_at"))
 	case 0:
 		p.Weight = new(rapid.SampledFrom([]float64{0.5, 2}).Draw(c.t, "weight"))
 	case 1:

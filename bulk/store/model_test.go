@@ -137,9 +137,9 @@ func (c *crowd) equal(what, have, want string) {
 
 func shown(g Group) string {
 	return fmt.Sprintf("%s %s sealed %t paused %t stopped %t epoch %d: total %d, pending %d, ready %d, non-ready %d, in flight %d, succeeded %d, failed %d, "+
-		"dead %d, cancelled %d, redriven %d, throttles %d, reduced %d; weight %v rate %v concurrency %d level %s; created %d sealed %d started %d finished %d touched %d; %s",
+		"dead %d, cancelled %d, redriven %d, throttles %d, reduced %d; weight %v rate %v concurrency %d level %s start %d expires %d; created %d sealed %d started %d finished %d touched %d; %s",
 		g.ID, g.Status, g.Sealed, g.Paused, g.Stopped, g.Epoch, g.Total, g.Pending, g.Ready, g.NonReady, g.InFlight, g.Succeeded, g.Failed,
-		g.Dead, g.Cancelled, g.Redriven, g.Throttles, g.Reduced, g.Weight, g.Rate, g.Concurrency, g.Level,
+		g.Dead, g.Cancelled, g.Redriven, g.Throttles, g.Reduced, g.Weight, g.Rate, g.Concurrency, g.Level, g.StartAt.Unix(), g.ExpiresAt.Unix(),
 		g.CreatedAt.UnixMicro(), g.SealedAt.UnixMicro(), g.StartedAt.UnixMicro(), g.FinishedAt.UnixMicro(), g.LastAddedAt.UnixMicro(), g.Result)
 }
 

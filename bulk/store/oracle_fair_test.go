@@ -39,8 +39,12 @@ func (m *Model) scored(g *group) {
 // runnable reports whether a group has a job that could start now, apart from rates.
 func (m *Model) runnable(g *group) bool {
 	return g.pending() > 0 && !g.Paused && !g.Status.Ended() && (g.Sealed || !g.StartSealed) &&
-		(g.Concurrency == 0 || int64(len(g.runs)) < g.Concurrency) && (g.t.Concurrency == 0 || m.inFlight(g.t) < g.t.Concurrency) && g.gate <= m.Now()
+		(g.Concurrency == 0 || int64(len(g.runs)) < g.Concurrency) && (g.t.Concurrency == 0 || m.inFlight(g.t) < g.t.Concurrency) && g.gate <= m.Now() &&
+		!g.StartAt.After(at(m.Now())) && !m.expired(g)
 }
+
+// expired reports whether a group's ExpiresAt has passed.
+func (m *Model) expired(g *group) bool { return !g.ExpiresAt.IsZero() && !g.ExpiresAt.After(at(m.Now())) }
 
 // pick returns the group whose turn it is, of those for which ok returns true.
 func (m *Model) pick(ok func(*group) bool) (best *group) {

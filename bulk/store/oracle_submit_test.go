@@ -24,12 +24,18 @@ func (m *Model) CreateGroup(_ context.Context, spec store.GroupSpec) (store.Grou
 	if m.Deleted(spec.ID) {
 		return store.Group{}, false, refuse(store.CodeExists, "group %q is being deleted", spec.ID)
 	}
+	if !spec.ExpiresAt.IsZero() && !spec.ExpiresAt.After(spec.StartAt) {
+		return store.Group{}, false, refuse(store.CodeInvalid, "group %q expires before its start", spec.ID)
+	}
 	if g := m.groups[spec.ID]; g != nil {
 		spec.Own, spec.MaxGroups = g.spec.Own, g.spec.MaxGroups
 		if g.spec != spec {
 			return store.Group{}, false, refuse(store.CodeExists, "group %q is there with other content", spec.ID)
 		}
 		return m.view(g), false, nil
+	}
+	if !spec.ExpiresAt.IsZero() && !spec.ExpiresAt.After(at(m.Now())) {
+		return store.Group{}, false, refuse(store.CodeInvalid, "group %q has expired", spec.ID)
 	}
 	t := m.tenant(spec.Tenant)
 	if spec.MaxGroups > 0 && t.Groups >= spec.MaxGroups {
@@ -141,7 +147,7 @@ func (m *Model) seal(id string, abandon bool) (store.Group, error) {
 		m.move(g, store.Running)
 	}
 	m.settle(g)
-	if g.Status == store.Dispatched || g.Status == store.Running {
+	if (g.Status == store.Dispatched || g.Status == store.Running) && !m.expired(g) {
 		g.stop()
 	}
 	return m.view(g), nil
@@ -197,6 +203,15 @@ func (m *Model) Patch(_ context.Context, id string, p store.Patch) (store.Group,
 	if g.Status.Ended() {
 		return store.Group{}, refuse(store.CodeState, "group %q is %s", id, g.Status)
 	}
+	start, expires := g.StartAt, g.ExpiresAt
+	set(&start, p.StartAt)
+	set(&expires, p.ExpiresAt)
+	switch {
+	case p.ExpiresAt != nil && m.expired(g):
+		return store.Group{}, refuse(store.CodeState, "group %q has expired", id)
+	case expires != g.ExpiresAt && !expires.IsZero() && !expires.After(at(m.Now())), !expires.IsZero() && !expires.After(start):
+		return store.Group{}, refuse(store.CodeInvalid, "group %q would expire before it starts", id)
+	}
 	if p.Own && (p.Weight != nil && !g.inside.weight && g.Weight != 1 || p.Level != nil && !g.inside.level && g.Level != store.Normal ||
 		p.BasePriority != nil && !g.inside.base && g.BasePriority != 0) {
 		return store.Group{}, refuse(store.CodeOperators, "an operator has set it for group %q", id)
@@ -211,6 +226,7 @@ func (m *Model) Patch(_ context.Context, id string, p store.Patch) (store.Group,
 	set(&g.Weight, p.Weight)
 	set(&g.Concurrency, p.Concurrency)
 	set(&g.BasePriority, p.BasePriority)
+	g.StartAt, g.ExpiresAt = start, expires
 	if p.StopAt != nil {
 		g.StopAt, g.lifted = *p.StopAt, false
 	}
@@ -220,7 +236,7 @@ func (m *Model) Patch(_ context.Context, id string, p store.Patch) (store.Group,
 		}
 		g.Paused, g.Stopped = *p.Paused, *p.Paused && g.Stopped
 	}
-	if p.StopAt != nil && p.Paused == nil {
+	if p.StopAt != nil && p.Paused == nil && !m.expired(g) {
 		g.stop()
 	}
 	if p.Level != nil {

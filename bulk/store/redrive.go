@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // RedriveOptions select the jobs of a redrive. Without statuses and codes they are the dead ones, with codes alone
@@ -94,6 +95,7 @@ func (s jobStore) RedriveJobs(ctx context.Context, group string, o RedriveOption
 	}
 	spec := found[0].GroupSpec
 	spec.RedriveOf, spec.RedriveWhich, spec.MaxGroups = group, o.which(), o.MaxGroups
+	spec.StartAt, spec.ExpiresAt = time.Time{}, time.Time{} // of the first attempt
 	if o.Rate > 0 {
 		spec.Rate = o.Rate
 	}

@@ -64,6 +64,8 @@ type GroupSpec struct {
 	Results      Results   `json:",omitempty"`
 	CallbackURL  string    `json:",omitzero"`
 	StartSealed  bool      `json:",omitzero"`  // no job starts before the seal
+	StartAt      time.Time `json:",omitzero"`  // no job starts before; zero: none
+	ExpiresAt    time.Time `json:",omitzero"`  // jobs that neither run nor have ended by then end as dead; zero: never
 	RedriveOf    string    `json:",omitzero"`  // the group whose dead or failed jobs these were
 	RedriveWhich string    `json:",omitempty"` // statuses and codes of RedriveOptions; empty: the dead ones
 	// Own is set for a tenant's token: Level, Weight and BasePriority then have effect within the tenant only.
@@ -78,6 +80,7 @@ type Group struct {
 	Sealed  bool
 	Paused  bool
 	Stopped bool  // paused because of StopAt
+	Expired bool  // ExpiresAt has passed before all jobs had ended
 	Epoch   int64 // increases with every change of status
 	Total   int64
 	Pending int64
@@ -280,6 +283,7 @@ const (
 	GatedByRate       = "rate"       // a limit of the group or its tenant
 	GatedByDownstream = "downstream" // a Retry-After; Release lifts it
 	GatedByProcessor  = "processor"  // a limit of its type, or a breaker
+	GatedByStart      = "start_at"   // its start_at
 	GatedByPolicy     = "policy"     // a change of fair_queue.policy, for a second
 )
 
@@ -292,6 +296,8 @@ type Patch struct {
 	BasePriority *int64
 	Paused       *bool
 	StopAt       *Tolerance // zero: no share or count stops the group
+	StartAt      *time.Time // zero: no longer bound to a time
+	ExpiresAt    *time.Time // zero: never; refused once it has passed
 	// Own is set for a tenant's token: Weight, Level and BasePriority then have effect within the tenant only, and
 	// changing those that an operator has set is refused.
 	Own bool

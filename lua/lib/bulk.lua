@@ -93,7 +93,8 @@ if now > shard.last then shard.last = now end
 --   dp, dn, reduced, rfence, chunks_open, callback, tries, swept, drop, w_at, w_n, p_at, p_n, of, chunks,
 --   largest, widest, aside, kept, outcome_at, inner, share, based,
 --   expect, charged, due, uniform, bar, lag, stop_count, stop_share, stopped, tally, most_bad, bad_share,
---   results, shrunk, cleared, gone, called_off, deleted, turn, redriving, limiter
+--   results, shrunk, cleared, gone, called_off, deleted, turn, redriving, limiter,
+--   start_at, expires, expired
 -- RECORD T: name, weight, rate, at, frac, rated, v1, v2, v3, n1, n2, n3, gate, inflight, open, served, groups,
 --   jobs, mean, backoff, seen, was, expect, work, u1, u2, u3, conc, full, limiter
 
@@ -110,6 +111,9 @@ if now > shard.last then shard.last = now end
 -- called_off counts jobs that run and are to be cancelled: K.aside has c<gkey>/<id> of each. deleted is 1 while the data of an ended group
 -- is being deleted: other scripts then no longer find the group by its id. redriving is the short name of its last redrive (0: none): while
 -- that is open, the group gets no other.
+
+-- No job of a group starts before start_at, and none from expires on (µs, 0: none). expired is 1 once a script has noticed that expires has
+-- passed: from then on the group's jobs that neither run nor have ended are ended as dead (group_tend).
 
 -- Work, where time is shared, in µs: expect is the recent mean run time, charged the charge of the group's jobs in flight, due the difference of
 -- charges and run times of ended runs that is not charged yet. lag is the part of that difference that is charged among tenants and not

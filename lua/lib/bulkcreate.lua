@@ -25,6 +25,7 @@ local function create_group(v)
   g[G_STOP_COUNT], g[G_STOP_SHARE] = tonumber(v[15]), tonumber(v[16])
   g[G_TALLY], g[G_MOST_BAD], g[G_BAD_SHARE] = tonumber(v[17]), tonumber(v[18]), tonumber(v[19])
   g[G_RESULTS] = tonumber(v[20])
+  g[G_START_AT], g[G_EXPIRES] = tonumber(v[21]), tonumber(v[22])
   if v[13] == '1' then g[G_INNER], g[G_LEVEL], g[G_SHARE], g[G_BASED] = g[G_LEVEL], 2, 1000, 1 end
   groups[gkey] = g
   t[T_GROUPS] = t[T_GROUPS] + 1
@@ -33,6 +34,7 @@ local function create_group(v)
   redis.call('HSET', K.groups, gkey, spec)
   redis.call('ZADD', K.index, int(now), gkey)
   enlist(g)
-  plan_tend(g, silent_from(g))
+  plan_tend(g, tend_by(g))
+  requeue(g) -- which closes it until start_at
   return g
 end

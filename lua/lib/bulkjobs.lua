@@ -224,8 +224,9 @@ function work.too_many(g)
   return g[G_STOP_COUNT] > 0 and failed >= g[G_STOP_COUNT] or g[G_STOP_SHARE] > 0 and failed * 100000 >= g[G_STOP_SHARE] * of
 end
 
--- work.stop pauses a group of which too many jobs have failed, unless it was resumed after that.
+-- work.stop pauses a group of which too many jobs have failed, unless it was resumed after that or has expired.
 function work.stop(g)
+  if g[G_EXPIRES] > 0 and now >= g[G_EXPIRES] then return end
   if g[G_STOPPED] == 0 and g[G_PAUSED] == 0 and work.too_many(g) then
     g[G_PAUSED], g[G_STOPPED] = 1, 1
     dequeue(g)

@@ -34,6 +34,17 @@ local function silent_from(g)
   return math.max(g[G_TOUCHED], g[G_OUTCOME_AT]) + (g[G_OF] == 1 and math.min(set.silence, 60000000) or set.silence)
 end
 
+-- tend_by returns by when the housekeeping of a group that has not ended is due: when it would be silent for too long, or expires; nil where
+-- only its outcomes can make it due.
+local function tend_by(g)
+  local at = g[G_SEALED] == 0 and g[G_STATUS] == CREATED and silent_from(g) or nil
+  if g[G_EXPIRES] > 0 and g[G_STATUS] <= RUNNING then
+    local expires = g[G_EXPIRED] == 1 and now + 1000000 or g[G_EXPIRES]
+    at = at and math.min(at, expires) or expires
+  end
+  return at
+end
+
 -- is_open reports whether a redrive has not taken all its jobs yet.
 local function is_open(g) return g and g[G_OF] == 1 and g[G_SEALED] == 0 and g[G_STATUS] == CREATED end
 
@@ -80,7 +91,8 @@ end
 local function seal_group(g)
   g[G_SEALED], g[G_SEALED_AT] = 1, now
   set_status(g, g[G_STARTED] > 0 and RUNNING or DISPATCHED)
-  redis.call('ZREM', K.agenda, g[G_KEY])
+  local by = tend_by(g)
+  if by then redis.call('ZADD', K.agenda, int(by), g[G_KEY]) else redis.call('ZREM', K.agenda, g[G_KEY]) end
   check_complete(g)
 end
 
