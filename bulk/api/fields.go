@@ -106,6 +106,7 @@ const (
 	ruleWeight = "a number from 0.01 to 100 with at most three decimal places"
 	ruleRate   = "a number from 0 (no limit of its own) to 1000000 a second with at most three decimal places"
 	ruleSlots  = "a whole number from 0 (no limit of its own) to 1000000"
+	ruleMoment = "a time as RFC 3339 with a zone, such as 2026-01-02T15:04:05Z"
 	ruleBase   = "a whole number of milliseconds from -1000000000000 to 1000000000000"
 )
 
@@ -238,6 +239,14 @@ func (s *Server) specFields() []field[store.GroupSpec] {
 			}
 			return ""
 		}, true},
+		{"start_at", ruleMoment + "; no job starts before", func(g *spec, raw []byte) (wrong string) {
+			g.StartAt, wrong = moment(raw)
+			return wrong
+		}, true},
+		{"expires_at", ruleMoment + "; jobs that have not started by then end as dead", func(g *spec, raw []byte) (wrong string) {
+			g.ExpiresAt, wrong = moment(raw)
+			return wrong
+		}, true},
 	}
 	for i := range fields {
 		set := fields[i].set
@@ -345,6 +354,15 @@ var patchFields = []field[store.Patch]{
 			return wrong
 		})
 	}, false},
+	{"start_at", ruleMoment + "; null: now", func(p *store.Patch, raw []byte) string { return setMoment(&p.StartAt, raw) }, true},
+	{"expires_at", ruleMoment + "; null: never", func(p *store.Patch, raw []byte) string { return setMoment(&p.ExpiresAt, raw) }, true},
+}
+
+func setMoment(to **time.Time, raw []byte) string {
+	return setOr(to, raw, time.Time{}, func(to *time.Time) (wrong string) {
+		*to, wrong = moment(raw)
+		return wrong
+	})
 }
 
 func setOr[T any](to **T, raw []byte, otherwise T, set func(*T) string) string {

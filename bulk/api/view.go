@@ -50,6 +50,7 @@ func viewOf(g store.Group, level string) groupView {
 	if g.StopAt != (store.Tolerance{}) {
 		v.StopAt = toleranceJSON(g.StopAt)
 	}
+	v.StartAt, v.ExpiresAt, v.Expired = at(g.StartAt), at(g.ExpiresAt), g.Expired
 	if g.Stopped {
 		v.Stopped = true
 		v.Error = fmt.Sprintf("%d of %d jobs failed or died, and stop_at is %s: the group is paused; resume it to go on to its end, or cancel it",
@@ -100,11 +101,11 @@ func progress(g store.Group) float64 {
 // lower by it.
 const rateSpread = 0.25
 
-// estimate returns remaining jobs ÷ expected rate, nil if unknown: the group has ended, is paused, or finished no job
-// recently. The group's own rate limit bounds low, since each job is at least one start.
+// estimate returns remaining jobs ÷ expected rate, nil if unknown: the group has ended, is paused, waits for its
+// start_at, or finished no job recently. The group's own rate limit bounds low, since each job is at least one start.
 func estimate(g store.Group) *bulktype.ETA {
 	left := float64(g.Total - finished(g))
-	if g.Status.Ended() || g.Paused || left < 0 || left > 0 && g.Expected <= 0 {
+	if g.Status.Ended() || g.Paused || g.GatedBy == store.GatedByStart || left < 0 || left > 0 && g.Expected <= 0 {
 		return nil
 	}
 	if left == 0 {

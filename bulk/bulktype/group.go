@@ -69,6 +69,9 @@ type Group[T any] struct {
 	RateLimit        float64         `json:"rate_limit"`  // of the group, starts a second; 0: none
 	Concurrency      int64           `json:"concurrency"` // most jobs in flight; 0: any number
 	Start            Start           `json:"start"`
+	StartAt          T               `json:"start_at,omitzero"`   // no job starts before
+	ExpiresAt        T               `json:"expires_at,omitzero"` // jobs that have not started by then end as dead
+	Expired          bool            `json:"expired,omitempty"`   // ExpiresAt has passed before all jobs had ended
 	Results          Results         `json:"results"`
 	Aggregate        json.RawMessage `json:"aggregate"`
 	FailureTolerance Tolerance       `json:"failure_tolerance"`
@@ -95,7 +98,7 @@ type Group[T any] struct {
 	ThrottlesPerJob float64 `json:"throttles_per_job"`
 	Gated           bool    `json:"gated"` // no job of the group may start now
 	GatedUntil      T       `json:"gated_until,omitzero"`
-	GatedBy         string  `json:"gated_by,omitempty"` // rate, downstream, processor, policy
+	GatedBy         string  `json:"gated_by,omitempty"` // rate, downstream, processor, policy, start_at
 
 	CreatedAt   T      `json:"created_at"`
 	SealedAt    T      `json:"sealed_at,omitzero"`

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // Bulk creates a group, adds the jobs of the NDJSON in body and seals it, in one streamed request. After a broken
@@ -135,5 +136,7 @@ func queryOf(s GroupSpec) url.Values {
 	set("results", string(s.Results), s.Results == "")
 	set("callback_url", s.CallbackURL, s.CallbackURL == "")
 	set("start", string(s.Start), s.Start == "")
+	set("start_at", s.StartAt.Format(time.RFC3339Nano), s.StartAt.IsZero())
+	set("expires_at", s.ExpiresAt.Format(time.RFC3339Nano), s.ExpiresAt.IsZero())
 	return v
 }

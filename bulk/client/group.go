@@ -32,6 +32,9 @@ type GroupSpec struct {
 	Results     Results `json:"results,omitempty"`
 	CallbackURL string  `json:"callback_url,omitempty"`
 	Start       Start   `json:"start,omitempty"`
+	// StartAt: no job starts before. ExpiresAt: jobs that have not started by then end as dead, with the code expired.
+	StartAt   time.Time `json:"start_at,omitzero"`
+	ExpiresAt time.Time `json:"expires_at,omitzero"`
 }
 
 // CreateGroup creates a group. Repeated with the same spec and ID, it returns the existing group.
@@ -114,9 +117,12 @@ type Patch struct {
 	BasePriority *int64    `json:"base_priority,omitempty"`
 	// StopAt replaces the group's. A group that was resumed despite the old one is stopped by the new one.
 	StopAt *Tolerance `json:"stop_at,omitempty"`
+	// StartAt and ExpiresAt replace the group's.
+	StartAt   *time.Time `json:"start_at,omitempty"`
+	ExpiresAt *time.Time `json:"expires_at,omitempty"`
 }
 
-// Patch changes weight, rate, concurrency, priority and stop_at of a group. The change takes effect immediately.
+// Patch changes live fields of a group. The change takes effect immediately.
 func (c groups) Patch(ctx context.Context, id string, p Patch) (*Group, error) {
 	return c.group(ctx, call{method: http.MethodPatch, path: []string{"v1", "groups", id}}, p)
 }

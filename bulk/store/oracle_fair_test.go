@@ -44,7 +44,9 @@ func (m *Model) runnable(g *group) bool {
 }
 
 // expired reports whether a group's ExpiresAt has passed.
-func (m *Model) expired(g *group) bool { return !g.ExpiresAt.IsZero() && !g.ExpiresAt.After(at(m.Now())) }
+func (m *Model) expired(g *group) bool {
+	return !g.ExpiresAt.IsZero() && !g.ExpiresAt.After(at(m.Now()))
+}
 
 // pick returns the group whose turn it is, of those for which ok returns true.
 func (m *Model) pick(ok func(*group) bool) (best *group) {

@@ -45,7 +45,7 @@ func TestStartAt_HoldsAllJobsUntilThen(t *testing.T) {
 	}
 	clean(t, s)
 	// Later, then sooner.
-	if _, err := s.Patch(t.Context(), "later", Patch{StartAt: new(after(c.us, 2 * time.Hour))}); err != nil {
+	if _, err := s.Patch(t.Context(), "later", Patch{StartAt: new(after(c.us, 2*time.Hour))}); err != nil {
 		t.Fatal(err)
 	}
 	c.advance(time.Hour)
