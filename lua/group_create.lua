@@ -1,11 +1,12 @@
 #!lua
 -- group_create: creates a group. A repeated call with the same content changes nothing.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
---   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
--- ARGV: now, settings, id, spec, tenant, type, level, weight, rate, concurrency, base, held, callback, redrive, own (1: by a tenant's token), most (groups of the tenant; 0: any number), stop_count, stop_share, counts (1: outcomes are counted on arrival), most_bad, bad_share, results (0 all, 1 failures, 2 none), start_at, expires (µs; 0: none)
--- RETURNS: {1 created, 0 existed; the group}, {'exists', its spec, the group}, {'deleted'} (a group of this id is being deleted) {'quota', groups of the tenant} or {'past', the time} (expires has passed)
+--   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists,
+--   uniques, lapses, links
+-- ARGV: now, settings, id, spec, tenant, type, level, weight, rate, concurrency, base, held, callback, redrive, own (1: by a tenant's token), most (groups of the tenant; 0: any number), stop_count, stop_share, counts (1: outcomes are counted on arrival), most_bad, bad_share, results (0 all, 1 failures, 2 none), start_at, expires (µs; 0: none), unique (key; empty: none), within (µs for which it may be used once)
+-- RETURNS: {1 created, 0 existed; the group}, {'exists', its spec, the group}, {'deleted'} (a group of this id is being deleted) {'quota', groups of the tenant} or {'past', the time} (expires has passed) or {'duplicate', the id of the first group under the key, and that group if it still exists}
 -- INVARIANT: a group has one record; its spec never changes.
--- INCLUDE: clock, limiter, fair, bulk, bulkqueue, bulklife, bulkjobs, bulkreply, bulkcreate
+-- INCLUDE: clock, limiter, fair, bulk, bulkqueue, bulklife, bulkjobs, bulkreply, bulkunique, bulkcreate
 
 local gkey = redis.call('HGET', K.names, ARGV[3])
 if gkey then
@@ -13,6 +14,11 @@ if gkey then
   if g[G_DELETED] == 1 then return { 'deleted' } end
   if there ~= ARGV[4] then return { 'exists', there, group_reply(g, true) } end
   return { 0, group_reply(g, true) }
+end
+local first = ARGV[25] ~= '' and unique.first('g' .. ARGV[5] .. '/' .. ARGV[25])
+if first and first ~= ARGV[3] then
+  local there = named_group(first)
+  return { 'duplicate', first, there and group_reply(there, true) or nil }
 end
 if tonumber(ARGV[24]) > 0 and tonumber(ARGV[24]) <= now then return { 'past', int(now) } end
 local g, has = create_group({ unpack(ARGV, 3) })

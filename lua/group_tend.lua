@@ -1,7 +1,8 @@
 #!lua flags=allow-oom
 -- group_tend: does one bounded step of a group's housekeeping: sweeps cancelled and expired jobs, and deletes data past its retention.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
---   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
+--   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists,
+--   uniques, lapses, links
 -- ARGV: now, settings, group, bound
 -- RETURNS: {1 if there is more to do immediately, 1 to reduce, 1 if its callback is due, 1 if the group is gone, dead letters dropped, 1 if it was sealed for its silence, groups that it ended as COMPLETED, as FAILED} or {reason}
 -- INVARIANT: no accepted job is dropped; a job of an expired group that does not run ends as dead; finished data is deleted after its retention; dead letters are kept for theirs, and their group with them.
@@ -32,7 +33,7 @@ if g[G_STATUS] == CREATED and g[G_SEALED] == 0 and now >= silent_from(g) then
   if g[G_STATUS] <= RUNNING then work.stop(g) end
   requeue(g)
   if g[G_QUEUED] == 1 then wake_worker() end
-  sealed = 1
+  sealed = g[G_ROLLING] > 0 and 0 or 1
 end
 
 -- sweep ends up to most jobs of the group that neither run nor have ended, and returns their number, and how many of them were pending.
@@ -188,6 +189,7 @@ if now >= group_at and now >= jobs_at then
   redis.call('ZREM', K.agenda, gkey)
   redis.call('ZREM', K.gates, 'g/' .. gkey)
   t[T_GROUPS] = t[T_GROUPS] - 1
+  if g[G_ROLLING] > 0 then t[T_ROLLING] = t[T_ROLLING] - 1 end
   groups[gkey] = false
   redis.call('HDEL', K.flow, gkey)
   local gone = t[T_GROUPS] == 0

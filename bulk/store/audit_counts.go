@@ -327,6 +327,14 @@ func (a *auditor) readOwners(ctx context.Context) error {
 			a.bad("owner", "group %s: its short name belongs to %q, in the index: %t", g.ID, named[short], listed[short])
 		}
 	}
+	pipe := a.s.o.Client.Pipeline()
+	uniques, lapses := pipe.HLen(ctx, a.s.keys[keyUniques]), pipe.ZCard(ctx, a.s.keys[keyLapses])
+	if _, err := pipe.Exec(ctx); err != nil {
+		return fmt.Errorf("%w: %w", ErrStore, err)
+	}
+	if uniques.Val() != lapses.Val() {
+		a.bad("owner", "%d names are taken for a time, %d have an end", uniques.Val(), lapses.Val())
+	}
 	node, err := a.s.master(ctx)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrStore, err)

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -85,6 +87,25 @@ func (g *GroupSpec) Validate() error {
 	case g.BasePriority < -1e12 || g.BasePriority > 1e12:
 		return refuse(CodeInvalid, "base_priority %d: use -10^12 to 10^12", g.BasePriority)
 	}
+	return g.Unique.check()
+}
+
+// Bounds of Unique.Within.
+const (
+	MinUnique = time.Second
+	MaxUnique = 720 * time.Hour
+)
+
+// check returns an error for an invalid key or time; the zero value is valid.
+func (u Unique) check() error {
+	switch {
+	case u == Unique{}:
+		return nil
+	case u.Key == "" || len(u.Key) > 200 || !utf8.ValidString(u.Key) || strings.ContainsFunc(u.Key, func(r rune) bool { return !unicode.IsGraphic(r) }):
+		return refuse(CodeInvalid, "unique.key %q: use 1 to 200 bytes of printable characters", u.Key)
+	case u.Within < MinUnique || u.Within > MaxUnique:
+		return refuse(CodeInvalid, "unique.for %s: use %s to %s", u.Within, MinUnique, MaxUnique)
+	}
 	return nil
 }
 
@@ -104,7 +125,8 @@ func sinceEpoch(t time.Time) int64 {
 	return t.UnixMicro()
 }
 
-// CreateGroup creates a group. Repeated with the same id and content, it returns the group and created is false.
+// CreateGroup creates a group. Repeated with the same id and content, it returns the group and created is false; and
+// so it does for another group under the same Unique key, with the first group, a Duplicate.
 func (s groupStore) CreateGroup(ctx context.Context, g GroupSpec) (group Group, created bool, err error) {
 	args, err := createArgs(&g)
 	if err != nil {
@@ -119,6 +141,13 @@ func (s groupStore) CreateGroup(ctx context.Context, g GroupSpec) (group Group, 
 		return Group{}, false, tooManyGroups(&g, r.int(1))
 	case "past":
 		return Group{}, false, groupRefusal("past", g.ID, r)
+	case "duplicate":
+		if len(list(r.at(2))) == 0 {
+			return Group{}, false, refuse(CodeExists, "unique.key %q: group %q was created with it and has been deleted; the key is free again when its time has passed", g.Unique.Key, r.string(1))
+		}
+		f, err := parseGroup(list(r.at(2)))
+		f.Duplicate = true
+		return f.Group, false, err
 	case "deleted":
 		err := refuse(CodeExists, "group %q is being deleted, and its id is not free yet: repeat DELETE /v1/groups/%s until it returns 204 or 404, then repeat this request; or use another id", g.ID, g.ID)
 		err.Deleting = true
@@ -145,7 +174,7 @@ func createArgs(g *GroupSpec) ([]any, error) {
 		g.ID, spec, g.Tenant, g.Type, levelNumbers[g.Level], thousandths(g.Weight), thousandths(g.Rate),
 		g.Concurrency, g.BasePriority, flag(g.StartSealed), flag(g.CallbackURL != ""), flag(g.RedriveOf != ""), flag(g.Own), g.MaxGroups,
 		g.StopAt.Count, g.StopAt.thousandths(), flag(g.Counts()), g.Tolerance.most(), flag(g.Tolerance.Share), resultsNumber(g.Results),
-		sinceEpoch(g.StartAt), sinceEpoch(g.ExpiresAt),
+		sinceEpoch(g.StartAt), sinceEpoch(g.ExpiresAt), g.Unique.Key, g.Unique.Within.Microseconds(),
 	}, err
 }
 
@@ -480,6 +509,7 @@ func parseGroup(line reply) (found, error) {
 	g.CreatedAt, g.SealedAt, g.StartedAt = micros(n("created")), micros(n("sealed_at")), micros(n("started"))
 	g.FinishedAt, g.LastAddedAt = micros(n("finished")), micros(n("touched"))
 	g.StartAt, g.ExpiresAt, g.Expired = micros(n("start_at")), micros(n("expires")), n("expired") == 1
+	g.Rolling = micros(n("rolling"))
 	g.LastOutcomeAt, g.ReadAt = micros(n("outcome_at")), micros(now)
 	g.CallbackState = []string{"", "pending", "done", "failed"}[min(max(n("callback"), 0), 3)]
 	g.CallbackTries, g.redrives = n("tries"), n("redrives")

@@ -108,6 +108,8 @@ func oneOfEverything(t *testing.T, client redis.UniversalClient) {
 	refused(t, err, CodeState)
 	_, err = s.History(ctx, "acme", time.Time{})
 	ok(err)
+	_, err = s.Submit(ctx, Single{Tenant: "acme", Job: Job{Type: "webhook", Payload: []byte("1")}, Unique: Unique{"k", time.Hour}})
+	ok(err)
 	clean(t, s)
 	for _, name := range lua.MustLoad().Names() {
 		switch family, _, _ := strings.Cut(name, "_"); family {

@@ -195,3 +195,53 @@ func TestExpiresAt_IsChecked(t *testing.T) {
 	}
 	clean(t, s)
 }
+
+// TestJob_Expires: a job with a time of its own ends as dead at its turn, whether it waits in the order or for its run_at; a running one finishes.
+func TestJob_Expires(t *testing.T) {
+	for _, gating := range []bool{true, false} {
+		t.Run(fmt.Sprint("gating ", gating), func(t *testing.T) {
+			s, c := open(t, func(set *Settings) { set.Gating, set.Lease = gating, time.Hour })
+			create(t, s, counted("g"))
+			soon := after(c.us, time.Minute)
+			if _, err := s.AddJobs(t.Context(), "g", Chunk{}, []Job{
+				{ID: "runs", Payload: []byte("1"), ExpiresAt: soon},
+				{ID: "order", Payload: []byte("1"), ExpiresAt: soon},
+				{ID: "scheduled", Payload: []byte("1"), RunAt: after(c.us, 50*time.Second), ExpiresAt: soon},
+				{ID: "stays", Payload: []byte("1"), ExpiresAt: after(c.us, time.Hour)},
+			}); err != nil {
+				t.Fatal(err)
+			}
+			_, err := s.AddJobs(t.Context(), "g", Chunk{}, []Job{{ID: "never", Payload: []byte("1"), RunAt: soon, ExpiresAt: soon}})
+			refused(t, err, CodeInvalid)
+			if _, err := s.Seal(t.Context(), "g"); err != nil {
+				t.Fatal(err)
+			}
+			running := pull(t, s, 1).Jobs
+			c.advance(time.Minute)
+			for _, id := range []string{"order", "scheduled"} {
+				if j, err := s.Job(t.Context(), "g", id); err != nil || j.Status != "dead" || j.Code != "expired" {
+					t.Fatalf("%+v %v", j, err)
+				}
+			}
+			if j, err := s.Job(t.Context(), "g", "stays"); err != nil || j.Status != "pending" || j.ExpiresAt.IsZero() {
+				t.Fatalf("%+v %v", j, err)
+			}
+			p := pull(t, s, 5)
+			for range 2 { // due, then its turn, then ended
+				dispatch(t, s)
+				more := pull(t, s, 5)
+				p.Jobs = append(p.Jobs, more.Jobs...)
+			}
+			dispatch(t, s)
+			if len(p.Jobs) != 1 || p.Jobs[0].ID != "stays" {
+				t.Fatalf("%+v", p)
+			}
+			clean(t, s)
+			ack(t, s, Done, append(running, p.Jobs...)...)
+			if g, err := s.Group(t.Context(), "g"); err != nil || g.Status != Failed || g.Dead != 2 || g.Succeeded != 2 {
+				t.Fatalf("%+v %v", g, err)
+			}
+			clean(t, s)
+		})
+	}
+}

@@ -48,6 +48,13 @@ const (
 	NoResults      Results = "none"     // those of jobs that can be redriven
 )
 
+// Unique is a name that a tenant's submissions may use once within a time: a later one is a duplicate of the first.
+// Groups and single jobs have names of their own.
+type Unique struct {
+	Key    string        // 1…200 bytes of printable characters
+	Within time.Duration // from the first submission on, 1 s to 720 h
+}
+
 // GroupSpec describes a new group.
 type GroupSpec struct {
 	ID           string    // 1…128 of [A-Za-z0-9._:-]; empty: a random one
@@ -66,6 +73,7 @@ type GroupSpec struct {
 	StartSealed  bool      `json:",omitzero"`  // no job starts before the seal
 	StartAt      time.Time `json:",omitzero"`  // no job starts before; zero: none
 	ExpiresAt    time.Time `json:",omitzero"`  // jobs that neither run nor have ended by then end as dead; zero: never
+	Unique       Unique    `json:",omitzero"`  // accepted once within its time; zero: no such bound
 	RedriveOf    string    `json:",omitzero"`  // the group whose dead or failed jobs these were
 	RedriveWhich string    `json:",omitempty"` // statuses and codes of RedriveOptions; empty: the dead ones
 	// Own is set for a tenant's token: Level, Weight and BasePriority then have effect within the tenant only.
@@ -79,12 +87,15 @@ type Group struct {
 	Status  Status
 	Sealed  bool
 	Paused  bool
-	Stopped bool  // paused because of StopAt
-	Expired bool  // ExpiresAt has passed before all jobs had ended
-	Epoch   int64 // increases with every change of status
-	Total   int64
-	Pending int64
-	Ready   int64
+	Stopped bool // paused because of StopAt
+	// Duplicate is set by CreateGroup: this is the group that was created first under the Unique key.
+	Duplicate bool
+	Rolling   time.Time // of a group of single jobs: when it is sealed at the latest
+	Expired   bool      // ExpiresAt has passed before all jobs had ended
+	Epoch     int64     // increases with every change of status
+	Total     int64
+	Pending   int64
+	Ready     int64
 	// NonReady counts jobs that wait for a backoff, a Retry-After or their run_at.
 	NonReady                           int64
 	InFlight                           int64
@@ -117,6 +128,8 @@ type Job struct {
 	Payload []byte // JSON
 	Cost    int64  // in units of the rates, 1…1,000; 0 means 1
 	RunAt   time.Time
+	// ExpiresAt: the job ends as dead if its turn comes later; zero: never.
+	ExpiresAt time.Time
 }
 
 // Chunk is the part of an upload that a call of AddJobs carries.
@@ -267,7 +280,9 @@ type Outcome struct {
 type JobState struct {
 	Outcome           // Status can also be pending, waiting or running
 	Next    time.Time // while waiting: until then
-	Process string    // while running: the process that runs it
+	// ExpiresAt is the job's own, while it has not ended.
+	ExpiresAt time.Time
+	Process   string // while running: the process that runs it
 	// Cancelling is set for a running job whose process is asked to stop it.
 	Cancelling bool
 }

@@ -9,7 +9,7 @@ local K = {
   jobs = KEYS[13], runs = KEYS[14], order = KEYS[15], front = KEYS[16], ready = KEYS[17], leases = KEYS[18],
   waiting = KEYS[19], refused = KEYS[20], done = KEYS[21], dead = KEYS[22], chunks = KEYS[23], agenda = KEYS[24],
   sums = KEYS[25], bell = KEYS[26], history = KEYS[27], busy = KEYS[28], aside = KEYS[29],
-  lists = KEYS[30],
+  lists = KEYS[30], uniques = KEYS[31], lapses = KEYS[32], links = KEYS[33],
 }
 
 -- Statuses, as bulk/store names them.
@@ -94,9 +94,9 @@ if now > shard.last then shard.last = now end
 --   largest, widest, aside, kept, outcome_at, inner, share, based,
 --   expect, charged, due, uniform, bar, lag, stop_count, stop_share, stopped, tally, most_bad, bad_share,
 --   results, shrunk, cleared, gone, called_off, deleted, turn, redriving, limiter,
---   start_at, expires, expired
+--   start_at, expires, expired, expiring, rolling
 -- RECORD T: name, weight, rate, at, frac, rated, v1, v2, v3, n1, n2, n3, gate, inflight, open, served, groups,
---   jobs, mean, backoff, seen, was, expect, work, u1, u2, u3, conc, full, limiter
+--   jobs, mean, backoff, seen, was, expect, work, u1, u2, u3, conc, full, limiter, rolling
 
 -- Level, weight and base that a tenant's token sets for a group count inside the tenant only: inner is then the level (and level is normal),
 -- share the weight among tenants, based 1. They are 0 where an operator set level, weight and base, which count among tenants too.
@@ -114,6 +114,9 @@ if now > shard.last then shard.last = now end
 
 -- No job of a group starts before start_at, and none from expires on (µs, 0: none). expired is 1 once a script has noticed that expires has
 -- passed: from then on the group's jobs that neither run nor have ended are ended as dead (group_tend).
+
+-- expiring is 1 once a job with a time of its own was added, at which it expires. rolling is when a group of single jobs is sealed (lib
+-- bulkunique; 0: other groups); a tenant's rolling counts its groups of that kind, which no ceiling bounds.
 
 -- Work, where time is shared, in µs: expect is the recent mean run time, charged the charge of the group's jobs in flight, due the difference of
 -- charges and run times of ended runs that is not charged yet. lag is the part of that difference that is charged among tenants and not

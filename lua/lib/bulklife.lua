@@ -29,8 +29,9 @@ local function set_status(g, status)
 end
 
 -- silent_from returns when an unsealed group is sealed because no job and no outcome has arrived since. For a redrive, whose steps take moments,
--- that is a minute at most: it then runs the jobs that it has, and the others stay in their group.
+-- that is a minute at most: it then runs the jobs that it has, and the others stay in their group. A group of single jobs has its own time.
 local function silent_from(g)
+  if g[G_ROLLING] > 0 then return g[G_ROLLING] end
   return math.max(g[G_TOUCHED], g[G_OUTCOME_AT]) + (g[G_OF] == 1 and math.min(set.silence, 60000000) or set.silence)
 end
 
@@ -54,7 +55,7 @@ local function retention(g)
   local left = g[G_DEAD] - g[G_REDRIVEN] + g[G_KEPT]
   if g[G_DELETED] == 1 then return now, now, now, left end
   local jobs_at, dead_at = g[G_FINISHED] + set.keep_jobs, g[G_FINISHED] + set.keep_dead
-  return jobs_at, dead_at, math.max(g[G_FINISHED] + set.keep_groups, jobs_at, left > 0 and dead_at or 0), left
+  return jobs_at, dead_at, math.max(g[G_ROLLING] > 0 and 0 or g[G_FINISHED] + set.keep_groups, jobs_at, left > 0 and dead_at or 0), left
 end
 
 -- tally.complete reports whether all outcomes of a group were counted on arrival. A group that does not keep them is never reduced again: jobs
