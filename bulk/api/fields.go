@@ -176,17 +176,9 @@ func setNames(to *[]string, raw []byte, most, longest int, also string) string {
 func (s *Server) specFields() []field[store.GroupSpec] {
 	type spec = store.GroupSpec
 	fields := []field[spec]{
-		{"id", ruleGroup, func(g *spec, raw []byte) string { return setWord(&g.ID, raw, maxGroupID, ":") }, true},
+		{"id", ruleGroup, func(g *spec, raw []byte) string { return setGroupID(&g.ID, raw) }, true},
 		{"tenant", ruleWord, func(g *spec, raw []byte) string { return setWord(&g.Tenant, raw, maxTenant, "") }, true},
-		{"type", ruleType, func(g *spec, raw []byte) string {
-			if wrong := setWord(&g.Type, raw, maxType, alsoInType); wrong != "" {
-				return wrong
-			}
-			if s.o.AllowType != nil && !s.o.AllowType(g.Type) {
-				return "has no handler here: switch its processor on, or name a type that has one"
-			}
-			return ""
-		}, true},
+		{"type", ruleType, func(g *spec, raw []byte) string { return s.setType(&g.Type, raw) }, true},
 		{"priority", ruleLevel, func(g *spec, raw []byte) string { return setLevel(&g.Level, raw) }, true},
 		{"weight", ruleWeight, func(g *spec, raw []byte) string { return setDecimal(&g.Weight, raw, 0.01, 100) }, false},
 		{"base_priority", ruleBase, func(g *spec, raw []byte) string { return setWhole(&g.BasePriority, raw, -1e12, 1e12) }, false},
@@ -247,17 +239,34 @@ func (s *Server) specFields() []field[store.GroupSpec] {
 			g.ExpiresAt, wrong = moment(raw)
 			return wrong
 		}, true},
+		{"unique", ruleUnique, func(g *spec, raw []byte) string { return setUnique(&g.Unique, raw) }, false},
 	}
+	return orNull(fields)
+}
+
+// orNull lets null mean the same as leaving a field out.
+func orNull[T any](fields []field[T]) []field[T] {
 	for i := range fields {
 		set := fields[i].set
-		fields[i].set = func(g *spec, raw []byte) string {
+		fields[i].set = func(to *T, raw []byte) string {
 			if ophttp.IsNull(raw) {
 				return ""
 			}
-			return set(g, raw)
+			return set(to, raw)
 		}
 	}
 	return fields
+}
+
+// setType reads the type of a job, which must have a handler.
+func (s *Server) setType(to *string, raw []byte) string {
+	if wrong := setWord(to, raw, maxType, alsoInType); wrong != "" {
+		return wrong
+	}
+	if s.o.AllowType != nil && !s.o.AllowType(*to) {
+		return "has no handler here: switch its processor on, or name a type that has one"
+	}
+	return ""
 }
 
 // complete sets defaults and adds a fault for each missing field.

@@ -41,6 +41,7 @@ var every = []struct{ method, path, body string }{
 	{"POST", "/v1/groups/z/jobs/a/cancel", ""}, {"POST", "/v1/groups/z/jobs/a/retry", ""},
 	{"POST", "/v1/groups/z/seal", ""}, {"POST", "/v1/groups/z/pause", ""}, {"POST", "/v1/groups/z/resume", ""}, {"POST", "/v1/groups/z/release", ""}, {"POST", "/v1/groups/z/cancel", ""},
 	{"POST", "/v1/groups/z/redrive", ""}, {"GET", "/v1/groups/z/events", ""}, {"GET", "/v1/groups/z/results", ""}, {"GET", "/v1/groups/z/result", ""},
+	{"POST", "/v1/jobs", `{"tenant":"zoo","type":"mail","payload":1}`},
 	{"GET", "/v1/dead?group=z", ""}, {"GET", "/v1/congestion", ""}, {"GET", "/v1/congestion/zoo/history", ""},
 	{"GET", "/v1/workers?tenant=zoo", ""}, {"GET", "/v1/breakers", ""}, {"DELETE", "/v1/breakers?processor=mail", ""}, {"GET", "/v1/limits", ""}, {"PATCH", "/v1/limits", `{"global":5}`}, {"GET", "/v1/tenants/zoo", ""}, {"PATCH", "/v1/tenants/zoo", `{"weight":2}`},
 	{"POST", "/v1/work/lease", `{"types":["mail"]}`}, {"POST", "/v1/work/ack", `{"jobs":[{"lease":"` + someLease + `"}]}`},

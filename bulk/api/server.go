@@ -183,6 +183,7 @@ func (s *Server) paths() map[string]methods {
 		"/v1/groups/{id}/results":           {"GET": jobs.results},
 		"/v1/groups/{id}/result":            {"GET": jobs.result},
 		"/v1/dead":                          {"GET": jobs.dead},
+		"/v1/jobs":                          {"POST": jobs.submitJob},
 		"/v1/bulk":                          {"POST": uploads.bulk},
 		"/v1/congestion":                    {"GET": tenants.congestion},
 		"/v1/congestion/{tenant}/history": {

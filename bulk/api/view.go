@@ -51,6 +51,7 @@ func viewOf(g store.Group, level string) groupView {
 		v.StopAt = toleranceJSON(g.StopAt)
 	}
 	v.StartAt, v.ExpiresAt, v.Expired = at(g.StartAt), at(g.ExpiresAt), g.Expired
+	v.Duplicate, v.RollingUntil = g.Duplicate, at(g.Rolling)
 	if g.Stopped {
 		v.Stopped = true
 		v.Error = fmt.Sprintf("%d of %d jobs failed or died, and stop_at is %s: the group is paused; resume it to go on to its end, or cancel it",

@@ -66,12 +66,16 @@ type Group[T any] struct {
 	Weight       float64  `json:"weight"`
 	BasePriority int64    `json:"base_priority"` // milliseconds, of the score policy
 
-	RateLimit        float64         `json:"rate_limit"`  // of the group, starts a second; 0: none
-	Concurrency      int64           `json:"concurrency"` // most jobs in flight; 0: any number
-	Start            Start           `json:"start"`
-	StartAt          T               `json:"start_at,omitzero"`   // no job starts before
-	ExpiresAt        T               `json:"expires_at,omitzero"` // jobs that have not started by then end as dead
-	Expired          bool            `json:"expired,omitempty"`   // ExpiresAt has passed before all jobs had ended
+	RateLimit   float64 `json:"rate_limit"`  // of the group, starts a second; 0: none
+	Concurrency int64   `json:"concurrency"` // most jobs in flight; 0: any number
+	Start       Start   `json:"start"`
+	StartAt     T       `json:"start_at,omitzero"`   // no job starts before
+	ExpiresAt   T       `json:"expires_at,omitzero"` // jobs that have not started by then end as dead
+	Expired     bool    `json:"expired,omitempty"`   // ExpiresAt has passed before all jobs had ended
+	// Duplicate is set in the response to a submission whose unique key was used before: this is the first group.
+	Duplicate bool `json:"duplicate,omitempty"`
+	// RollingUntil is when a group of single jobs is sealed.
+	RollingUntil     T               `json:"rolling_until,omitzero"`
 	Results          Results         `json:"results"`
 	Aggregate        json.RawMessage `json:"aggregate"`
 	FailureTolerance Tolerance       `json:"failure_tolerance"`

@@ -137,6 +137,10 @@ func queryOf(s GroupSpec) url.Values {
 	set("callback_url", s.CallbackURL, s.CallbackURL == "")
 	set("start", string(s.Start), s.Start == "")
 	set("start_at", s.StartAt.Format(time.RFC3339Nano), s.StartAt.IsZero())
+	if s.Unique != nil {
+		unique, _ := json.Marshal(s.Unique) // cannot fail
+		v.Set("unique", string(unique))
+	}
 	set("expires_at", s.ExpiresAt.Format(time.RFC3339Nano), s.ExpiresAt.IsZero())
 	return v
 }

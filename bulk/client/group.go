@@ -35,6 +35,27 @@ type GroupSpec struct {
 	// StartAt: no job starts before. ExpiresAt: jobs that have not started by then end as dead, with the code expired.
 	StartAt   time.Time `json:"start_at,omitzero"`
 	ExpiresAt time.Time `json:"expires_at,omitzero"`
+	// Unique is a name that may be used once within a time: a second group of the tenant with it is a Duplicate.
+	Unique *Unique `json:"unique,omitempty"`
+}
+
+// Unique is a name that a tenant's submissions may use once within a time.
+type Unique struct {
+	Key string `json:"key"`
+	For Span   `json:"for"` // from the first submission on, 1 s to 720 h
+}
+
+// Span is a duration, in JSON as Go writes it: "1h30m0s".
+type Span time.Duration
+
+// MarshalText writes the duration.
+func (s Span) MarshalText() ([]byte, error) { return []byte(time.Duration(s).String()), nil }
+
+// UnmarshalText reads a duration.
+func (s *Span) UnmarshalText(text []byte) error {
+	d, err := time.ParseDuration(string(text))
+	*s = Span(d)
+	return err //nolint:wrapcheck // it names the text
 }
 
 // CreateGroup creates a group. Repeated with the same spec and ID, it returns the existing group.

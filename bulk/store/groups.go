@@ -143,7 +143,9 @@ func (s groupStore) CreateGroup(ctx context.Context, g GroupSpec) (group Group, 
 		return Group{}, false, groupRefusal("past", g.ID, r)
 	case "duplicate":
 		if len(list(r.at(2))) == 0 {
-			return Group{}, false, refuse(CodeExists, "unique.key %q: group %q was created with it and has been deleted; the key is free again when its time has passed", g.Unique.Key, r.string(1))
+			err := refuse(CodeExists, "unique.key %q: group %q was created with it and has been deleted; the key is free again when its time has passed", g.Unique.Key, r.string(1))
+			err.Deleting = true
+			return Group{}, false, err
 		}
 		f, err := parseGroup(list(r.at(2)))
 		f.Duplicate = true
