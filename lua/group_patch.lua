@@ -35,14 +35,7 @@ types.unbar(g) -- if its type may still start no job, the next pull blocks it ag
 for i = 5, #ARGV, 2 do
   local field, value = ARGV[i], tonumber(ARGV[i + 1])
   if field == 'cancel' then
-    if g[G_STATUS] ~= CANCELLED then
-      -- Jobs that are pending, ready or waiting are cancelled from now on; a bounded sweep writes that down job by job.
-      set_status(g, CANCELLED)
-      g[G_FINISHED] = now
-      shard.pending = shard.pending - (g[G_ADDED] - g[G_TAKEN]) - g[G_FRONT]
-      shard.open_groups = shard.open_groups - 1
-      plan_tend(g, now)
-    end
+    if g[G_STATUS] ~= CANCELLED then cancel_group(g) end
   elseif live[field] then
     g[live[field]] = value
     if field == 'weight' then g[G_SHARE] = own and 1000 or 0 end

@@ -5,8 +5,8 @@
 --   uniques, lapses, links
 -- ARGV: now, settings, group, bound
 -- RETURNS: {1 if there is more to do immediately, 1 to reduce, 1 if its callback is due, 1 if the group is gone, dead letters dropped, 1 if it was sealed for its silence, groups that it ended as COMPLETED, as FAILED} or {reason}
--- INVARIANT: no accepted job is dropped; a job of an expired group that does not run ends as dead; finished data is deleted after its retention; dead letters are kept for theirs, and their group with them.
--- INCLUDE: clock, limiter, fair, bulk, bulkqueue, bulklife, bulkjobs, outcomes
+-- INVARIANT: a group that waits for others starts, or is cancelled, once; no accepted job is dropped; a job of an expired group that does not run ends as dead; finished data is deleted after its retention; dead letters are kept for theirs, and their group with them.
+-- INCLUDE: clock, limiter, fair, bulk, bulkqueue, bulklife, bulkjobs, bulkchain, outcomes
 
 local gkey = redis.call('HGET', K.names, ARGV[3])
 local g = gkey and bulk_group(gkey)
@@ -34,6 +34,12 @@ if g[G_STATUS] == CREATED and g[G_SEALED] == 0 and now >= silent_from(g) then
   requeue(g)
   if g[G_QUEUED] == 1 then wake_worker() end
   sealed = g[G_ROLLING] > 0 and 0 or 1
+end
+
+-- The groups that it waits for may all have ended.
+if g[G_WAITS] == 1 and g[G_STATUS] <= RUNNING and chain.resume(g) and g[G_STATUS] <= RUNNING then
+  requeue(g)
+  if g[G_QUEUED] == 1 then wake_worker() end
 end
 
 -- sweep ends up to most jobs of the group that neither run nor have ended, and returns their number, and how many of them were pending.
@@ -75,6 +81,7 @@ end
 if g[G_EXPIRES] > 0 and now >= g[G_EXPIRES] and g[G_STATUS] <= RUNNING then
   g[G_EXPIRED] = 1
   dequeue(g)
+  if g[G_WAITS] == 1 then chain.leave(g) end
   types.unbar(g)
   local most = math.min(bound, math.max(1, math.floor(VISIT_BYTES / math.max(1, g[G_LARGEST])))) -- whose payloads are moved
   local n, pending = sweep(most, function(jobkey)
@@ -90,6 +97,7 @@ if g[G_STATUS] == CANCELLED and g[G_SWEPT] == 0 then
   if n >= bound then return answer(1, 0, 0, 0, 0) end
   if g[G_INFLIGHT] == 0 and g[G_READY] == 0 and g[G_ASIDE] == 0 then
     g[G_SWEPT] = 1
+    chain.note_end(g)
     if tally.complete(g) then g[G_SWEPT], g[G_REDUCED] = 2, ended(g) end -- with its result
   else
     redis.call('ZADD', K.agenda, int(now + 1000000), gkey)
@@ -186,6 +194,7 @@ if now >= group_at and now >= jobs_at then
   types.unbar(g) -- an earlier version has left it
   if g[G_CALLED_OFF] > 0 then redis.call('ZREMRANGEBYLEX', K.aside, '[c' .. gkey .. '/', '(c' .. gkey .. '0') end
   unlist(g)
+  if g[G_AFTER] > 0 then redis.call('ZREMRANGEBYLEX', K.links, '[f' .. gkey .. ' ', '(f' .. gkey .. '!') end
   redis.call('ZREM', K.agenda, gkey)
   redis.call('ZREM', K.gates, 'g/' .. gkey)
   t[T_GROUPS] = t[T_GROUPS] - 1

@@ -45,7 +45,7 @@ func (s uploadRoutes) bulk(w http.ResponseWriter, r *http.Request, who identity)
 		defer release()
 	}
 	ctx := r.Context()
-	first, _, err := s.create(ctx, &spec, "bulk", key)
+	first, _, err := s.create(ctx, who, &spec, "bulk", key)
 	if err != nil {
 		return refuseUpload(r, err)
 	}

@@ -239,6 +239,29 @@ func (s *Server) specFields() []field[store.GroupSpec] {
 			g.ExpiresAt, wrong = moment(raw)
 			return wrong
 		}, true},
+		{"after", `a list of 1 to 20 ids of groups, which have to end first`, func(g *spec, raw []byte) string {
+			var ids []string
+			if wrong := setWords(&ids, raw, store.MaxAfter); wrong != "" {
+				return wrong
+			}
+			for _, id := range ids {
+				if !isWord(id, maxMadeID, ":") {
+					return "has an entry that is not the id of a group"
+				}
+			}
+			g.After = strings.Join(ids, " ")
+			return ""
+		}, false},
+		{"when", "on_success (each of after has completed), on_failure (one has not) or on_end", func(g *spec, raw []byte) string {
+			if !ophttp.IsText(raw) {
+				return "is not text"
+			}
+			switch g.When = store.When(ophttp.Text(raw)); g.When {
+			case store.OnSuccess, store.OnFailure, store.OnEnd:
+				return ""
+			}
+			return "is not a condition"
+		}, true},
 		{"unique", ruleUnique, func(g *spec, raw []byte) string { return setUnique(&g.Unique, raw) }, false},
 	}
 	return orNull(fields)

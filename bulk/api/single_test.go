@@ -124,3 +124,48 @@ func TestCreateGroup_TimesAndUnique(t *testing.T) {
 	wantCode(t, b.ask("POST", "/v1/groups", `{"tenant":"acme","type":"mail","start_at":"2090-01-02T03:04:05Z","expires_at":"2090-01-02T03:04:05Z"}`), 422, "invalid", "expires_at")
 	wantCode(t, b.ask("POST", "/v1/groups", `{"tenant":"acme","type":"mail","start_at":"tomorrow"}`), 422, "invalid", "start_at", "RFC 3339")
 }
+
+func TestCreateGroup_WaitsForOthers(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	const acme = "Authorization: Bearer " + acmeToken
+	b.create(`{"id":"zoo","tenant":"zoo","type":"mail"}`)
+	b.create(`{"id":"import","tenant":"acme","type":"mail"}`)
+	want(t, b.ask("POST", "/v1/groups", `{"id":"mail","tenant":"acme","type":"mail","after":["import"]}`, acme), 201)
+	want(t, b.ask("POST", "/v1/bulk?tenant=acme&type=mail&id=alarm&when=on_failure&after="+url.QueryEscape(`["import"]`), lines(1)), 201)
+	if got := pick(b.group("mail"), "after", "when", "waits_for", "gated", "gated_by", "gated_until"); got != `after=["import"] when="on_success" waits_for=["import"] gated=true gated_by="after" gated_until=null` {
+		t.Error(got)
+	}
+	want(t, b.ask("POST", "/v1/groups/import/cancel", ""), 200)
+	b.tend()
+	if got := pick(b.group("mail"), "status", "skipped", "error", "waits_for"); got !=
+		`status="CANCELLED" skipped=true error="the groups that it waited for did not end as on_success requires: import is CANCELLED" waits_for=null` {
+		t.Error(got)
+	}
+	if n := b.run(done); n != 1 {
+		t.Errorf("%d jobs ran", n)
+	}
+	wantCode(t, b.ask("POST", "/v1/groups", `{"tenant":"acme","type":"mail","after":["import"]}`), 409, "wrong_state", "import")
+	wantCode(t, b.ask("POST", "/v1/groups", `{"tenant":"acme","type":"mail","after":["nobody"]}`), 422, "invalid", "after", "nobody")
+	wantCode(t, b.ask("POST", "/v1/groups", `{"tenant":"acme","type":"mail","after":["zoo"]}`, acme), 422, "invalid", "after", "zoo")
+	wantCode(t, b.ask("POST", "/v1/groups", `{"tenant":"acme","type":"mail","after":"import"}`), 422, "invalid", "after", "list")
+	wantCode(t, b.ask("POST", "/v1/groups", `{"tenant":"acme","type":"mail","after":["a b"]}`), 422, "invalid", "after")
+	wantCode(t, b.ask("POST", "/v1/groups", `{"tenant":"acme","type":"mail","when":"on_end"}`), 422, "invalid", "when", "after")
+	wantCode(t, b.ask("POST", "/v1/groups", `{"tenant":"acme","type":"mail","after":["import"],"when":"soon"}`), 422, "invalid", "when")
+}
+
+// tend does the housekeeping that is due, as a keeper does.
+func (b *bench) tend() {
+	b.t.Helper()
+	for range 3 {
+		d, err := b.store.Dispatch(b.t.Context())
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		for _, id := range d.Tend {
+			if _, err := b.store.Tend(b.t.Context(), id); err != nil {
+				b.t.Fatal(err)
+			}
+		}
+	}
+}

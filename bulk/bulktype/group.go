@@ -72,6 +72,12 @@ type Group[T any] struct {
 	StartAt     T       `json:"start_at,omitzero"`   // no job starts before
 	ExpiresAt   T       `json:"expires_at,omitzero"` // jobs that have not started by then end as dead
 	Expired     bool    `json:"expired,omitempty"`   // ExpiresAt has passed before all jobs had ended
+	// After are the groups that have to end first, When what their end has to be: on_success, on_failure, on_end.
+	// WaitsFor are those that have not ended. Skipped is set if the group was cancelled because of how they ended.
+	After    []string `json:"after,omitempty"`
+	When     string   `json:"when,omitempty"`
+	WaitsFor []string `json:"waits_for,omitempty"`
+	Skipped  bool     `json:"skipped,omitempty"`
 	// Duplicate is set in the response to a submission whose unique key was used before: this is the first group.
 	Duplicate bool `json:"duplicate,omitempty"`
 	// RollingUntil is when a group of single jobs is sealed.
@@ -102,7 +108,7 @@ type Group[T any] struct {
 	ThrottlesPerJob float64 `json:"throttles_per_job"`
 	Gated           bool    `json:"gated"` // no job of the group may start now
 	GatedUntil      T       `json:"gated_until,omitzero"`
-	GatedBy         string  `json:"gated_by,omitempty"` // rate, downstream, processor, policy, start_at
+	GatedBy         string  `json:"gated_by,omitempty"` // rate, downstream, processor, policy, start_at, after
 
 	CreatedAt   T      `json:"created_at"`
 	SealedAt    T      `json:"sealed_at,omitzero"`

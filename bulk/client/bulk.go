@@ -137,6 +137,11 @@ func queryOf(s GroupSpec) url.Values {
 	set("callback_url", s.CallbackURL, s.CallbackURL == "")
 	set("start", string(s.Start), s.Start == "")
 	set("start_at", s.StartAt.Format(time.RFC3339Nano), s.StartAt.IsZero())
+	if len(s.After) > 0 {
+		ids, _ := json.Marshal(s.After) // cannot fail
+		v.Set("after", string(ids))
+	}
+	set("when", string(s.When), s.When == "")
 	if s.Unique != nil {
 		unique, _ := json.Marshal(s.Unique) // cannot fail
 		v.Set("unique", string(unique))

@@ -35,9 +35,23 @@ type GroupSpec struct {
 	// StartAt: no job starts before. ExpiresAt: jobs that have not started by then end as dead, with the code expired.
 	StartAt   time.Time `json:"start_at,omitzero"`
 	ExpiresAt time.Time `json:"expires_at,omitzero"`
+	// After are groups that have to end before this one starts; When is what their end has to be, OnSuccess if empty. If
+	// it is not, the group is cancelled.
+	After []string `json:"after,omitempty"`
+	When  When     `json:"when,omitempty"`
 	// Unique is a name that may be used once within a time: a second group of the tenant with it is a Duplicate.
 	Unique *Unique `json:"unique,omitempty"`
 }
+
+// When is what the end of other groups has to be for a group to start.
+type When string
+
+// The conditions.
+const (
+	OnSuccess When = "on_success" // all have completed
+	OnFailure When = "on_failure" // one has failed or was cancelled
+	OnEnd     When = "on_end"
+)
 
 // Unique is a name that a tenant's submissions may use once within a time.
 type Unique struct {

@@ -87,7 +87,46 @@ func (g *GroupSpec) Validate() error {
 	case g.BasePriority < -1e12 || g.BasePriority > 1e12:
 		return refuse(CodeInvalid, "base_priority %d: use -10^12 to 10^12", g.BasePriority)
 	}
+	if err := checkAfter(g); err != nil {
+		return err
+	}
 	return g.Unique.check()
+}
+
+// MaxAfter is the most predecessors of a group.
+const MaxAfter = 20
+
+func checkAfter(g *GroupSpec) error {
+	ids := strings.Fields(g.After)
+	switch {
+	case len(ids) > MaxAfter:
+		return refuse(CodeInvalid, "after: %d groups, at most %d are accepted", len(ids), MaxAfter)
+	case whens[g.When] == 0 && g.When != "":
+		return refuse(CodeInvalid, "when %q: use on_success, on_failure or on_end", g.When)
+	case g.When != "" && len(ids) == 0:
+		return refuse(CodeInvalid, "when: needs after, the groups that have to end first")
+	}
+	slices.Sort(ids)
+	for i, id := range ids {
+		if !groupID.MatchString(id) || id == g.ID {
+			return refuse(CodeInvalid, "after %q: use the ids of other groups", id)
+		}
+		if i > 0 && ids[i-1] == id {
+			return refuse(CodeInvalid, "after %q: is given twice", id)
+		}
+	}
+	return nil
+}
+
+// whens numbers the values of GroupSpec.When for scripts.
+var whens = map[When]int{OnSuccess: 1, OnFailure: 2, OnEnd: 3}
+
+// whenNumber returns a group's condition for scripts, 0 if it has no predecessors.
+func whenNumber(g *GroupSpec) int {
+	if g.After == "" {
+		return 0
+	}
+	return whens[cmp.Or(g.When, OnSuccess)]
 }
 
 // Bounds of Unique.Within.
@@ -141,6 +180,12 @@ func (s groupStore) CreateGroup(ctx context.Context, g GroupSpec) (group Group, 
 		return Group{}, false, tooManyGroups(&g, r.int(1))
 	case "past":
 		return Group{}, false, groupRefusal("past", g.ID, r)
+	case "unknown":
+		return Group{}, false, refuse(CodeInvalid, "after: there is no group %q; create the groups that it waits for first", r.string(1))
+	case "followed":
+		return Group{}, false, refuse(CodeInvalid, "after: too many groups wait for group %q already; let this one wait for one of them", r.string(1))
+	case "unmet":
+		return Group{}, false, refuse(CodeState, "after: the groups %s have ended, and not as when (%s) requires: group %q could never start", g.After, cmp.Or(g.When, OnSuccess), g.ID)
 	case "duplicate":
 		if len(list(r.at(2))) == 0 {
 			err := refuse(CodeExists, "unique.key %q: group %q was created with it and has been deleted; the key is free again when its time has passed", g.Unique.Key, r.string(1))
@@ -177,6 +222,7 @@ func createArgs(g *GroupSpec) ([]any, error) {
 		g.Concurrency, g.BasePriority, flag(g.StartSealed), flag(g.CallbackURL != ""), flag(g.RedriveOf != ""), flag(g.Own), g.MaxGroups,
 		g.StopAt.Count, g.StopAt.thousandths(), flag(g.Counts()), g.Tolerance.most(), flag(g.Tolerance.Share), resultsNumber(g.Results),
 		sinceEpoch(g.StartAt), sinceEpoch(g.ExpiresAt), g.Unique.Key, g.Unique.Within.Microseconds(),
+		whenNumber(g), g.After,
 	}, err
 }
 
@@ -505,7 +551,17 @@ func parseGroup(line reply) (found, error) {
 		} else if v["why"] == "mode" && n("tenant_gate") <= now {
 			g.GatedBy = GatedByPolicy
 		}
-	} else if v["bar"] != "0" {
+	}
+	if n("waits") == 1 && !g.Status.Ended() {
+		g.Gated, g.GatedUntil, g.GatedBy = true, time.Time{}, GatedByAfter
+	}
+	for link := range strings.Lines(v["links"]) {
+		if w := strings.Fields(link); len(w) == 4 {
+			g.Predecessors = append(g.Predecessors, Predecessor{ID: w[3], Status: statusOf(asInt(w[2]))})
+		}
+	}
+	g.Skipped = n("skipped") == 1
+	if !g.Gated && v["bar"] != "0" {
 		g.Gated, g.GatedBy = true, GatedByProcessor
 	}
 	g.CreatedAt, g.SealedAt, g.StartedAt = micros(n("created")), micros(n("sealed_at")), micros(n("started"))

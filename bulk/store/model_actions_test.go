@@ -33,6 +33,10 @@ func (c *crowd) create() {
 		MaxGroups:   rapid.SampledFrom([]int64{0, 0, 4}).Draw(c.t, "max_groups"),
 	}
 	spec.StartAt, spec.ExpiresAt = c.time("start_at"), c.time("expires_at")
+	if ids := slices.DeleteFunc(c.m.Groups(), func(other string) bool { return other == id }); len(ids) > 0 && !c.classic && rapid.IntRange(0, 2).Draw(c.t, "waits") == 0 {
+		spec.After = strings.Join(rapid.SliceOfNDistinct(rapid.SampledFrom(ids), 1, min(3, len(ids)), rapid.ID).Draw(c.t, "after"), " ")
+		spec.When = rapid.SampledFrom([]When{"", OnSuccess, OnFailure, OnEnd}).Draw(c.t, "when")
+	}
 	for range rapid.IntRange(1, 2).Draw(c.t, "times") {
 		have, created, err := c.any().CreateGroup(c.ctx, spec)
 		want, first, refused := c.m.CreateGroup(c.ctx, spec)
@@ -222,6 +226,7 @@ func (c *crowd) tend(id string) (t Tended) {
 		c.removed(id)
 		return t
 	}
+	c.m.Resume(id)
 	if g, err := c.any().Group(c.ctx, id); err == nil && g.Status == Cancelled && len(g.Result) > 0 {
 		c.m.Swept(id)
 	}

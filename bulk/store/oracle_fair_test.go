@@ -40,7 +40,7 @@ func (m *Model) scored(g *group) {
 func (m *Model) runnable(g *group) bool {
 	return g.pending() > 0 && !g.Paused && !g.Status.Ended() && (g.Sealed || !g.StartSealed) &&
 		(g.Concurrency == 0 || int64(len(g.runs)) < g.Concurrency) && (g.t.Concurrency == 0 || m.inFlight(g.t) < g.t.Concurrency) && g.gate <= m.Now() &&
-		!g.StartAt.After(at(m.Now())) && !m.expired(g)
+		!g.StartAt.After(at(m.Now())) && !m.expired(g) && !g.held
 }
 
 // expired reports whether a group's ExpiresAt has passed.

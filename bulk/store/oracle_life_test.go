@@ -63,7 +63,7 @@ func (m *Model) RedriveJobs(ctx context.Context, id string, opts store.RedriveOp
 			break
 		}
 	}
-	spec.RedriveOf, spec.StartAt, spec.ExpiresAt = id, time.Time{}, time.Time{}
+	spec.RedriveOf, spec.StartAt, spec.ExpiresAt, spec.After, spec.When = id, time.Time{}, time.Time{}, "", ""
 	if opts.Rate > 0 {
 		spec.Rate = opts.Rate
 	}
@@ -196,6 +196,7 @@ func (m *Model) Tended(id string) {
 		return
 	}
 	m.expire(g)
+	g.swept = g.swept || g.Status == store.Cancelled && len(g.runs) == 0
 	if g.finished && !g.Counts() {
 		g.clear()
 	}

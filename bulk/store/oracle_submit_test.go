@@ -21,11 +21,11 @@ func (m *Model) CreateGroup(_ context.Context, spec store.GroupSpec) (store.Grou
 	if spec.Level == "" {
 		spec.Level = store.Normal
 	}
-	if m.Deleted(spec.ID) {
-		return store.Group{}, false, refuse(store.CodeExists, "group %q is being deleted", spec.ID)
-	}
 	if !spec.ExpiresAt.IsZero() && !spec.ExpiresAt.After(spec.StartAt) {
 		return store.Group{}, false, refuse(store.CodeInvalid, "group %q expires before its start", spec.ID)
+	}
+	if m.Deleted(spec.ID) {
+		return store.Group{}, false, refuse(store.CodeExists, "group %q is being deleted", spec.ID)
 	}
 	if g := m.groups[spec.ID]; g != nil {
 		spec.Own, spec.MaxGroups = g.spec.Own, g.spec.MaxGroups
@@ -37,6 +37,10 @@ func (m *Model) CreateGroup(_ context.Context, spec store.GroupSpec) (store.Grou
 	if !spec.ExpiresAt.IsZero() && !spec.ExpiresAt.After(at(m.Now())) {
 		return store.Group{}, false, refuse(store.CodeInvalid, "group %q has expired", spec.ID)
 	}
+	before, held, err := m.predecessors(spec)
+	if err != nil {
+		return store.Group{}, false, err
+	}
 	t := m.tenant(spec.Tenant)
 	if spec.MaxGroups > 0 && t.Groups >= spec.MaxGroups {
 		return store.Group{}, false, refuse(store.CodeQuota, "tenant %q has %d groups", spec.Tenant, t.Groups)
@@ -46,6 +50,7 @@ func (m *Model) CreateGroup(_ context.Context, spec store.GroupSpec) (store.Grou
 		inside: inside{spec.Own, spec.Own, spec.Own},
 		Group:  store.Group{GroupSpec: spec, Status: store.Created, CreatedAt: at(m.Now()), LastAddedAt: at(m.Now())},
 		spec:   spec, t: t, jobs: map[string]*job{}, runs: map[*job]bool{}, chunks: map[string]*chunk{}, redriven: map[string]bool{}, root: spec.ID,
+		before: before, held: held,
 	}
 	g.meter = m.meter(spec.Rate, 0)
 	m.groups[spec.ID] = g

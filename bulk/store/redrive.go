@@ -95,7 +95,7 @@ func (s jobStore) RedriveJobs(ctx context.Context, group string, o RedriveOption
 	}
 	spec := found[0].GroupSpec
 	spec.RedriveOf, spec.RedriveWhich, spec.MaxGroups = group, o.which(), o.MaxGroups
-	spec.StartAt, spec.ExpiresAt, spec.Unique = time.Time{}, time.Time{}, Unique{} // of the first attempt
+	spec.StartAt, spec.ExpiresAt, spec.Unique, spec.After, spec.When = time.Time{}, time.Time{}, Unique{}, "", "" // of the first attempt
 	if o.Rate > 0 {
 		spec.Rate = o.Rate
 	}

@@ -48,6 +48,23 @@ const (
 	NoResults      Results = "none"     // those of jobs that can be redriven
 )
 
+// When is what the end of its predecessors has to be for a group to start. It is decided once, when all have ended: if it is
+// not met, the group is cancelled.
+type When string
+
+// The conditions.
+const (
+	OnSuccess When = "on_success" // all have completed
+	OnFailure When = "on_failure" // one has failed or was cancelled
+	OnEnd     When = "on_end"
+)
+
+// Predecessor is a group that another waits for, or waited for.
+type Predecessor struct {
+	ID     string
+	Status Status // empty: it has not ended
+}
+
 // Unique is a name that a tenant's submissions may use once within a time: a later one is a duplicate of the first.
 // Groups and single jobs have names of their own.
 type Unique struct {
@@ -74,6 +91,8 @@ type GroupSpec struct {
 	StartAt      time.Time `json:",omitzero"`  // no job starts before; zero: none
 	ExpiresAt    time.Time `json:",omitzero"`  // jobs that neither run nor have ended by then end as dead; zero: never
 	Unique       Unique    `json:",omitzero"`  // accepted once within its time; zero: no such bound
+	After        string    `json:",omitempty"` // ids of the groups that have to end first, separated by blanks
+	When         When      `json:",omitempty"` // with After; empty: OnSuccess
 	RedriveOf    string    `json:",omitzero"`  // the group whose dead or failed jobs these were
 	RedriveWhich string    `json:",omitempty"` // statuses and codes of RedriveOptions; empty: the dead ones
 	// Own is set for a tenant's token: Level, Weight and BasePriority then have effect within the tenant only.
@@ -90,12 +109,16 @@ type Group struct {
 	Stopped bool // paused because of StopAt
 	// Duplicate is set by CreateGroup: this is the group that was created first under the Unique key.
 	Duplicate bool
-	Rolling   time.Time // of a group of single jobs: when it is sealed at the latest
-	Expired   bool      // ExpiresAt has passed before all jobs had ended
-	Epoch     int64     // increases with every change of status
-	Total     int64
-	Pending   int64
-	Ready     int64
+	// Predecessors are those of After, with how they ended. Skipped is set if the group was cancelled because they did
+	// not end as When requires.
+	Predecessors []Predecessor
+	Skipped      bool
+	Rolling      time.Time // of a group of single jobs: when it is sealed at the latest
+	Expired      bool      // ExpiresAt has passed before all jobs had ended
+	Epoch        int64     // increases with every change of status
+	Total        int64
+	Pending      int64
+	Ready        int64
 	// NonReady counts jobs that wait for a backoff, a Retry-After or their run_at.
 	NonReady                           int64
 	InFlight                           int64
@@ -299,6 +322,7 @@ const (
 	GatedByDownstream = "downstream" // a Retry-After; Release lifts it
 	GatedByProcessor  = "processor"  // a limit of its type, or a breaker
 	GatedByStart      = "start_at"   // its start_at
+	GatedByAfter      = "after"      // groups that have to end first
 	GatedByPolicy     = "policy"     // a change of fair_queue.policy, for a second
 )
 

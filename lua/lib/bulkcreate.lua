@@ -1,8 +1,8 @@
 -- bulkcreate: creates a group, by itself or as a redrive.
 
 -- create_group creates a group that does not exist. v has the arguments of group_create from id on; rolling is when a group of single jobs is
--- sealed. It returns the group, or nil and the number of its tenant's groups where it may have no more; nothing is changed then.
-local function create_group(v, rolling)
+-- sealed, list and statuses are the predecessors of one that waits (lib bulkchain). It returns the group, or nil and the number of its tenant's groups where it may have no more; nothing is changed then.
+local function create_group(v, rolling, list, statuses)
   local id, spec, tenant = v[1], v[2], v[3]
   local t, most = bulk_tenant(tenant), tonumber(v[14])
   local has = t[T_GROUPS] - t[T_ROLLING]
@@ -29,6 +29,7 @@ local function create_group(v, rolling)
   g[G_START_AT], g[G_EXPIRES] = tonumber(v[21]), tonumber(v[22])
   if v[23] ~= '' then unique.note('g' .. tenant .. '/' .. v[23], id, now + tonumber(v[24])) end
   if rolling then g[G_ROLLING], t[T_ROLLING] = rolling, t[T_ROLLING] + 1 end
+  if list then chain.enter(g, tonumber(v[25]), list, statuses) end
   if v[13] == '1' then g[G_INNER], g[G_LEVEL], g[G_SHARE], g[G_BASED] = g[G_LEVEL], 2, 1000, 1 end
   groups[gkey] = g
   t[T_GROUPS] = t[T_GROUPS] + 1

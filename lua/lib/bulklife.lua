@@ -20,12 +20,64 @@ end
 
 local function unlist(g) redis.call('ZREM', K.lists, place_in_lists(g)) end
 
+-- chain has the functions about groups that wait for others. K.links has, at one score,
+--   f<group> <predecessor> <status> <id>   what a group waits for: the predecessor's short name and id, and - until it has ended
+--   a<predecessor> <group>                 that the group waits for it
+-- A predecessor has ended once it has its status and, if it was cancelled, none of its jobs runs.
+local chain = {}
+
+-- chain.status returns the status of a group that has ended, as a predecessor, or - if it has not.
+function chain.status(g)
+  return g[G_STATUS] > AGGREGATING and (g[G_STATUS] ~= CANCELLED or g[G_SWEPT] > 0) and tostring(g[G_STATUS]) or '-'
+end
+
+-- chain.links returns the members of K.links that begin with a letter and a group's short name.
+function chain.links(letter, gkey)
+  return redis.call('ZRANGEBYLEX', K.links, '[' .. letter .. gkey .. ' ', '(' .. letter .. gkey .. '!')
+end
+
+-- chain.note_end tells the groups that wait for a group that it has ended; their housekeeping decides whether they start.
+function chain.note_end(p)
+  for _, link in ipairs(p[G_FOLLOWED] > 0 and chain.links('a', p[G_KEY]) or {}) do
+    redis.call('ZREM', K.links, link)
+    local g = bulk_group(string.match(link, '%S+$'))
+    if g then
+      redis.call('ZREM', K.links, 'f' .. g[G_KEY] .. ' ' .. p[G_KEY] .. ' - ' .. p[G_ID])
+      redis.call('ZADD', K.links, 0, 'f' .. g[G_KEY] .. ' ' .. p[G_KEY] .. ' ' .. p[G_STATUS] .. ' ' .. p[G_ID])
+      plan_tend(g, now)
+    end
+  end
+  p[G_FOLLOWED] = 0
+end
+
+-- chain.leave ends a group's wait.
+function chain.leave(g)
+  g[G_WAITS] = 0
+  for _, link in ipairs(chain.links('f', g[G_KEY])) do
+    local pkey = string.match(link, ' (%S+)')
+    local p = redis.call('ZREM', K.links, 'a' .. pkey .. ' ' .. g[G_KEY]) == 1 and bulk_group(pkey)
+    if p then p[G_FOLLOWED] = p[G_FOLLOWED] - 1 end
+  end
+end
+
 -- set_status changes a group's status and its places in the lists.
 local function set_status(g, status)
   if status > RUNNING then types.unbar(g) end
   unlist(g)
   g[G_STATUS], g[G_EPOCH] = status, g[G_EPOCH] + 1
   enlist(g)
+  if chain.status(g) ~= '-' then chain.note_end(g) end
+end
+
+-- cancel_group cancels a group. Jobs that are pending, ready or waiting are cancelled from now on; a bounded sweep records that job by job.
+local function cancel_group(g)
+  dequeue(g)
+  if g[G_WAITS] == 1 then chain.leave(g) end
+  set_status(g, CANCELLED)
+  g[G_FINISHED] = now
+  shard.pending = shard.pending - (g[G_ADDED] - g[G_TAKEN]) - g[G_FRONT]
+  shard.open_groups = shard.open_groups - 1
+  plan_tend(g, now)
 end
 
 -- silent_from returns when an unsealed group is sealed because no job and no outcome has arrived since. For a redrive, whose steps take moments,
@@ -35,14 +87,16 @@ local function silent_from(g)
   return math.max(g[G_TOUCHED], g[G_OUTCOME_AT]) + (g[G_OF] == 1 and math.min(set.silence, 60000000) or set.silence)
 end
 
--- tend_by returns by when the housekeeping of a group that has not ended is due: when it would be silent for too long, or expires; nil where
--- only its outcomes can make it due.
+-- tend_by returns by when the housekeeping of a group that has not ended is due: when it would be silent for too long, or expires, or may
+-- have nothing left to wait for; nil where only its outcomes can make it due.
 local function tend_by(g)
   local at = g[G_SEALED] == 0 and g[G_STATUS] == CREATED and silent_from(g) or nil
   if g[G_EXPIRES] > 0 and g[G_STATUS] <= RUNNING then
     local expires = g[G_EXPIRED] == 1 and now + 1000000 or g[G_EXPIRES]
     at = at and math.min(at, expires) or expires
   end
+  -- The end of a predecessor plans it earlier, unless a process of an earlier version has ended it.
+  if g[G_WAITS] == 1 and g[G_STATUS] <= RUNNING then at = math.min(at or now + 60000000, now + 60000000) end
   return at
 end
 
