@@ -36,6 +36,9 @@ for i = 5, #ARGV, 2 do
   local field, value = ARGV[i], tonumber(ARGV[i + 1])
   if field == 'cancel' then
     if g[G_STATUS] ~= CANCELLED then cancel_group(g) end
+  elseif field == 'quiet' then
+    g[G_QUIET] = ARGV[i + 1] ~= '' and ARGV[i + 1] or 0
+    if g[G_WHY] == 'quiet' then open_group(g) end
   elseif live[field] then
     g[live[field]] = value
     if field == 'weight' then g[G_SHARE] = own and 1000 or 0 end

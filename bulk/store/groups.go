@@ -15,6 +15,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/anteroom/anteroom/bulk/calendar"
 )
 
 var (
@@ -87,6 +89,11 @@ func (g *GroupSpec) Validate() error {
 	case g.BasePriority < -1e12 || g.BasePriority > 1e12:
 		return refuse(CodeInvalid, "base_priority %d: use -10^12 to 10^12", g.BasePriority)
 	}
+	if g.Quiet != (calendar.Quiet{}) {
+		if err := g.Quiet.Check(); err != nil {
+			return refuse(CodeInvalid, "%v", err)
+		}
+	}
 	if err := checkAfter(g); err != nil {
 		return err
 	}
@@ -116,6 +123,22 @@ func checkAfter(g *GroupSpec) error {
 		}
 	}
 	return nil
+}
+
+// quietWords returns quiet hours as scripts read them, "" if there are none.
+func quietWords(q calendar.Quiet, now time.Time) string {
+	if q == (calendar.Quiet{}) {
+		return ""
+	}
+	return q.Words(now)
+}
+
+// today returns about the store's time: what is read from it changes with the clocks of time zones.
+func (s *shard) today() time.Time {
+	if s.o.Now != nil {
+		return micros(s.o.Now())
+	}
+	return time.Now()
 }
 
 // whens numbers the values of GroupSpec.When for scripts.
@@ -167,7 +190,7 @@ func sinceEpoch(t time.Time) int64 {
 // CreateGroup creates a group. Repeated with the same id and content, it returns the group and created is false; and
 // so it does for another group under the same Unique key, with the first group, a Duplicate.
 func (s groupStore) CreateGroup(ctx context.Context, g GroupSpec) (group Group, created bool, err error) {
-	args, err := createArgs(&g)
+	args, err := createArgs(&g, s.today())
 	if err != nil {
 		return Group{}, false, err
 	}
@@ -211,8 +234,8 @@ func (s groupStore) CreateGroup(ctx context.Context, g GroupSpec) (group Group, 
 	return f.Group, r.refusal() == "" && r.int(0) == 1, err
 }
 
-// createArgs validates a new group and returns the arguments of group_create.
-func createArgs(g *GroupSpec) ([]any, error) {
+// createArgs validates a new group and returns the arguments of group_create; now is about the time.
+func createArgs(g *GroupSpec, now time.Time) ([]any, error) {
 	if err := g.Validate(); err != nil {
 		return nil, err
 	}
@@ -222,7 +245,7 @@ func createArgs(g *GroupSpec) ([]any, error) {
 		g.Concurrency, g.BasePriority, flag(g.StartSealed), flag(g.CallbackURL != ""), flag(g.RedriveOf != ""), flag(g.Own), g.MaxGroups,
 		g.StopAt.Count, g.StopAt.thousandths(), flag(g.Counts()), g.Tolerance.most(), flag(g.Tolerance.Share), resultsNumber(g.Results),
 		sinceEpoch(g.StartAt), sinceEpoch(g.ExpiresAt), g.Unique.Key, g.Unique.Within.Microseconds(),
-		whenNumber(g), g.After,
+		whenNumber(g), g.After, quietWords(g.Quiet, now),
 	}, err
 }
 
@@ -342,6 +365,10 @@ func (s groupStore) Patch(ctx context.Context, group string, p Patch) (Group, er
 	}
 	if p.ExpiresAt != nil {
 		args = append(args, "expires", sinceEpoch(*p.ExpiresAt))
+	}
+	if p.Quiet != nil {
+		check.Quiet = *p.Quiet
+		args = append(args, "quiet", quietWords(*p.Quiet, s.today()))
 	}
 	if p.Paused != nil {
 		args = append(args, "paused", flag(*p.Paused))
@@ -544,7 +571,7 @@ func parseGroup(line reply) (found, error) {
 	g.Expected = expected(&g.Group, float64(n("limit"))/1000, since, now)
 	if gate := max(n("gate"), n("tenant_gate")); gate > now {
 		g.Gated, g.GatedUntil, g.GatedBy = true, micros(gate), GatedByRate
-		if by := map[string]string{"start": GatedByStart}[v["why"]]; by != "" && n("gate") > now {
+		if by := map[string]string{"start": GatedByStart, "quiet": GatedByQuiet}[v["why"]]; by != "" && n("gate") > now {
 			g.GatedBy = by
 		} else if n("busy") > now {
 			g.GatedBy = GatedByDownstream
@@ -567,7 +594,7 @@ func parseGroup(line reply) (found, error) {
 	g.CreatedAt, g.SealedAt, g.StartedAt = micros(n("created")), micros(n("sealed_at")), micros(n("started"))
 	g.FinishedAt, g.LastAddedAt = micros(n("finished")), micros(n("touched"))
 	g.StartAt, g.ExpiresAt, g.Expired = micros(n("start_at")), micros(n("expires")), n("expired") == 1
-	g.Rolling = micros(n("rolling"))
+	g.Rolling, g.Quiet = micros(n("rolling")), calendar.QuietFrom(v["quiet"])
 	g.LastOutcomeAt, g.ReadAt = micros(n("outcome_at")), micros(now)
 	g.CallbackState = []string{"", "pending", "done", "failed"}[min(max(n("callback"), 0), 3)]
 	g.CallbackTries, g.redrives = n("tries"), n("redrives")

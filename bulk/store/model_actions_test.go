@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/anteroom/anteroom/bulk/calendar"
 	. "github.com/anteroom/anteroom/bulk/store"
 )
 
@@ -33,6 +34,7 @@ func (c *crowd) create() {
 		MaxGroups:   rapid.SampledFrom([]int64{0, 0, 4}).Draw(c.t, "max_groups"),
 	}
 	spec.StartAt, spec.ExpiresAt = c.time("start_at"), c.time("expires_at")
+	spec.Quiet = c.quiet()
 	if ids := slices.DeleteFunc(c.m.Groups(), func(other string) bool { return other == id }); len(ids) > 0 && !c.classic && rapid.IntRange(0, 2).Draw(c.t, "waits") == 0 {
 		spec.After = strings.Join(rapid.SliceOfNDistinct(rapid.SampledFrom(ids), 1, min(3, len(ids)), rapid.ID).Draw(c.t, "after"), " ")
 		spec.When = rapid.SampledFrom([]When{"", OnSuccess, OnFailure, OnEnd}).Draw(c.t, "when")
@@ -57,6 +59,21 @@ func (c *crowd) time(name string) time.Time {
 		return time.Time{}
 	}
 	return time.UnixMicro(c.now + int64(rapid.IntRange(-1_000_000, 20_000_000).Draw(c.t, name))).UTC()
+}
+
+// quiet draws quiet hours around now, mostly none.
+func (c *crowd) quiet() calendar.Quiet {
+	if rapid.IntRange(0, 4).Draw(c.t, "quiet") > 0 {
+		return calendar.Quiet{}
+	}
+	zone := rapid.SampledFrom([]string{"UTC", "Europe/Berlin", "Asia/Kolkata"}).Draw(c.t, "zone")
+	in, err := calendar.Zone(zone)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	from := time.UnixMicro(c.now).In(in).Add(time.Duration(rapid.IntRange(-1, 1).Draw(c.t, "from")) * time.Minute)
+	to := from.Add(time.Duration(rapid.IntRange(1, 2).Draw(c.t, "minutes")) * time.Minute)
+	return calendar.Quiet{From: from.Format("15:04"), To: to.Format("15:04"), Zone: zone}
 }
 
 func (c *crowd) add() {
@@ -103,7 +120,9 @@ func (c *crowd) seal(id string) {
 func (c *crowd) patch() {
 	id := c.group()
 	p := Patch{Own: rapid.Bool().Draw(c.t, "own")}
-	switch rapid.IntRange(0, 8).Draw(c.t, "field") {
+	switch rapid.IntRange(0, 9).Draw(c.t, "field") {
+	case 7:
+		p.Quiet = new(c.quiet())
 	case 5:
 		p.StartAt = new(c.time("start_at"))
 	case 6:

@@ -232,6 +232,7 @@ func (m *Model) Patch(_ context.Context, id string, p store.Patch) (store.Group,
 	set(&g.Concurrency, p.Concurrency)
 	set(&g.BasePriority, p.BasePriority)
 	g.StartAt, g.ExpiresAt = start, expires
+	set(&g.Quiet, p.Quiet)
 	if p.StopAt != nil {
 		g.StopAt, g.lifted = *p.StopAt, false
 	}

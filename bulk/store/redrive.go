@@ -102,7 +102,7 @@ func (s jobStore) RedriveJobs(ctx context.Context, group string, o RedriveOption
 	root, n := found[0].nextRedrive()
 	for after := ""; ; {
 		spec.ID = root + "-r" + strconv.FormatInt(n, 10)
-		create, err := createArgs(&spec)
+		create, err := createArgs(&spec, s.today())
 		if err != nil {
 			return Group{}, err
 		}

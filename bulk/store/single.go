@@ -44,7 +44,7 @@ func (s groupStore) Submit(ctx context.Context, in Single) (Submitted, error) {
 	}
 	spec := GroupSpec{ID: SinglesPrefix + strings.ToLower(rand.Text()), Tenant: in.Tenant, Type: in.Type, Level: in.Level, Weight: in.Weight, Own: in.Own,
 		Tolerance: Tolerance{Share: true, Percent: 100}}
-	group, err := createArgs(&spec)
+	group, err := createArgs(&spec, s.today())
 	if err != nil {
 		return Submitted{}, err
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/anteroom/anteroom/bulk/bulktype"
+	"github.com/anteroom/anteroom/bulk/calendar"
 )
 
 // Level is the priority of a group.
@@ -74,27 +75,28 @@ type Unique struct {
 
 // GroupSpec describes a new group.
 type GroupSpec struct {
-	ID           string    // 1…128 of [A-Za-z0-9._:-]; empty: a random one
-	Tenant       string    // 1…64 of [A-Za-z0-9._-]
-	Type         string    // of jobs without a type
-	Level        Level     `json:",omitzero"`
-	Weight       float64   `json:",omitzero"` // 0.01…100; 0 means 1
-	BasePriority int64     `json:",omitzero"` // of the score policy, milliseconds
-	Rate         float64   `json:",omitzero"` // starts a second of this group, up to three decimals; 0: no limit of its own
-	Concurrency  int64     `json:",omitzero"` // most jobs in flight; 0: no limit of its own
-	Aggregate    string    `json:",omitzero"` // compact JSON that bulk.ParseAggregate has accepted; empty: count
-	Tolerance    Tolerance `json:",omitzero"`
-	StopAt       Tolerance `json:",omitzero"` // so many failed and dead jobs pause the group; zero: no limit
-	Results      Results   `json:",omitempty"`
-	CallbackURL  string    `json:",omitzero"`
-	StartSealed  bool      `json:",omitzero"`  // no job starts before the seal
-	StartAt      time.Time `json:",omitzero"`  // no job starts before; zero: none
-	ExpiresAt    time.Time `json:",omitzero"`  // jobs that neither run nor have ended by then end as dead; zero: never
-	Unique       Unique    `json:",omitzero"`  // accepted once within its time; zero: no such bound
-	After        string    `json:",omitempty"` // ids of the groups that have to end first, separated by blanks
-	When         When      `json:",omitempty"` // with After; empty: OnSuccess
-	RedriveOf    string    `json:",omitzero"`  // the group whose dead or failed jobs these were
-	RedriveWhich string    `json:",omitempty"` // statuses and codes of RedriveOptions; empty: the dead ones
+	ID           string         // 1…128 of [A-Za-z0-9._:-]; empty: a random one
+	Tenant       string         // 1…64 of [A-Za-z0-9._-]
+	Type         string         // of jobs without a type
+	Level        Level          `json:",omitzero"`
+	Weight       float64        `json:",omitzero"` // 0.01…100; 0 means 1
+	BasePriority int64          `json:",omitzero"` // of the score policy, milliseconds
+	Rate         float64        `json:",omitzero"` // starts a second of this group, up to three decimals; 0: no limit of its own
+	Concurrency  int64          `json:",omitzero"` // most jobs in flight; 0: no limit of its own
+	Aggregate    string         `json:",omitzero"` // compact JSON that bulk.ParseAggregate has accepted; empty: count
+	Tolerance    Tolerance      `json:",omitzero"`
+	StopAt       Tolerance      `json:",omitzero"` // so many failed and dead jobs pause the group; zero: no limit
+	Results      Results        `json:",omitempty"`
+	CallbackURL  string         `json:",omitzero"`
+	StartSealed  bool           `json:",omitzero"`  // no job starts before the seal
+	StartAt      time.Time      `json:",omitzero"`  // no job starts before; zero: none
+	ExpiresAt    time.Time      `json:",omitzero"`  // jobs that neither run nor have ended by then end as dead; zero: never
+	Quiet        calendar.Quiet `json:",omitzero"`  // hours in which no job starts; zero: none
+	Unique       Unique         `json:",omitzero"`  // accepted once within its time; zero: no such bound
+	After        string         `json:",omitempty"` // ids of the groups that have to end first, separated by blanks
+	When         When           `json:",omitempty"` // with After; empty: OnSuccess
+	RedriveOf    string         `json:",omitzero"`  // the group whose dead or failed jobs these were
+	RedriveWhich string         `json:",omitempty"` // statuses and codes of RedriveOptions; empty: the dead ones
 	// Own is set for a tenant's token: Level, Weight and BasePriority then have effect within the tenant only.
 	Own       bool  `json:",omitempty"`
 	MaxGroups int64 `json:"-"` // most groups of the tenant, including this one; 0: any number
@@ -322,8 +324,9 @@ const (
 	GatedByDownstream = "downstream" // a Retry-After; Release lifts it
 	GatedByProcessor  = "processor"  // a limit of its type, or a breaker
 	GatedByStart      = "start_at"   // its start_at
-	GatedByAfter      = "after"      // groups that have to end first
-	GatedByPolicy     = "policy"     // a change of fair_queue.policy, for a second
+	GatedByQuiet      = "quiet_hours"
+	GatedByAfter      = "after"  // groups that have to end first
+	GatedByPolicy     = "policy" // a change of fair_queue.policy, for a second
 )
 
 // Patch changes a group; nil leaves a field unchanged.
@@ -334,9 +337,10 @@ type Patch struct {
 	Level        *Level
 	BasePriority *int64
 	Paused       *bool
-	StopAt       *Tolerance // zero: no share or count stops the group
-	StartAt      *time.Time // zero: no longer bound to a time
-	ExpiresAt    *time.Time // zero: never; refused once it has passed
+	StopAt       *Tolerance      // zero: no share or count stops the group
+	StartAt      *time.Time      // zero: no longer bound to a time
+	Quiet        *calendar.Quiet // zero: none
+	ExpiresAt    *time.Time      // zero: never; refused once it has passed
 	// Own is set for a tenant's token: Weight, Level and BasePriority then have effect within the tenant only, and
 	// changing those that an operator has set is refused.
 	Own bool

@@ -94,7 +94,8 @@ if now > shard.last then shard.last = now end
 --   largest, widest, aside, kept, outcome_at, inner, share, based,
 --   expect, charged, due, uniform, bar, lag, stop_count, stop_share, stopped, tally, most_bad, bad_share,
 --   results, shrunk, cleared, gone, called_off, deleted, turn, redriving, limiter,
---   start_at, expires, expired, expiring, rolling, after, waits, skipped, followed
+--   start_at, expires, expired, expiring, rolling, after, waits, skipped, followed,
+--   quiet
 -- RECORD T: name, weight, rate, at, frac, rated, v1, v2, v3, n1, n2, n3, gate, inflight, open, served, groups,
 --   jobs, mean, backoff, seen, was, expect, work, u1, u2, u3, conc, full, limiter, rolling
 
@@ -117,6 +118,9 @@ if now > shard.last then shard.last = now end
 
 -- expiring is 1 once a job with a time of its own was added, at which it expires. rolling is when a group of single jobs is sealed (lib
 -- bulkunique; 0: other groups); a tenant's rolling counts its groups of that kind, which no ceiling bounds.
+
+-- quiet are the hours of each day in which none starts (0: none), as words: from and to (HH:MM), the time zone, its offset from UTC, and each later
+-- change of its clocks as a time and the offset from then on, in seconds.
 
 -- A group with after waits for the end of others, its predecessors (lib bulklife): 1 starts when all have completed, 2 when one has not, 3 in
 -- any case; 0: it has none. waits is 1 until that is decided, skipped 1 if it was cancelled then. followed counts the groups that wait for it.
