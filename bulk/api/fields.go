@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/anteroom/anteroom/bulk/bulktype"
+	"github.com/anteroom/anteroom/bulk/calendar"
 	"github.com/anteroom/anteroom/bulk/store"
 	"github.com/anteroom/anteroom/internal/ophttp"
 )
@@ -239,6 +240,7 @@ func (s *Server) specFields() []field[store.GroupSpec] {
 			g.ExpiresAt, wrong = moment(raw)
 			return wrong
 		}, true},
+		{"quiet_hours", ruleQuiet, func(g *spec, raw []byte) string { return setQuiet(&g.Quiet, raw) }, false},
 		{"after", `a list of 1 to 20 ids of groups, which have to end first`, func(g *spec, raw []byte) string {
 			var ids []string
 			if wrong := setWords(&ids, raw, store.MaxAfter); wrong != "" {
@@ -387,7 +389,41 @@ var patchFields = []field[store.Patch]{
 		})
 	}, false},
 	{"start_at", ruleMoment + "; null: now", func(p *store.Patch, raw []byte) string { return setMoment(&p.StartAt, raw) }, true},
+	{"quiet_hours", ruleQuiet + "; null: none", func(p *store.Patch, raw []byte) string {
+		return setOr(&p.Quiet, raw, calendar.Quiet{}, func(to *calendar.Quiet) string { return setQuiet(to, raw) })
+	}, false},
 	{"expires_at", ruleMoment + "; null: never", func(p *store.Patch, raw []byte) string { return setMoment(&p.ExpiresAt, raw) }, true},
+}
+
+const ruleQuiet = `{"from": "22:00", "to": "08:00", "time_zone": "Europe/Berlin"}`
+
+var quietFields = []field[calendar.Quiet]{
+	{"from", "", func(q *calendar.Quiet, raw []byte) string { return setText(&q.From, raw) }, true},
+	{"to", "", func(q *calendar.Quiet, raw []byte) string { return setText(&q.To, raw) }, true},
+	{"time_zone", "", func(q *calendar.Quiet, raw []byte) string { return setText(&q.Zone, raw) }, true},
+}
+
+func setText(to *string, raw []byte) string {
+	if !ophttp.IsText(raw) {
+		return "is not text"
+	}
+	*to = ophttp.Text(raw)
+	return ""
+}
+
+// setQuiet reads hours in which no job starts.
+func setQuiet(to *calendar.Quiet, raw []byte) string {
+	o, err := ophttp.Object(raw)
+	if err != nil {
+		return "is not an object with from, to and time_zone"
+	}
+	if faults := decode(quietFields, o, to); len(faults) > 0 {
+		return fmt.Sprintf("has a wrong field: %s %s", faults[0].Path, faults[0].Problem)
+	}
+	if err := to.Check(); err != nil {
+		return "is not valid: " + strings.TrimPrefix(err.Error(), "quiet_hours: ")
+	}
+	return ""
 }
 
 func setMoment(to **time.Time, raw []byte) string {

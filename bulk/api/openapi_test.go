@@ -247,7 +247,7 @@ func TestServer_AnswersAsDocumented(t *testing.T) {
 	const later = `{"id":"later","tenant":"acme","type":"mail","start_at":"2090-01-01T00:00:00Z","expires_at":"2091-01-01T00:00:00Z","unique":{"key":"k","for":"1h"}}`
 	d.ask(201, "POST", "/v1/groups", later)
 	d.ask(200, "POST", "/v1/groups", strings.Replace(later, "later", "again", 1))
-	d.ask(201, "POST", "/v1/groups", `{"id":"behind","tenant":"acme","type":"mail","after":["later"],"when":"on_failure"}`)
+	d.ask(201, "POST", "/v1/groups", `{"id":"behind","tenant":"acme","type":"mail","after":["later"],"when":"on_failure","quiet_hours":{"from":"22:00","to":"08:00","time_zone":"Europe/Berlin"}}`)
 	d.ask(200, "PATCH", "/v1/groups/later", `{"start_at":null,"expires_at":"2092-01-01T00:00:00Z"}`)
 	d.ask(200, "POST", "/v1/bulk?tenant=acme&type=mail&unique="+url.QueryEscape(`{"key":"k","for":"1h"}`), lines(3))
 	d.ask(200, "GET", "/v1/groups?limit=1", "")

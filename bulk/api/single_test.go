@@ -154,6 +154,25 @@ func TestCreateGroup_WaitsForOthers(t *testing.T) {
 	wantCode(t, b.ask("POST", "/v1/groups", `{"tenant":"acme","type":"mail","after":["import"],"when":"soon"}`), 422, "invalid", "when")
 }
 
+func TestCreateGroup_QuietHours(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.create(`{"id":"g","tenant":"acme","type":"mail","quiet_hours":{"from":"22:00","to":"21:59","time_zone":"Europe/Berlin"}}`)
+	if got := pick(b.group("g"), "gated_by", "quiet_hours"); got != `gated_by="quiet_hours" quiet_hours={"from":"22:00","time_zone":"Europe/Berlin","to":"21:59"}` && !strings.HasPrefix(got, "gated_by=null") {
+		t.Error(got)
+	}
+	want(t, b.ask("PATCH", "/v1/groups/g", `{"quiet_hours":null}`), 200)
+	if got := b.group("g")["quiet_hours"]; got != nil {
+		t.Error(got)
+	}
+	for hours, words := range map[string]string{
+		`"night"`: "is not an object", `{"from":"22:00"}`: "not a time of day", `{"from":"22:00","to":"22:00"}`: "both", `{"from":"22:00","to":"25:00"}`: "25:00",
+		`{"from":"22:00","to":"08:00","time_zone":"Mars"}`: "IANA", `{"from":"22:00","to":"08:00","zone":"UTC"}`: "zone is not a field", `{"from":22}`: "from is not text",
+	} {
+		wantCode(t, b.ask("POST", "/v1/groups", `{"tenant":"acme","type":"mail","quiet_hours":`+hours+`}`), 422, "invalid", "quiet_hours", words)
+	}
+}
+
 // tend does the housekeeping that is due, as a keeper does.
 func (b *bench) tend() {
 	b.t.Helper()

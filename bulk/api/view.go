@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/anteroom/anteroom/bulk/bulktype"
+	"github.com/anteroom/anteroom/bulk/calendar"
 	"github.com/anteroom/anteroom/bulk/congestion"
 	"github.com/anteroom/anteroom/bulk/store"
 )
@@ -52,6 +53,9 @@ func viewOf(g store.Group, level string) groupView {
 		v.StopAt = toleranceJSON(g.StopAt)
 	}
 	v.StartAt, v.ExpiresAt, v.Expired = at(g.StartAt), at(g.ExpiresAt), g.Expired
+	if g.Quiet != (calendar.Quiet{}) {
+		v.QuietHours = &bulktype.QuietHours{From: g.Quiet.From, To: g.Quiet.To, TimeZone: g.Quiet.Zone}
+	}
 	if g.After != "" {
 		v.After, v.When = strings.Fields(g.After), string(cmp.Or(g.When, store.OnSuccess))
 	}
@@ -124,10 +128,10 @@ func progress(g store.Group) float64 {
 const rateSpread = 0.25
 
 // estimate returns remaining jobs ÷ expected rate, nil if unknown: the group has ended, is paused, waits for its
-// start_at or other groups, or finished no job recently. The group's own rate limit bounds low, since each job is at least one start.
+// start_at, the end of its quiet hours or other groups, or finished no job recently. The group's own rate limit bounds low, since each job is at least one start.
 func estimate(g store.Group) *bulktype.ETA {
 	left := float64(g.Total - finished(g))
-	if g.Status.Ended() || g.Paused || g.GatedBy == store.GatedByStart || g.GatedBy == store.GatedByAfter || left < 0 || left > 0 && g.Expected <= 0 {
+	if g.Status.Ended() || g.Paused || g.GatedBy == store.GatedByStart || g.GatedBy == store.GatedByQuiet || g.GatedBy == store.GatedByAfter || left < 0 || left > 0 && g.Expected <= 0 {
 		return nil
 	}
 	if left == 0 {

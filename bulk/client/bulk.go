@@ -137,6 +137,10 @@ func queryOf(s GroupSpec) url.Values {
 	set("callback_url", s.CallbackURL, s.CallbackURL == "")
 	set("start", string(s.Start), s.Start == "")
 	set("start_at", s.StartAt.Format(time.RFC3339Nano), s.StartAt.IsZero())
+	if s.QuietHours != nil {
+		hours, _ := json.Marshal(s.QuietHours) // cannot fail
+		v.Set("quiet_hours", string(hours))
+	}
 	if len(s.After) > 0 {
 		ids, _ := json.Marshal(s.After) // cannot fail
 		v.Set("after", string(ids))

@@ -35,6 +35,8 @@ type GroupSpec struct {
 	// StartAt: no job starts before. ExpiresAt: jobs that have not started by then end as dead, with the code expired.
 	StartAt   time.Time `json:"start_at,omitzero"`
 	ExpiresAt time.Time `json:"expires_at,omitzero"`
+	// QuietHours are hours of each day in which no job starts.
+	QuietHours *QuietHours `json:"quiet_hours,omitempty"`
 	// After are groups that have to end before this one starts; When is what their end has to be, OnSuccess if empty. If
 	// it is not, the group is cancelled.
 	After []string `json:"after,omitempty"`
@@ -155,6 +157,8 @@ type Patch struct {
 	// StartAt and ExpiresAt replace the group's.
 	StartAt   *time.Time `json:"start_at,omitempty"`
 	ExpiresAt *time.Time `json:"expires_at,omitempty"`
+	// QuietHours replaces the group's.
+	QuietHours *QuietHours `json:"quiet_hours,omitempty"`
 }
 
 // Patch changes live fields of a group. The change takes effect immediately.

@@ -14,6 +14,7 @@ type (
 	Rejection  = bulktype.Rejection
 	Outcome    = bulktype.Outcome[time.Time]
 	JobState   = bulktype.JobState[time.Time]
+	QuietHours = bulktype.QuietHours
 	Submitted  = bulktype.Submitted[time.Time]
 	Process    = bulktype.Process[time.Time]
 	RunningJob = bulktype.RunningJob[time.Time]
