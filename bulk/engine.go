@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/anteroom/anteroom/bulk/schedule"
 	"github.com/anteroom/anteroom/bulk/store"
 )
 
@@ -70,10 +71,11 @@ type loopStores struct {
 	history    historian
 	rate       steerStore
 	keeper     keepers
+	schedules  runs
 }
 
 func newLoopStores(s *store.Store) loopStores {
-	return loopStores{jobs: s, acks: s, leases: s, due: s, groups: s, reductions: s, callbacks: s, history: s, rate: s, keeper: s}
+	return loopStores{jobs: s, acks: s, leases: s, due: s, groups: s, reductions: s, callbacks: s, history: s, rate: s, keeper: s, schedules: schedule.NewRunner(s)}
 }
 
 // Engine runs the jobs of a store in this process; any number of processes can share the store. Register handlers,
@@ -356,6 +358,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	keeping := begin(base, keep.run)
 	dispatching := begin(base, (&dispatcher{store: e.stores.due, turns: turns{keeper: keep}, every: e.dispatchEvery, tend: watch.name, metrics: m, role: h.role("dispatcher")}).run)
 	counting := begin(base, (&stats{store: e.stores.history, turns: turns{keeper: keep}, metrics: m, log: log, role: h.role("stats")}).run)
+	scheduling := begin(base, (&scheduler{runs: e.stores.schedules, turns: turns{keeper: keep}, metrics: m, log: log, role: h.role("scheduler")}).run)
 	steering := begin(base, (&steerer{store: e.stores.rate, pace: &e.pace, people: o.People, recent: e.recent, metrics: m, log: log, role: h.role("steerer")}).run)
 	fetching := begin(base, func(ctx context.Context) {
 		if takes {
@@ -394,6 +397,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	acking.stop()
 	renewing.stop()
 	// The loops that serve all processes stop last, so that returned jobs can start elsewhere immediately.
+	scheduling.stop()
 	dispatching.stop()
 	keeping.stop()
 	watching.stop()

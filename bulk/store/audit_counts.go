@@ -361,7 +361,7 @@ func (a *auditor) readOwners(ctx context.Context) error {
 		return fmt.Errorf("%w: %w", ErrStore, err)
 	}
 	known := map[string]bool{layoutKey(a.s.o.Prefix): true}
-	for _, k := range keeperKeys(a.s.o.Prefix) {
+	for _, k := range append(keeperKeys(a.s.o.Prefix), scheduleKeys(a.s.o.Prefix)...) {
 		known[k] = true
 	}
 	for _, k := range a.s.keys {

@@ -106,6 +106,11 @@ func keeperKeys(prefix string) []string {
 	return []string{prefix + ":{bulk:0}:keeper", prefix + ":{bulk:0}:processes", prefix + ":{bulk:0}:workers"}
 }
 
+// scheduleKeys returns the keys of schedules: their records by id, and their ids by the time at which they are due.
+func scheduleKeys(prefix string) []string {
+	return []string{prefix + ":{bulk:0}:schedules", prefix + ":{bulk:0}:ticks"}
+}
+
 // offerKeys returns the keys of offered groups, <need> <group>: by need, and by the time of the last offer (µs).
 func offerKeys(prefix string) []string {
 	return []string{prefix + ":{bulk:0}:offers", prefix + ":{bulk:0}:offered"}
