@@ -244,6 +244,16 @@ func TestServer_AnswersAsDocumented(t *testing.T) {
 	d.ask(202, "POST", "/v1/jobs", job)
 	d.ask(200, "POST", "/v1/jobs", job)
 	d.ask(202, "POST", "/v1/jobs", `{"tenant":"acme","type":"mail","payload":null,"id":null,"start_at":"2090-01-01T00:00:00Z"}`, key+"k")
+	const nightly = `{"id":"nightly","tenant":"acme","cron":"30 2 * * *","time_zone":"Europe/Berlin","overlap":"queue","catch_up":"all","paused":false,"expires_after":"2h","group":{"type":"mail","priority":"low","quiet_hours":{"from":"22:00","to":"06:00"}},"jobs":[{"id":"a","payload":1,"cost":2},{"payload":null}]}`
+	d.ask(201, "POST", "/v1/schedules", nightly)
+	d.ask(200, "POST", "/v1/schedules", nightly)
+	d.ask(409, "POST", "/v1/schedules", strings.Replace(nightly, "30 2", "31 2", 1))
+	d.ask(201, "POST", "/v1/schedules", `{"tenant":"acme","cron":"@hourly","job":{"type":"mail","payload":1}}`, key+"k")
+	d.ask(200, "GET", "/v1/schedules?tenant=acme", "")
+	d.ask(200, "GET", "/v1/schedules/nightly", "")
+	d.ask(200, "PATCH", "/v1/schedules/nightly", `{"paused":true,"jobs":[{"payload":2}],"expires_after":null}`)
+	d.ask(204, "DELETE", "/v1/schedules/nightly", "")
+	d.bench.ask("POST", "/v1/schedules", `{"id":"g","tenant":"acme","cron":"@hourly","job":{"type":"mail","payload":1}}`)
 	const later = `{"id":"later","tenant":"acme","type":"mail","start_at":"2090-01-01T00:00:00Z","expires_at":"2091-01-01T00:00:00Z","unique":{"key":"k","for":"1h"}}`
 	d.ask(201, "POST", "/v1/groups", later)
 	d.ask(200, "POST", "/v1/groups", strings.Replace(later, "later", "again", 1))
@@ -316,6 +326,9 @@ func TestServer_AnswersAsDocumented(t *testing.T) {
 		d.ask(422, "GET", path, "")
 	}
 	d.ask(422, "DELETE", "/v1/groups/g?x=1", "")
+	d.ask(422, "GET", "/v1/schedules?x=1", "")
+	d.ask(422, "GET", "/v1/schedules/g?x=1", "")
+	d.ask(422, "DELETE", "/v1/schedules/g?x=1", "")
 	for _, path := range []string{"/v1/congestion/a%20b/history", "/v1/tenants/a%20b"} {
 		d.ask(404, "GET", path, "")
 	}

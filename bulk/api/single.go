@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/anteroom/anteroom/bulk/bulktype"
+	"github.com/anteroom/anteroom/bulk/schedule"
 	"github.com/anteroom/anteroom/bulk/store"
 	"github.com/anteroom/anteroom/internal/ophttp"
 )
@@ -63,7 +64,7 @@ func setSpan(to *time.Duration, raw []byte, least, most time.Duration) (wrong st
 }
 
 // madePrefixes begin the ids of groups that the engine creates itself.
-var madePrefixes = []string{store.SinglesPrefix}
+var madePrefixes = []string{store.SinglesPrefix, schedule.Prefix}
 
 // setGroupID reads the id that a client chose for a group.
 func setGroupID(to *string, raw []byte) string {
