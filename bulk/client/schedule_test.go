@@ -29,7 +29,8 @@ func TestClient_TimesChainsAndSchedules(t *testing.T) {
 	if err != nil || !slices.Equal(second.WaitsFor, spec.After) || second.When != "on_end" || *second.QuietHours != *hours || !second.StartAt.Equal(far) {
 		t.Fatalf("%+v %v", second, err)
 	}
-	if _, err := c.Patch(ctx, "second", Patch{StartAt: new(time.Now()), QuietHours: &QuietHours{From: "00:00", To: "00:01"}}); err != nil {
+	night := time.Now().UTC().Add(12 * time.Hour)
+	if _, err := c.Patch(ctx, "second", Patch{StartAt: new(time.Now()), QuietHours: &QuietHours{From: night.Format("15:04"), To: night.Add(time.Hour).Format("15:04")}}); err != nil {
 		t.Fatal(err)
 	}
 
