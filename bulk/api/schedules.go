@@ -302,6 +302,9 @@ func (s scheduleRoutes) patchSchedule(w http.ResponseWriter, r *http.Request, wh
 		if len(faults) == 0 && (b.group != nil || b.jobs != nil || b.job != nil) {
 			b.keep(now)
 			faults = s.template(&b, who)
+			if who.admin { // what a tenant's token may not do, its schedule still may not
+				b.s.Group.Own, b.s.MaxGroups, b.s.MaxPending = now.Group.Own, now.MaxGroups, now.MaxPending
+			}
 		}
 		if len(faults) > 0 {
 			return ophttp.Invalid(faults...)
