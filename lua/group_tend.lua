@@ -40,6 +40,7 @@ end
 if g[G_WAITS] == 1 and g[G_STATUS] <= RUNNING and chain.resume(g) and g[G_STATUS] <= RUNNING then
   requeue(g)
   if g[G_QUEUED] == 1 then wake_worker() end
+  check_complete(g)
 end
 
 -- sweep ends up to most jobs of the group that neither run nor have ended, and returns their number, and how many of them were pending.

@@ -63,7 +63,7 @@ func (a *auditor) compare(ctx context.Context) error {
 			equal("jobs to cancel", n["called_off"], g.calledOff)
 			a.dropped(g, ended)
 		}
-		if g.Sealed && ended == n["total"] && (g.Status == Dispatched || g.Status == Running) {
+		if g.Sealed && n["waits"] == 0 && ended == n["total"] && (g.Status == Dispatched || g.Status == Running) {
 			a.bad("life", "group %s is %s although every job has ended", g.ID, g.Status)
 		}
 		if n["reduced"] > ended {

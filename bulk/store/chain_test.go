@@ -170,6 +170,41 @@ func TestChain_CancelAndExpiryHold(t *testing.T) {
 	clean(t, s)
 }
 
+// TestChain_EmptyGroupWaitsToo: a group without jobs, or whose jobs were cancelled one by one, ended before its predecessors, and those behind it
+// started.
+func TestChain_EmptyGroupWaitsToo(t *testing.T) {
+	s, _ := open(t, nil)
+	create(t, s, counted("a"))
+	spec := counted("empty")
+	spec.After, spec.When = "a", OnEnd
+	create(t, s, spec)
+	chained(t, s, "cancelled", OnEnd, "a")
+	chained(t, s, "behind", OnSuccess, "empty", "cancelled")
+	if _, err := s.Seal(t.Context(), "empty"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.CancelJob(t.Context(), "cancelled", "j000000"); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		tendDue(t, s)
+	}
+	for _, id := range []string{"empty", "cancelled", "behind"} {
+		if g, err := s.Group(t.Context(), id); err != nil || g.Status != Dispatched || g.GatedBy != GatedByAfter {
+			t.Fatalf("%+v %v", g, err)
+		}
+	}
+	clean(t, s)
+	end(t, s, "a", Cancelled)
+	for range 2 {
+		tendDue(t, s)
+	}
+	clean(t, s)
+	if p := pull(t, s, 5); len(p.Jobs) != 1 || p.Jobs[0].Group != "behind" {
+		t.Fatalf("%+v", p)
+	}
+}
+
 func TestChain_IsChecked(t *testing.T) {
 	s, _ := open(t, nil)
 	create(t, s, counted("a"))

@@ -49,5 +49,6 @@ func (m *Model) Resume(id string) {
 		if !starts {
 			_, _ = m.Cancel(context.Background(), g.ID)
 		}
+		m.settle(g)
 	}
 }

@@ -213,6 +213,7 @@ func (m *Model) expire(g *group) {
 	if !m.expired(g) || g.Status.Ended() || g.Status == store.Aggregating {
 		return
 	}
+	g.held = false
 	for _, id := range slices.Sorted(maps.Keys(g.jobs)) {
 		j := g.jobs[id]
 		switch j.state {
@@ -229,6 +230,7 @@ func (m *Model) expire(g *group) {
 	if !g.Sealed {
 		_, _ = m.seal(g.ID, true)
 	}
+	m.settle(g) // all its jobs may have been cancelled while it waited for others
 }
 
 func (g *group) forget(j *job) {

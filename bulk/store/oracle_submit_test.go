@@ -162,7 +162,7 @@ func (m *Model) move(g *group, s store.Status) { g.Status, g.Epoch = s, g.Epoch+
 
 // settle ends the running of a group whose jobs all have their outcomes.
 func (m *Model) settle(g *group) {
-	if g.Status != store.Dispatched && g.Status != store.Running || g.ended() != g.Total {
+	if g.Status != store.Dispatched && g.Status != store.Running || g.ended() != g.Total || g.held {
 		return
 	}
 	if !g.Counts() {

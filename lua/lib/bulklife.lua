@@ -128,9 +128,9 @@ function tally.conclude(g)
   redis.call('ZADD', K.agenda, int((g[G_CALLBACK] == 1 or g[G_SHRUNK] > 0) and now or now + math.min(set.keep_jobs, set.keep_groups, set.keep_dead)), g[G_KEY])
 end
 
--- check_complete ends the running of a group whose jobs all have their outcome.
+-- check_complete ends the running of a group whose jobs all have their outcome, and that waits for no others.
 local function check_complete(g)
-  if g[G_SEALED] == 1 and (g[G_STATUS] == DISPATCHED or g[G_STATUS] == RUNNING) and ended(g) == g[G_TOTAL] then
+  if g[G_SEALED] == 1 and g[G_WAITS] == 0 and (g[G_STATUS] == DISPATCHED or g[G_STATUS] == RUNNING) and ended(g) == g[G_TOTAL] then
     if tally.complete(g) then
       tally.conclude(g)
       return
