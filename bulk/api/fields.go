@@ -2,13 +2,11 @@ package api
 
 import (
 	"encoding/json"
-	"fmt"
 	"math"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/anteroom/anteroom/bulk/bulktype"
 	"github.com/anteroom/anteroom/bulk/calendar"
@@ -393,44 +391,6 @@ var patchFields = []field[store.Patch]{
 		return setOr(&p.Quiet, raw, calendar.Quiet{}, func(to *calendar.Quiet) string { return setQuiet(to, raw) })
 	}, false},
 	{"expires_at", ruleMoment + "; null: never", func(p *store.Patch, raw []byte) string { return setMoment(&p.ExpiresAt, raw) }, true},
-}
-
-const ruleQuiet = `{"from": "22:00", "to": "08:00", "time_zone": "Europe/Berlin"}`
-
-var quietFields = []field[calendar.Quiet]{
-	{"from", "", func(q *calendar.Quiet, raw []byte) string { return setText(&q.From, raw) }, true},
-	{"to", "", func(q *calendar.Quiet, raw []byte) string { return setText(&q.To, raw) }, true},
-	{"time_zone", "", func(q *calendar.Quiet, raw []byte) string { return setText(&q.Zone, raw) }, true},
-}
-
-func setText(to *string, raw []byte) string {
-	if !ophttp.IsText(raw) {
-		return "is not text"
-	}
-	*to = ophttp.Text(raw)
-	return ""
-}
-
-// setQuiet reads hours in which no job starts.
-func setQuiet(to *calendar.Quiet, raw []byte) string {
-	o, err := ophttp.Object(raw)
-	if err != nil {
-		return "is not an object with from, to and time_zone"
-	}
-	if faults := decode(quietFields, o, to); len(faults) > 0 {
-		return fmt.Sprintf("has a wrong field: %s %s", faults[0].Path, faults[0].Problem)
-	}
-	if err := to.Check(); err != nil {
-		return "is not valid: " + strings.TrimPrefix(err.Error(), "quiet_hours: ")
-	}
-	return ""
-}
-
-func setMoment(to **time.Time, raw []byte) string {
-	return setOr(to, raw, time.Time{}, func(to *time.Time) (wrong string) {
-		*to, wrong = moment(raw)
-		return wrong
-	})
 }
 
 func setOr[T any](to **T, raw []byte, otherwise T, set func(*T) string) string {
