@@ -90,10 +90,10 @@ func storedTime(t time.Time) time.Time {
 	return micros(t.UnixMicro())
 }
 
-// sinceEpoch returns a time in microseconds for scripts, 0 for the zero time.
+// sinceEpoch returns a time in microseconds for scripts, 0 for the zero time. One before 1970 has passed as well as any.
 func sinceEpoch(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
 	}
-	return t.UnixMicro()
+	return max(1, t.UnixMicro())
 }

@@ -179,6 +179,9 @@ func TestExpiresAt_IsChecked(t *testing.T) {
 	spec.ExpiresAt = after(c.us, -time.Second)
 	_, _, err := s.CreateGroup(t.Context(), spec)
 	refused(t, err, CodeInvalid)
+	spec.ExpiresAt = time.Date(1960, 1, 1, 0, 0, 0, 0, time.UTC) // 0 and less meant never
+	_, _, err = s.CreateGroup(t.Context(), spec)
+	refused(t, err, CodeInvalid)
 	spec.StartAt, spec.ExpiresAt = after(c.us, time.Hour), after(c.us, time.Minute)
 	_, _, err = s.CreateGroup(t.Context(), spec)
 	refused(t, err, CodeInvalid)
