@@ -197,11 +197,7 @@ func (c *crowd) drain() {
 			if g, _ := c.m.Group(c.ctx, id); g.Status.Ended() {
 				continue
 			}
-			paused := false
-			_, _ = c.m.Patch(c.ctx, id, Patch{Paused: &paused})
-			if _, err := c.any().Patch(c.ctx, id, Patch{Paused: &paused}); err != nil {
-				c.t.Fatal(err)
-			}
+			c.resume(id)
 		}
 	}
 	for range 5_000 {
@@ -220,6 +216,11 @@ func (c *crowd) drain() {
 			c.equal("ack", c.answer(have, err), fmt.Sprintf("%+v", want))
 			continue
 		}
+		for _, id := range c.m.Groups() { // a job that died since has stopped its group
+			if g, _ := c.m.Group(c.ctx, id); g.Stopped && !g.Status.Ended() {
+				c.resume(id)
+			}
+		}
 		if !p.More {
 			wait := time.Second // housekeeping has no other clock
 			for _, d := range []time.Duration{next, p.Next} {
@@ -237,6 +238,13 @@ func (c *crowd) drain() {
 		}
 	}
 	c.t.Fatal("it does not come to an end")
+}
+
+func (c *crowd) resume(id string) {
+	_, _ = c.m.Patch(c.ctx, id, Patch{Paused: new(false)})
+	if _, err := c.any().Patch(c.ctx, id, Patch{Paused: new(false)}); err != nil {
+		c.t.Fatal(err)
+	}
 }
 
 // kept compares which outcomes still exist.
