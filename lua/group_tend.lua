@@ -37,7 +37,7 @@ if g[G_STATUS] == CREATED and g[G_SEALED] == 0 and now >= silent_from(g) then
 end
 
 -- The groups that it waits for may all have ended.
-if g[G_WAITS] == 1 and g[G_STATUS] <= RUNNING and chain.resume(g) and g[G_STATUS] <= RUNNING then
+if g[G_WAITS] > 0 and g[G_STATUS] <= RUNNING and chain.resume(g) and g[G_STATUS] <= RUNNING then
   requeue(g)
   if g[G_QUEUED] == 1 then wake_worker() end
   check_complete(g)
@@ -82,7 +82,7 @@ end
 if g[G_EXPIRES] > 0 and now >= g[G_EXPIRES] and g[G_STATUS] <= RUNNING then
   g[G_EXPIRED] = 1
   dequeue(g)
-  if g[G_WAITS] == 1 then chain.leave(g) end
+  if g[G_WAITS] > 0 then chain.leave(g) end
   types.unbar(g)
   local most = math.min(bound, math.max(1, math.floor(VISIT_BYTES / math.max(1, g[G_LARGEST])))) -- whose payloads are moved
   local n, pending = sweep(most, function(jobkey)

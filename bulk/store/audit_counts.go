@@ -73,7 +73,7 @@ func (a *auditor) compare(ctx context.Context) error {
 			a.bad("life", "group %s: %d jobs have failed or died, the error codes of %d are counted", g.ID, bad, g.codes)
 		}
 		a.overdue(g, ended)
-		if _, there := agenda[short]; !there && (g.Status.Ended() || g.Status == Aggregating || (!g.Sealed && g.Status == Created) || n["expires"] > 0 || n["waits"] == 1) {
+		if _, there := agenda[short]; !there && (g.Status.Ended() || g.Status == Aggregating || (!g.Sealed && g.Status == Created) || n["expires"] > 0 || n["waits"] > 0) {
 			a.bad("retention", "group %s is %s and has no housekeeping planned", g.ID, g.Status)
 		}
 		if late := a.now - int64(agenda[short]); g.Status.Ended() && agenda[short] > 0 && late > (10*time.Minute).Microseconds() {

@@ -170,6 +170,30 @@ func TestChain_CancelAndExpiryHold(t *testing.T) {
 	clean(t, s)
 }
 
+// TestChain_PredecessorEndsDuringTheUpload: jobs that were added, and the seal, put off the decision by a minute.
+func TestChain_PredecessorEndsDuringTheUpload(t *testing.T) {
+	s, _ := open(t, nil)
+	create(t, s, counted("a"))
+	spec := counted("b")
+	spec.After, spec.When = "a", OnEnd
+	create(t, s, spec)
+	if _, err := s.Cancel(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Tend(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	add(t, s, "b", 0, 1)
+	if _, err := s.Seal(t.Context(), "b"); err != nil {
+		t.Fatal(err)
+	}
+	tendDue(t, s)
+	if p := pull(t, s, 5); len(p.Jobs) != 1 {
+		t.Fatalf("%+v", p)
+	}
+	clean(t, s)
+}
+
 // TestChain_EmptyGroupWaitsToo: a group without jobs, or whose jobs were cancelled one by one, ended before its predecessors, and those behind it
 // started.
 func TestChain_EmptyGroupWaitsToo(t *testing.T) {

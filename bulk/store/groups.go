@@ -490,7 +490,7 @@ func parseGroup(line reply) (found, error) {
 			g.GatedBy = GatedByPolicy
 		}
 	}
-	if n("waits") == 1 && !g.Status.Ended() {
+	if n("waits") > 0 && !g.Status.Ended() {
 		g.Gated, g.GatedUntil, g.GatedBy = true, time.Time{}, GatedByAfter
 	}
 	for link := range strings.Lines(v["links"]) {

@@ -123,7 +123,7 @@ if now > shard.last then shard.last = now end
 -- change of its clocks as a time and the offset from then on, in seconds.
 
 -- A group with after waits for the end of others, its predecessors (lib bulklife): 1 starts when all have completed, 2 when one has not, 3 in
--- any case; 0: it has none. waits is 1 until that is decided, skipped 1 if it was cancelled then. followed counts the groups that wait for it.
+-- any case; 0: it has none. waits is one more than the number of those that have not ended, and 0 once it is decided; skipped is 1 if it was cancelled then. followed counts the groups that wait for it.
 
 -- Work, where time is shared, in µs: expect is the recent mean run time, charged the charge of the group's jobs in flight, due the difference of
 -- charges and run times of ended runs that is not charged yet. lag is the part of that difference that is charged among tenants and not

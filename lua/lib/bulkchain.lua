@@ -32,7 +32,7 @@ function chain.enter(g, after, list, statuses)
     redis.call('ZADD', K.links, 0, 'f' .. g[G_KEY] .. ' ' .. p[G_KEY] .. ' ' .. statuses[i] .. ' ' .. p[G_ID])
     if statuses[i] == '-' then
       redis.call('ZADD', K.links, 0, 'a' .. p[G_KEY] .. ' ' .. g[G_KEY])
-      p[G_FOLLOWED] = p[G_FOLLOWED] + 1
+      p[G_FOLLOWED], g[G_WAITS] = p[G_FOLLOWED] + 1, g[G_WAITS] + 1
     end
   end
 end

@@ -44,6 +44,7 @@ function chain.note_end(p)
     if g then
       redis.call('ZREM', K.links, 'f' .. g[G_KEY] .. ' ' .. p[G_KEY] .. ' - ' .. p[G_ID])
       redis.call('ZADD', K.links, 0, 'f' .. g[G_KEY] .. ' ' .. p[G_KEY] .. ' ' .. p[G_STATUS] .. ' ' .. p[G_ID])
+      if g[G_WAITS] > 1 then g[G_WAITS] = g[G_WAITS] - 1 end
       plan_tend(g, now)
     end
   end
@@ -72,7 +73,7 @@ end
 -- cancel_group cancels a group. Jobs that are pending, ready or waiting are cancelled from now on; a bounded sweep records that job by job.
 local function cancel_group(g)
   dequeue(g)
-  if g[G_WAITS] == 1 then chain.leave(g) end
+  if g[G_WAITS] > 0 then chain.leave(g) end
   set_status(g, CANCELLED)
   g[G_FINISHED] = now
   shard.pending = shard.pending - (g[G_ADDED] - g[G_TAKEN]) - g[G_FRONT]
@@ -96,7 +97,10 @@ local function tend_by(g)
     at = at and math.min(at, expires) or expires
   end
   -- The end of a predecessor plans it earlier, unless a process of an earlier version has ended it.
-  if g[G_WAITS] == 1 and g[G_STATUS] <= RUNNING then at = math.min(at or now + 60000000, now + 60000000) end
+  if g[G_WAITS] > 0 and g[G_STATUS] <= RUNNING then
+    local check = g[G_WAITS] == 1 and now or now + 60000000
+    at = math.min(at or check, check)
+  end
   return at
 end
 
