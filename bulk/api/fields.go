@@ -2,11 +2,13 @@ package api
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/anteroom/anteroom/bulk/bulktype"
 	"github.com/anteroom/anteroom/bulk/calendar"
