@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/anteroom/anteroom/bulk/schedule"
 	"github.com/anteroom/anteroom/bulk/store"
 )
 
@@ -70,6 +71,7 @@ type loopStores struct {
 	history    historian
 	rate       steerStore
 	keeper     keepers
+	schedules  runs
 	limits     shardLimits
 	peers      peers
 }
@@ -105,7 +107,9 @@ func New(o Options) (*Engine, error) {
 	for _, s := range o.Store.Shards() {
 		shards = append(shards, newLoopStores(s))
 	}
-	shards[0].rate = store.FleetOf(o.Store)
+	fleet := store.FleetOf(o.Store)
+	shards[0].rate = fleet
+	shards[0].schedules = schedule.NewRunner(fleet)
 	return newEngine(o, shards[0], o.Store.Shards()[0].Settings(), shards[1:]...)
 }
 
@@ -390,6 +394,9 @@ func (e *Engine) Run(ctx context.Context) error {
 		l.acking.stop()
 		l.renewing.stop()
 		// The loops that serve all processes stop last, so that returned jobs can start elsewhere immediately.
+		if l.scheduling != nil {
+			l.scheduling.stop()
+		}
 		l.dispatching.stop()
 		l.keeping.stop()
 		l.watching.stop()

@@ -1,6 +1,7 @@
 package bulk
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/anteroom/anteroom/bulk/schedule"
 	"github.com/anteroom/anteroom/bulk/store"
 )
 
@@ -62,7 +64,7 @@ func newMemory(jobs ...string) *memory {
 }
 
 func (m *memory) stores() loopStores {
-	return loopStores{jobs: m, acks: m, leases: m, due: m, groups: m, reductions: m, callbacks: m, history: m, rate: m, keeper: m}
+	return loopStores{jobs: m, acks: m, leases: m, due: m, groups: m, reductions: m, callbacks: m, history: m, rate: m, keeper: m, schedules: m}
 }
 
 func (m *memory) submit(jobType string, ids ...string) {
@@ -513,3 +515,8 @@ func (m *memory) Offer(context.Context, string, string) (bool, error) {
 }
 
 func (m *memory) Unkeep(context.Context) error { return nil }
+
+func (m *memory) Round(context.Context) (schedule.Counts, error) {
+	before, after := m.call("Round")
+	return schedule.Counts{}, cmp.Or(before, after)
+}

@@ -30,7 +30,7 @@ type lane struct {
 
 	preference preference
 
-	acking, renewing, watching, keeping, dispatching, counting, fetching *loop
+	acking, renewing, watching, keeping, dispatching, counting, scheduling, fetching *loop
 }
 
 type lanes []*lane
@@ -82,6 +82,9 @@ func (l *lane) begin(base context.Context, takes bool, all lanes) {
 	l.keeping = begin(base, l.keep.run)
 	l.dispatching = begin(base, (&dispatcher{store: l.stores.due, turns: turns{keeper: l.keep}, every: l.e.dispatchEvery, tend: l.watch.name, metrics: m, role: h.role("dispatcher")}).run)
 	l.counting = begin(base, (&stats{shard: l.n, store: l.stores.history, turns: turns{keeper: l.keep}, metrics: m, log: l.log, role: h.role("stats")}).run)
+	if l.n == 0 { // which has the schedules
+		l.scheduling = begin(base, (&scheduler{runs: l.stores.schedules, turns: turns{keeper: l.keep}, metrics: m, log: l.log, role: h.role("scheduler")}).run)
+	}
 	l.fetching = begin(base, func(ctx context.Context) {
 		if !takes {
 			return

@@ -11,6 +11,7 @@ import (
 
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/admission/adaptive"
+	"github.com/anteroom/anteroom/bulk/schedule"
 	"github.com/anteroom/anteroom/bulk/store"
 )
 
@@ -37,7 +38,7 @@ type Metrics struct {
 	waits                             prometheus.Histogram
 	jobs                              *prometheus.CounterVec
 	jobTimeouts, jobPanics            *prometheus.CounterVec
-	groups, callbacks                 *prometheus.CounterVec
+	groups, callbacks, schedules      *prometheus.CounterVec
 	// Leases are set by package remote.
 	Leases LeaseMetrics
 	types  atomic.Pointer[map[string]*typeMetrics] // of types with a handler or a policy, and of otherType
@@ -124,6 +125,7 @@ func NewMetrics(reg prometheus.Registerer, version string) *Metrics {
 		jobPanics:   counters("job_panics_total", "Runs in which the handler panicked.", "type"),
 		groups:      counters("groups_ended_total", "Groups that completed or failed.", "status"),
 		callbacks:   counters("callbacks_total", "Attempts of callbacks by outcome.", "verdict"),
+		schedules:   counters("schedule_runs_total", "Runs of schedules by what became of them.", "verdict"),
 	}
 	admitted := counters("fetch_admitted_total", "Fetched jobs by how they were admitted.", "verdict")
 	for _, v := range []string{"ready", "non_ready", "rejected"} {
@@ -135,6 +137,7 @@ func NewMetrics(reg prometheus.Registerer, version string) *Metrics {
 	for _, v := range []string{"done", "retry", "failed"} {
 		m.callbacks.WithLabelValues(v)
 	}
+	m.scheduled(schedule.Counts{})
 	m.Leases = LeaseMetrics{
 		Waiting: gauge("leases_waiting", "Requests of workers that wait for jobs."),
 		Most:    gauge("leases_waiting_limit", "Most requests of workers that may wait for jobs."),
@@ -241,6 +244,13 @@ func (m *Metrics) dispatched(d store.Dispatch) {
 	m.recovered.Add(float64(d.Recovered))
 	m.dispatchDead.Add(float64(d.Dead))
 	m.woken.Add(float64(d.Woken))
+}
+
+// scheduled counts runs of schedules.
+func (m *Metrics) scheduled(did schedule.Counts) {
+	for verdict, n := range map[string]int64{"started": did.Started, "skipped": did.Skipped, "missed": did.Missed, "failed": did.Failed} {
+		m.schedules.WithLabelValues(verdict).Add(float64(n))
+	}
 }
 
 func statusLabel(s store.Status) string {

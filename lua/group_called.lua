@@ -1,7 +1,8 @@
 #!lua flags=allow-oom
 -- group_called: writes the result of the callback of an ended group.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
---   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
+--   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists,
+--   uniques, lapses, links
 -- ARGV: now, settings, group, result, again
 -- RETURNS: {1} or {reason}
 -- INVARIANT: a callback is due until it was accepted or given up.

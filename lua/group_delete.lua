@@ -1,7 +1,8 @@
 #!lua flags=allow-oom
 -- group_delete: marks an ended group for deletion, which its housekeeping does in steps.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
---   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
+--   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists,
+--   uniques, lapses, links
 -- ARGV: now, settings, group
 -- RETURNS: {1} or {reason, status, or id of the redrive that is open}
 -- INVARIANT: a group whose jobs run, or that has to be reduced, called back or redriven, is kept. From this step on only its deletion and its

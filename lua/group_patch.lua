@@ -1,9 +1,10 @@
 #!lua flags=allow-oom
 -- group_patch: changes the live fields of a group, or cancels it.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
---   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
+--   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists,
+--   uniques, lapses, links
 -- ARGV: now, settings, group, own (1: by a tenant's token), field, value, ...
--- RETURNS: {the group} or {reason, status or field}
+-- RETURNS: {the group} or {reason, status, field, or the time: past where a new expires has passed, expired where the group's has, order where start_at would not be before expires}
 -- INVARIANT: cancelling and pausing are one step, however large the group; gates are checked again. A stop_at that is reached already pauses immediately, unless the same call resumes the group.
 -- INCLUDE: clock, limiter, fair, bulk, bulkqueue, bulklife, bulkjobs, bulkreply
 
@@ -13,6 +14,13 @@ for i = 5, #ARGV, 2 do
   if g[G_STATUS] > AGGREGATING and not (ARGV[i] == 'cancel' and g[G_STATUS] == CANCELLED) then return { 'wrong_state', g[G_STATUS] } end
 end
 local own = ARGV[4] == '1'
+local times = { start_at = g[G_START_AT], expires = g[G_EXPIRES] }
+for i = 5, #ARGV, 2 do
+  if ARGV[i] == 'expires' and g[G_EXPIRES] > 0 and now >= g[G_EXPIRES] then return { 'expired', int(g[G_EXPIRES]) } end
+  if times[ARGV[i]] then times[ARGV[i]] = tonumber(ARGV[i + 1]) end
+end
+if times.expires > 0 and times.expires ~= g[G_EXPIRES] and times.expires <= now then return { 'past', int(now) } end
+if times.expires > 0 and times.expires <= times.start_at then return { 'order', int(times.start_at), int(times.expires) } end
 -- Settings by an operator count among tenants: a tenant must not undo them.
 for i = 5, own and #ARGV or 0, 2 do
   local field = ARGV[i]
@@ -20,21 +28,17 @@ for i = 5, own and #ARGV or 0, 2 do
     or field == 'base' and g[G_BASED] == 0 and g[G_BASE] ~= 0 then return { 'operators_only', field } end
 end
 local live = { weight = G_WEIGHT, rate = G_RATE, conc = G_CONC, base = G_BASE, level = G_LEVEL, paused = G_PAUSED,
-  stop_count = G_STOP_COUNT, stop_share = G_STOP_SHARE }
+  stop_count = G_STOP_COUNT, stop_share = G_STOP_SHARE, start_at = G_START_AT, expires = G_EXPIRES }
 local level, stop, resumed = g[G_LEVEL], false, false
 dequeue(g)
 types.unbar(g) -- if its type may still start no job, the next pull blocks it again
 for i = 5, #ARGV, 2 do
   local field, value = ARGV[i], tonumber(ARGV[i + 1])
   if field == 'cancel' then
-    if g[G_STATUS] ~= CANCELLED then
-      -- Jobs that are pending, ready or waiting are cancelled from now on; a bounded sweep writes that down job by job.
-      set_status(g, CANCELLED)
-      g[G_FINISHED] = now
-      shard.pending = shard.pending - (g[G_ADDED] - g[G_TAKEN]) - g[G_FRONT]
-      shard.open_groups = shard.open_groups - 1
-      plan_tend(g, now)
-    end
+    if g[G_STATUS] ~= CANCELLED then cancel_group(g) end
+  elseif field == 'quiet' then
+    g[G_QUIET] = ARGV[i + 1] ~= '' and ARGV[i + 1] or 0
+    if g[G_WHY] == 'quiet' then open_group(g) end
   elseif live[field] then
     g[live[field]] = value
     if field == 'weight' then g[G_SHARE] = own and 1000 or 0 end
@@ -42,9 +46,8 @@ for i = 5, #ARGV, 2 do
     if field == 'base' then g[G_BASED] = own and 1 or 0 end
     if field == 'paused' and value == 0 then resumed = true end
     if string.sub(field, 1, 4) == 'stop' then stop = true end
-    if field == 'rate' then
-      if g[G_WHY] == 'rate' then open_group(g) end
-    end
+    if field == 'rate' and g[G_WHY] == 'rate' or field == 'start_at' and g[G_WHY] == 'start' then open_group(g) end
+    if field == 'expires' and value > 0 then plan_tend(g, value) end
   else
     error({ err = 'ERR unknown field ' .. field })
   end

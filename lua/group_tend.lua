@@ -1,11 +1,12 @@
 #!lua flags=allow-oom
--- group_tend: does one bounded step of a group's housekeeping: sweeps cancelled jobs, and deletes data past its retention.
+-- group_tend: does one bounded step of a group's housekeeping: sweeps cancelled and expired jobs, and deletes data past its retention.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
---   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
+--   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists,
+--   uniques, lapses, links
 -- ARGV: now, settings, group, bound
 -- RETURNS: {1 if there is more to do immediately, 1 to reduce, 1 if its callback is due, 1 if the group is gone, dead letters dropped, 1 if it was sealed for its silence, groups that it ended as COMPLETED, as FAILED} or {reason}
--- INVARIANT: no accepted job is dropped; finished data is deleted after its retention; dead letters are kept for theirs, and their group with them.
--- INCLUDE: clock, limiter, fair, bulk, bulkqueue, bulklife, bulkjobs, outcomes
+-- INVARIANT: a group that waits for others starts, or is cancelled, once; no accepted job is dropped; a job of an expired group that does not run ends as dead; finished data is deleted after its retention; dead letters are kept for theirs, and their group with them.
+-- INCLUDE: clock, limiter, fair, bulk, bulkqueue, bulklife, bulkjobs, bulkchain, outcomes
 
 local gkey = redis.call('HGET', K.names, ARGV[3])
 local g = gkey and bulk_group(gkey)
@@ -32,43 +33,72 @@ if g[G_STATUS] == CREATED and g[G_SEALED] == 0 and now >= silent_from(g) then
   if g[G_STATUS] <= RUNNING then work.stop(g) end
   requeue(g)
   if g[G_QUEUED] == 1 then wake_worker() end
-  sealed = 1
+  sealed = g[G_ROLLING] > 0 and 0 or 1
 end
 
-if g[G_STATUS] == CANCELLED and g[G_SWEPT] == 0 then
-  local n = 0
+-- The groups that it waits for may all have ended.
+if g[G_WAITS] > 0 and g[G_STATUS] <= RUNNING and chain.resume(g) and g[G_STATUS] <= RUNNING then
+  requeue(g)
+  if g[G_QUEUED] == 1 then wake_worker() end
+  check_complete(g)
+end
+
+-- sweep ends up to most jobs of the group that neither run nor have ended, and returns their number, and how many of them were pending.
+local function sweep(most, finish)
+  local n, pending = 0, 0
   for _, kind in ipairs({ 'N', 'S' }) do
-    for _, member in ipairs(some(K.refused, kind .. g[G_TENANT] .. '/', bound - n)) do
+    for _, member in ipairs(some(K.refused, kind .. g[G_TENANT] .. '/', most - n)) do
       local jobkey = string.sub(member, 3 + #g[G_TENANT])
       redis.call('ZREM', K.refused, member)
       redis.call('ZREM', K.waiting, jobkey)
-      cancel_job(g, t, jobkey)
+      finish(jobkey)
       n = n + 1
     end
   end
-  for _, member in ipairs(n < bound and work.fronts(g, bound - n) or {}) do
+  for _, member in ipairs(n < most and work.fronts(g, most - n) or {}) do
     redis.call('ZREM', K.front, member)
     g[G_FRONT] = g[G_FRONT] - 1
-    cancel_job(g, t, work.job_of(g, member))
-    n = n + 1
+    finish(work.job_of(g, member))
+    n, pending = n + 1, pending + 1
   end
   for _, kind in ipairs(g[G_ASIDE] > 0 and deferred_kinds(gkey) or {}) do
-    for _, jobkey in ipairs(n < bound and take_deferred(g, kind, deferred_members(gkey, kind, bound - n)) or {}) do
-      cancel_job(g, t, jobkey)
+    for _, jobkey in ipairs(n < most and take_deferred(g, kind, deferred_members(gkey, kind, most - n)) or {}) do
+      finish(jobkey)
       n = n + 1
     end
   end
-  while n < bound and g[G_TAKEN] < g[G_ADDED] do
-    local list, _, ends, size = peek_jobs(g, bound - n)
+  while n < most and g[G_TAKEN] < g[G_ADDED] do
+    local list, _, ends, size = peek_jobs(g, most - n)
     if not list[1] then break end
-    for _, jobkey in ipairs(list) do cancel_job(g, t, jobkey) end
+    for _, jobkey in ipairs(list) do finish(jobkey) end
     pop_jobs(g, #list, list, 0, ends, size)
-    shard.pending = shard.pending + #list -- the cancel has subtracted them already
-    n = n + #list
+    shard.pending = shard.pending + #list -- the caller subtracts them
+    n, pending = n + #list, pending + #list
   end
+  return n, pending
+end
+
+-- The group has expired: its jobs that do not run end as dead, and no more can be added.
+if g[G_EXPIRES] > 0 and now >= g[G_EXPIRES] and g[G_STATUS] <= RUNNING then
+  g[G_EXPIRED] = 1
+  dequeue(g)
+  if g[G_WAITS] > 0 then chain.leave(g) end
+  types.unbar(g)
+  local most = math.min(bound, math.max(1, math.floor(VISIT_BYTES / math.max(1, g[G_LARGEST])))) -- whose payloads are moved
+  local n, pending = sweep(most, function(jobkey)
+    bury(g, t, jobkey, read_run(redis.call('HGET', K.runs, jobkey)), 'expired', 'the job had not started when its group expired (expires_at)')
+  end)
+  shard.pending = shard.pending - pending
+  if n >= most then return answer(1, 0, 0, 0, 0) end
+  if g[G_SEALED] == 0 then seal_group(g) else check_complete(g) end
+end
+
+if g[G_STATUS] == CANCELLED and g[G_SWEPT] == 0 then
+  local n = sweep(bound, function(jobkey) cancel_job(g, t, jobkey) end) -- the cancel has subtracted the pending ones
   if n >= bound then return answer(1, 0, 0, 0, 0) end
   if g[G_INFLIGHT] == 0 and g[G_READY] == 0 and g[G_ASIDE] == 0 then
     g[G_SWEPT] = 1
+    chain.note_end(g)
     if tally.complete(g) then g[G_SWEPT], g[G_REDUCED] = 2, ended(g) end -- with its result
   else
     redis.call('ZADD', K.agenda, int(now + 1000000), gkey)
@@ -79,8 +109,9 @@ end
 if g[G_STATUS] == AGGREGATING and tally.complete(g) then tally.conclude(g) end -- a process of an earlier version has set this status
 if g[G_STATUS] <= AGGREGATING then
   local waits = ended(g) > g[G_REDUCED] and not tally.complete(g) or g[G_STATUS] == AGGREGATING
-  if g[G_SEALED] == 0 then
-    redis.call('ZADD', K.agenda, int(silent_from(g)), gkey)
+  local by = tend_by(g)
+  if by then
+    redis.call('ZADD', K.agenda, int(by), gkey)
   elseif g[G_STATUS] == AGGREGATING then
     redis.call('ZADD', K.agenda, int(now + 1000000), gkey) -- until group_reduce (finish) plans the end of its data
   else
@@ -164,9 +195,11 @@ if now >= group_at and now >= jobs_at then
   types.unbar(g) -- an earlier version has left it
   if g[G_CALLED_OFF] > 0 then redis.call('ZREMRANGEBYLEX', K.aside, '[c' .. gkey .. '/', '(c' .. gkey .. '0') end
   unlist(g)
+  if g[G_AFTER] > 0 then redis.call('ZREMRANGEBYLEX', K.links, '[f' .. gkey .. ' ', '(f' .. gkey .. '!') end
   redis.call('ZREM', K.agenda, gkey)
   redis.call('ZREM', K.gates, 'g/' .. gkey)
   t[T_GROUPS] = t[T_GROUPS] - 1
+  if g[G_ROLLING] > 0 then t[T_ROLLING] = t[T_ROLLING] - 1 end
   groups[gkey] = false
   redis.call('HDEL', K.flow, gkey)
   local gone = t[T_GROUPS] == 0

@@ -1,7 +1,8 @@
 #!lua flags=allow-oom
 -- job_cancel: cancels one job of a group: a waiting job immediately, a running one as soon as its process renews its lease.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
---   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
+--   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists,
+--   uniques, lapses, links
 -- ARGV: now, settings, group, job, from (where the call before stopped searching; empty: at the beginning), bound
 -- RETURNS: {code, where to continue (empty: nowhere), groups that ended as COMPLETED, as FAILED} or {reason, detail}
 -- REPLY CANCELLED: 1  the job is cancelled

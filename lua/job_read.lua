@@ -1,9 +1,10 @@
 #!lua flags=no-writes
 -- job_read: reads one job: its record and where it is.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
---   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
+--   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists,
+--   uniques, lapses, links
 -- ARGV: now, settings, group, job
--- RETURNS: {1, record, where, until, fence, failed tries, process, type of the group, 1 if it runs and is to be cancelled} or {'not_kept', 1 (it has ended; 0: it may never have been there)} or {reason}; where is running or waiting until then, else empty
+-- RETURNS: {1, record, where, until, fence, failed tries, process, type of the group, 1 if it runs and is to be cancelled} or {'not_kept', 1 (it has ended; 0: it may never have been there)} or {reason}; where is running or waiting until then, cancelled, expired, or else empty
 -- INVARIANT: reads only.
 -- INCLUDE: clock, limiter, fair, bulk, bulkjobs
 
@@ -18,12 +19,15 @@ if not record then return (g[G_GONE] > 0 or swept) and { 'not_kept', 0 } or { 'n
 local where, till, text = '', 0, redis.call('HGET', K.runs, jobkey)
 local run = read_run(text)
 if string.sub(record, 1, 1) == 'P' then
+  local _, _, _, _, expires = read_pending(record)
   record = string.sub(record, 1, string.find(record, '\n', 1, true)) -- without the payload
   local leased, waits = redis.call('ZSCORE', K.leases, jobkey), redis.call('ZSCORE', K.waiting, jobkey)
   if leased then
     where, till = 'running', tonumber(leased)
   elseif g[G_STATUS] == CANCELLED then
     where = 'cancelled' -- the sweep (group_tend) has not written this yet
+  elseif expires and now_ms() >= expires or g[G_EXPIRES] > 0 and now >= g[G_EXPIRES] then
+    where = 'expired' -- likewise, or its turn has not come yet
   elseif waits then
     where, till = 'waiting', tonumber(waits)
   end

@@ -1,7 +1,8 @@
 #!lua flags=allow-oom
 -- job_retry: ends the wait of one job for its next try or its run_at.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
---   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
+--   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists,
+--   uniques, lapses, links
 -- ARGV: now, settings, group, job
 -- RETURNS: {1}, {'ended', letter of its record}, {'no_delay', running or pending} or {reason, detail}
 -- INVARIANT: limits hold.

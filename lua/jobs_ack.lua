@@ -1,7 +1,8 @@
 #!lua flags=allow-oom
 -- jobs_ack: ends runs of jobs: each with its verdict, all in one step.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
---   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
+--   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists,
+--   uniques, lapses, links
 -- ARGV: now, settings, id, fence, verdict, code, text, times (µs that the job ran, 0: unknown or not run; for a verdict other than done also the µs to wait and how many tries may fail; for a failure that counts for a breaker also down or try, ratio, window, probe), ...
 -- RETURNS: for each run done, failed, retry, throttled (and the µs that it waits), returned, dead, cancelled or stale; then groups that ended as COMPLETED, as FAILED
 -- INVARIANT: a failure that an open breaker explains spends no try; only the call that takes a job out of the leases with its fence decides its outcome (B3).

@@ -1,8 +1,9 @@
 #!lua
 -- jobs_add: adds jobs to a group, in their order: all of them or none.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
---   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
--- ARGV: now, settings, group, chunk, offset, last, answer, most (open jobs of the tenant; 0: as configured), whole (number of jobs that the chunk must have for last to count; 0: any), elsewhere (open jobs of the tenant in other shards), id, type, cost, run_at, payload, ...
+--   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists,
+--   uniques, lapses, links
+-- ARGV: now, settings, group, chunk, offset, last, answer, most (open jobs of the tenant; 0: as configured), whole (number of jobs that the chunk must have for last to count; 0: any), elsewhere (open jobs of the tenant in other shards), id, type, cost, run_at, expires (µs; 0: never), payload, ...
 -- RETURNS: {accepted, added by earlier attempts, 1 if the chunk is done, then 1 for each job that existed} or {reason, detail}
 -- INVARIANT: a job id is unique in its group; a sealed group takes no new id; a chunk that is done keeps its answer.
 -- INCLUDE: clock, limiter, fair, bulk, bulkqueue, bulklife, bulkjobs
@@ -21,7 +22,7 @@ if chunk ~= '' then
   end
 end
 local keys, n = {}, 0
-for i = 11, #ARGV, 5 do
+for i = 11, #ARGV, 6 do
   n = n + 1
   keys[n] = gkey .. '/' .. ARGV[i]
 end
@@ -44,15 +45,10 @@ if fresh > 0 then
   local lines, ids = {}, {}
   for i = 1, n do
     if not there[i] then
-      local a = 11 + (i - 1) * 5
-      local kind, run_at = ARGV[a + 1], tonumber(ARGV[a + 3])
-      if kind ~= '' and kind ~= g[G_TYPE] and g[G_UNIFORM] == 1 then
-        g[G_UNIFORM] = 0
-        types.unbar(g) -- jobs of another type need not wait
-      end
-      raise_largest(g, G_LARGEST, g[G_TOTAL] == 0, #ARGV[a + 4] + 100) -- with the record's first line
+      local a = 11 + (i - 1) * 6
+      local run_at = tonumber(ARGV[a + 3])
       lines[#lines + 1] = keys[i]
-      lines[#lines + 1] = 'P' .. ARGV[a + 2] .. ' ' .. (kind == '' and '-' or kind) .. ' ' .. int(now_ms()) .. '\n' .. ARGV[a + 4]
+      lines[#lines + 1] = types.submitted(g, ARGV[a + 2], ARGV[a + 1], tonumber(ARGV[a + 4]), ARGV[a + 5])
       if run_at > now then
         wait_until(g, keys[i], run_at, 'S')
       else
@@ -72,7 +68,7 @@ if fresh > 0 then
   if g[G_QUEUED] == 1 then wake_worker() end
 end
 g[G_TOUCHED] = now
-if g[G_SEALED] == 0 and g[G_STATUS] == CREATED then redis.call('ZADD', K.agenda, int(silent_from(g)), gkey) end
+if g[G_SEALED] == 0 and g[G_STATUS] == CREATED then redis.call('ZADD', K.agenda, int(tend_by(g)), gkey) end
 if chunk ~= '' then
   if before == nil then
     before = 0

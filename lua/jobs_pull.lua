@@ -1,7 +1,8 @@
 #!lua flags=allow-oom
 -- jobs_pull: takes jobs through the fair queue and the limits, and leases them.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
---   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
+--   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists,
+--   uniques, lapses, links
 -- ARGV: now, settings, want, process, types (words; empty: every type), type_limits (words: type, rate, concurrency, batch, ...)
 -- RETURNS: {µs until there may be more (0: not before an event), 1 if there is work for more workers, jobs dropped, 1 if this has changed the order of the fair queue, then for each job key, group (a redrive has a * appended), tenant, type, attempt, crashes, fence, cost, payload}
 -- INVARIANT: a start passes the fair queue and every limit in one step (B4); a job leaves its queue and is leased in the same step; a pull reads 1 MiB of records at most, or one job; a job of another type is deferred once and not read again; a job of a type whose limit is used up is not read again before the limit lets it start.
@@ -67,13 +68,16 @@ while taken < want and visits < want + 300 and settled and not full and parted <
     local own, theirs = group_limiter(g), tenant_limiter(t)
     local jobs, used, cost_sum, stop = {}, 0, 0, nil
     for i, jobkey in ipairs(list) do
-      local cost, kind, payload, created = read_pending(found[i])
+      local cost, kind, payload, created, expires = read_pending(found[i])
       local limit = types.limit_of(kind ~= '' and kind or g[G_TYPE], g[G_TENANT], cost or 1)
       room = room - (payload and #payload or 0)
       if #jobs == n then
         break
       elseif not cost then
         used, dropped = i, dropped + 1
+      elseif expires and now_ms() >= expires then
+        used, dropped = i, dropped + 1
+        wait_until(g, jobkey, now, 'S') -- the dispatcher ends it
       elseif mine and not mine[kind ~= '' and kind or g[G_TYPE]] then
         used, parted, types.foreign = i, parted + 1, true
         defer_job(g, jobkey, kind ~= '' and kind or g[G_TYPE])
@@ -153,7 +157,7 @@ if not blocked and types.spent then
   more = 1
   wake_worker()
 end
-if not blocked and (shard.queued > 0 or types.open) and (taken >= want or visits == want + 300 or full or not settled) then
+if not blocked and (shard.queued > 0 or types.open) and (taken >= want or visits == want + 300 or full or not settled or work.unfinished) then
   more = 1
   wake_worker()
 end

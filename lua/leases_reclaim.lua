@@ -1,7 +1,8 @@
 #!lua flags=allow-oom
 -- leases_reclaim: returns the jobs of a pull whose reply was lost: the process holds their leases and does not run them.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
---   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
+--   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists,
+--   uniques, lapses, links
 -- ARGV: now, settings, process, bound, fence, ...
 -- RETURNS: {jobs returned}
 -- INVARIANT: a job that never reached its worker runs immediately, and neither a try nor a crash is counted.

@@ -1,7 +1,8 @@
 #!lua flags=allow-oom
 -- leases_renew: extends leases by a full one.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
---   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
+--   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists,
+--   uniques, lapses, links
 -- ARGV: now, settings, job, fence, ...
 -- RETURNS: for each lease a code
 -- REPLY LEASE_LOST: 0  another process runs the job, or will run it

@@ -1,11 +1,12 @@
 #!lua flags=allow-oom
 -- queue_dispatch: does one round: returns orphaned and due jobs to their groups, and opens gates, including those that a former rate has closed.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
---   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
+--   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists,
+--   uniques, lapses, links
 -- ARGV: now, settings, run_id, bound, alive (µs for which the caller has made rounds or tried to), types (words that this process runs, now and then), keeper (1: the caller is)
 -- RETURNS: {moved, recovered, dead, skipped, gates opened, µs to the next (-1: none), 1 if there is more, groups that ended as COMPLETED, as FAILED, then groups with housekeeping}
 -- INVARIANT: a job whose lease ended runs again (B2); a crash spends no try; a job dies of its type only after unknown_type_after without a process for it; after a gap no lease ends before its holder had the time to renew it.
--- INCLUDE: clock, limiter, fair, bulk, bulkqueue, bulklife, bulkjobs, bulkturns, breakers
+-- INCLUDE: clock, limiter, fair, bulk, bulkqueue, bulklife, bulkjobs, bulkturns, breakers, bulkunique
 
 local bound = tonumber(ARGV[4])
 local moved, recovered, dead, skipped, more = 0, 0, 0, 0, 0
@@ -78,6 +79,9 @@ for i = 1, #due, 2 do
   if g[G_STATUS] == CANCELLED then
     skipped = skipped + 1
     cancel_job(g, bulk_tenant(g[G_TENANT]), jobkey)
+  elseif g[G_EXPIRING] == 1 and types.expired(jobkey) then
+    dead = dead + 1
+    bury(g, bulk_tenant(g[G_TENANT]), jobkey, read_run(redis.call('HGET', K.runs, jobkey)), 'expired', 'the job had not started at its expires_at')
   else
     moved = moved + 1
     to_front(g, jobkey, string.format('%016.0f00000', tonumber(due[i + 1])))
@@ -129,6 +133,7 @@ if shard.aside + shard.unserved + shard.barred > 0 and now - shard.checked >= 10
   redis.call('HSET', K.state, 'unserved_types', table.concat(names, ' '))
   if dead >= bound then more = 1 end
 end
+if unique.lapse(bound) == bound then more = 1 end
 local opened = open_gates(bound)
 if opened == bound then more = 1 end
 
@@ -186,8 +191,8 @@ local function replan()
     local gkey, at_latest = list[i], nil
     local had = groups[gkey]
     local g = bulk_group(gkey)
-    if g and g[G_STATUS] == CREATED and g[G_SEALED] == 0 then
-      at_latest = silent_from(g)
+    if g and g[G_STATUS] <= RUNNING then
+      at_latest = tend_by(g)
     elseif g and g[G_STATUS] > AGGREGATING and g[G_CALLBACK] ~= 1 and ended(g) <= g[G_REDUCED] and (g[G_STATUS] ~= CANCELLED or g[G_SWEPT] == 2) then
       local jobs_at, dead_at, group_at, left = retention(g)
       at_latest = left > 0 and math.min(dead_at, group_at) or group_at

@@ -1,7 +1,8 @@
 #!lua flags=no-writes
 -- queue_read: reads the figures of the whole shard.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
---   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
+--   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists,
+--   uniques, lapses, links
 -- ARGV: now, settings
 -- RETURNS: {groups high, normal, low, pending, ready, waiting, in flight, busy tenants, gates, jain, accuracy, longest backoff, mean refusals, spins, open groups, unserved jobs, their types, limits of types that are live, open breakers}
 -- INVARIANT: reads only.

@@ -1,7 +1,8 @@
 #!lua flags=allow-oom
 -- queue_repair: restores places in the fair queue, wake times and housekeeping times of groups and tenants that contradict their records.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
---   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
+--   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists,
+--   uniques, lapses, links
 -- ARGV: now, settings, kind (group, tenant, line: members of lines, flow: members of levels), name, ...
 -- RETURNS: name and what was restored (gate, queue, turn, line, busy, agenda, list), for each repair
 -- INVARIANT: no count of jobs and no job changes; a second call finds nothing to do.
@@ -61,9 +62,9 @@ local function repair_group(gkey)
     g[G_BAR], shard.barred = 0, shard.barred - 1
     mended(g[G_ID], 'gate')
   end
-  local open = g[G_SEALED] == 0 and g[G_STATUS] == CREATED
-  if (g[G_STATUS] >= AGGREGATING or open) and not redis.call('ZSCORE', K.agenda, gkey) then
-    plan_tend(g, open and silent_from(g) or now)
+  local by = g[G_STATUS] >= AGGREGATING and now or tend_by(g)
+  if by and not redis.call('ZSCORE', K.agenda, gkey) then
+    plan_tend(g, by)
     mended(g[G_ID], 'agenda')
   end
   local of_tenant, of_all = place_in_lists(g)

@@ -1,7 +1,8 @@
 #!lua flags=allow-oom
 -- ready_fill: classic pipeline: pulls jobs from the fair queue; jobs that the rate admits go to READY, the others wait one by one.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
---   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
+--   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists,
+--   uniques, lapses, links
 -- ARGV: now, settings, want (free workers), batch (jobs to try), types (words; empty: every type), type_limits (as of jobs_pull)
 -- RETURNS: {fetched, to READY, refused, µs until there may be more (0: not before an event), 1 if this has changed the order of the fair queue, then for each refused job the µs that it waits}
 -- INVARIANT: every job that leaves its queue is in READY or waits; READY holds no more jobs than free workers can start.
@@ -27,10 +28,12 @@ while settled and admitted < room and fetched < batch do
   else
     pop_jobs(g, 1, list, from_front, ends, size)
     fetched = fetched + 1
-    local cost, kind = read_pending(redis.call('HGET', K.jobs, jobkey))
+    local cost, kind, _, _, expires = read_pending(redis.call('HGET', K.jobs, jobkey))
     cost, kind = cost or 1, kind and kind ~= '' and kind or g[G_TYPE]
     local theirs, own, limit = tenant_limiter(t, true), group_limiter(g), types.limit_of(kind, g[G_TENANT], cost)
-    if mine and not mine[kind] then
+    if expires and now_ms() >= expires then
+      wait_until(g, jobkey, now, 'S') -- the dispatcher ends it
+    elseif mine and not mine[kind] then
       defer_job(g, jobkey, kind)
       wake_worker()
     elseif strategy.admits(global, cost) and strategy.admits(theirs, cost) and (not own or strategy.admits(own, cost))

@@ -1,7 +1,8 @@
 #!lua flags=allow-oom
 -- ready_take: classic pipeline: leases jobs from READY; a job that was cancelled or paused meanwhile does not start.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
---   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
+--   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists,
+--   uniques, lapses, links
 -- ARGV: now, settings, want, process, types (words; empty: every type), type_limits (as of jobs_pull)
 -- RETURNS: as jobs_pull
 -- INVARIANT: a cancelled job is not started, a paused one goes back; a job leaves READY and is leased in the same step.
@@ -20,13 +21,16 @@ for _ = 1, want * 2 do
     cancel_job(g, t, jobkey)
     check_complete(g)
     dropped = dropped + 1
-  elseif g[G_PAUSED] == 1 or t[T_CONC] > 0 and t[T_INFLIGHT] >= t[T_CONC] then
+  elseif g[G_PAUSED] == 1 or timing.stops(g) or t[T_CONC] > 0 and t[T_INFLIGHT] >= t[T_CONC] then
     to_front(g, jobkey)
     requeue(g)
     dropped = dropped + 1
   else
-    local cost, kind, payload, created = read_pending(redis.call('HGET', K.jobs, jobkey))
-    if cost and mine and not mine[kind ~= '' and kind or g[G_TYPE]] then
+    local cost, kind, payload, created, expires = read_pending(redis.call('HGET', K.jobs, jobkey))
+    if expires and now_ms() >= expires then
+      wait_until(g, jobkey, now, 'S') -- the dispatcher ends it
+      dropped = dropped + 1
+    elseif cost and mine and not mine[kind ~= '' and kind or g[G_TYPE]] then
       defer_job(g, jobkey, kind ~= '' and kind or g[G_TYPE]) -- another process admitted it
       requeue(g)
       dropped = dropped + 1

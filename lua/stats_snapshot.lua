@@ -1,7 +1,8 @@
 #!lua flags=allow-oom
 -- stats_snapshot: adds to the history of tenants with work, and computes the figures of fairness; at most one call a second does work.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
---   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists
+--   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists,
+--   uniques, lapses, links
 -- ARGV: now, settings, bound
 -- RETURNS: {1 done, 0 too early}
 -- INVARIANT: the history holds no more than its retention.

@@ -45,8 +45,14 @@ func (s uploadRoutes) bulk(w http.ResponseWriter, r *http.Request, who identity)
 		defer release()
 	}
 	ctx := r.Context()
-	if _, _, err := s.create(ctx, &spec, "bulk", key); err != nil {
+	first, _, err := s.create(ctx, who, &spec, "bulk", key)
+	if err != nil {
 		return refuseUpload(r, err)
+	}
+	if first.Duplicate {
+		_ = drain(r.Body, maxDrain) // so that a client that writes before it reads gets the response
+		w.Header().Set("Location", "/v1/groups/"+first.ID)
+		return ophttp.OK(w, bulktype.BulkAnswer[timestamp]{Group: s.view(first), Tally: bulktype.Tally{Rejected: []bulktype.Rejection{}}})
 	}
 	u := &upload{to: counted{s.store, s.o.Enqueued}, group: spec.ID, maxPending: who.most.Pending, key: bulkKey(key), ids: newLineIDs(bulkKey(key)), allow: s.o.AllowType, waits: outageWaits, body: newSentBody(body)}
 	state, err := s.store.ChunkState(ctx, spec.ID, u.key)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/anteroom/anteroom/bulk/bulktype"
+	"github.com/anteroom/anteroom/bulk/calendar"
 	"github.com/anteroom/anteroom/bulk/store"
 	"github.com/anteroom/anteroom/internal/ophttp"
 )
@@ -106,6 +107,7 @@ const (
 	ruleWeight = "a number from 0.01 to 100 with at most three decimal places"
 	ruleRate   = "a number from 0 (no limit of its own) to 1000000 a second with at most three decimal places"
 	ruleSlots  = "a whole number from 0 (no limit of its own) to 1000000"
+	ruleMoment = "a time as RFC 3339 with a zone, such as 2026-01-02T15:04:05Z"
 	ruleBase   = "a whole number of milliseconds from -1000000000000 to 1000000000000"
 )
 
@@ -175,17 +177,9 @@ func setNames(to *[]string, raw []byte, most, longest int, also string) string {
 func (s *Server) specFields() []field[store.GroupSpec] {
 	type spec = store.GroupSpec
 	fields := []field[spec]{
-		{"id", ruleGroup, func(g *spec, raw []byte) string { return setWord(&g.ID, raw, maxGroupID, ":") }, true},
+		{"id", ruleGroup, func(g *spec, raw []byte) string { return setGroupID(&g.ID, raw) }, true},
 		{"tenant", ruleWord, func(g *spec, raw []byte) string { return setWord(&g.Tenant, raw, maxTenant, "") }, true},
-		{"type", ruleType, func(g *spec, raw []byte) string {
-			if wrong := setWord(&g.Type, raw, maxType, alsoInType); wrong != "" {
-				return wrong
-			}
-			if s.o.AllowType != nil && !s.o.AllowType(g.Type) {
-				return "has no handler here: switch its processor on, or name a type that has one"
-			}
-			return ""
-		}, true},
+		{"type", ruleType, func(g *spec, raw []byte) string { return s.setType(&g.Type, raw) }, true},
 		{"priority", ruleLevel, func(g *spec, raw []byte) string { return setLevel(&g.Level, raw) }, true},
 		{"weight", ruleWeight, func(g *spec, raw []byte) string { return setDecimal(&g.Weight, raw, 0.01, 100) }, false},
 		{"base_priority", ruleBase, func(g *spec, raw []byte) string { return setWhole(&g.BasePriority, raw, -1e12, 1e12) }, false},
@@ -238,17 +232,66 @@ func (s *Server) specFields() []field[store.GroupSpec] {
 			}
 			return ""
 		}, true},
+		{"start_at", ruleMoment + "; no job starts before", func(g *spec, raw []byte) (wrong string) {
+			g.StartAt, wrong = moment(raw)
+			return wrong
+		}, true},
+		{"expires_at", ruleMoment + "; jobs that have not started by then end as dead", func(g *spec, raw []byte) (wrong string) {
+			g.ExpiresAt, wrong = moment(raw)
+			return wrong
+		}, true},
+		{"quiet_hours", ruleQuiet, func(g *spec, raw []byte) string { return setQuiet(&g.Quiet, raw) }, false},
+		{"after", `a list of 1 to 20 ids of groups, which have to end first`, func(g *spec, raw []byte) string {
+			var ids []string
+			if wrong := setWords(&ids, raw, store.MaxAfter); wrong != "" {
+				return wrong
+			}
+			for _, id := range ids {
+				if !isWord(id, maxMadeID, ":") {
+					return "has an entry that is not the id of a group"
+				}
+			}
+			g.After = strings.Join(ids, " ")
+			return ""
+		}, false},
+		{"when", "on_success (each of after has completed), on_failure (one has not) or on_end", func(g *spec, raw []byte) string {
+			if !ophttp.IsText(raw) {
+				return "is not text"
+			}
+			switch g.When = store.When(ophttp.Text(raw)); g.When {
+			case store.OnSuccess, store.OnFailure, store.OnEnd:
+				return ""
+			}
+			return "is not a condition"
+		}, true},
+		{"unique", ruleUnique, func(g *spec, raw []byte) string { return setUnique(&g.Unique, raw) }, false},
 	}
+	return orNull(fields)
+}
+
+// orNull lets null mean the same as leaving a field out.
+func orNull[T any](fields []field[T]) []field[T] {
 	for i := range fields {
 		set := fields[i].set
-		fields[i].set = func(g *spec, raw []byte) string {
+		fields[i].set = func(to *T, raw []byte) string {
 			if ophttp.IsNull(raw) {
 				return ""
 			}
-			return set(g, raw)
+			return set(to, raw)
 		}
 	}
 	return fields
+}
+
+// setType reads the type of a job, which must have a handler.
+func (s *Server) setType(to *string, raw []byte) string {
+	if wrong := setWord(to, raw, maxType, alsoInType); wrong != "" {
+		return wrong
+	}
+	if s.o.AllowType != nil && !s.o.AllowType(*to) {
+		return "has no handler here: switch its processor on, or name a type that has one"
+	}
+	return ""
 }
 
 // complete sets defaults and adds a fault for each missing field.
@@ -345,6 +388,11 @@ var patchFields = []field[store.Patch]{
 			return wrong
 		})
 	}, false},
+	{"start_at", ruleMoment + "; null: now", func(p *store.Patch, raw []byte) string { return setMoment(&p.StartAt, raw) }, true},
+	{"quiet_hours", ruleQuiet + "; null: none", func(p *store.Patch, raw []byte) string {
+		return setOr(&p.Quiet, raw, calendar.Quiet{}, func(to *calendar.Quiet) string { return setQuiet(to, raw) })
+	}, false},
+	{"expires_at", ruleMoment + "; null: never", func(p *store.Patch, raw []byte) string { return setMoment(&p.ExpiresAt, raw) }, true},
 }
 
 func setOr[T any](to **T, raw []byte, otherwise T, set func(*T) string) string {

@@ -64,7 +64,7 @@ func (s groupRoutes) createGroup(w http.ResponseWriter, r *http.Request, who ide
 	if err := who.forTenant(spec.Tenant); err != nil {
 		return err
 	}
-	g, created, err := s.create(r.Context(), &spec, "group", key)
+	g, created, err := s.create(r.Context(), who, &spec, "group", key)
 	if err != nil {
 		return err
 	}
@@ -78,14 +78,37 @@ func (s groupRoutes) createGroup(w http.ResponseWriter, r *http.Request, who ide
 	return nil
 }
 
+// seesAll refuses predecessors that the token may not see, as if they did not exist.
+func (s *Server) seesAll(ctx context.Context, who identity, after string) error {
+	if who.admin {
+		return nil // the store refuses unknown ones
+	}
+	for id := range strings.FieldsSeq(after) {
+		tenant, err := s.store.TenantOf(ctx, id)
+		if refusedWith(err, store.CodeNotFound) {
+			continue // it may have been there when this group was created first
+		}
+		if err != nil {
+			return err
+		}
+		if !who.sees(tenant) {
+			return ophttp.Invalid(ophttp.Fault{Path: "after", Value: ophttp.Marshal(id), Problem: "is not the id of a group", Allowed: "groups that exist"})
+		}
+	}
+	return nil
+}
+
 // create creates a group. One without an id gets an id derived from the key or, without a key, a random one.
-func (s *Server) create(ctx context.Context, spec *store.GroupSpec, what, key string) (g store.Group, created bool, err error) {
+func (s *Server) create(ctx context.Context, who identity, spec *store.GroupSpec, what, key string) (g store.Group, created bool, err error) {
+	if err := s.seesAll(ctx, who, spec.After); err != nil {
+		return g, false, err
+	}
 	derived := spec.ID == "" && key != ""
 	switch {
 	case derived:
-		spec.ID = derivedID(what, spec.Tenant, key)
+		spec.ID = s.store.IDBeside(spec.After, derivedID(what, spec.Tenant, key))
 	case spec.ID == "":
-		spec.ID = drawID()
+		spec.ID = s.store.IDBeside(spec.After, drawID())
 	}
 	g, created, err = s.store.CreateGroup(ctx, *spec)
 	refusal, refused := errors.AsType[*store.Refusal](err)

@@ -41,6 +41,9 @@ var every = []struct{ method, path, body string }{
 	{"POST", "/v1/groups/z/jobs/a/cancel", ""}, {"POST", "/v1/groups/z/jobs/a/retry", ""},
 	{"POST", "/v1/groups/z/seal", ""}, {"POST", "/v1/groups/z/pause", ""}, {"POST", "/v1/groups/z/resume", ""}, {"POST", "/v1/groups/z/release", ""}, {"POST", "/v1/groups/z/cancel", ""},
 	{"POST", "/v1/groups/z/redrive", ""}, {"GET", "/v1/groups/z/events", ""}, {"GET", "/v1/groups/z/results", ""}, {"GET", "/v1/groups/z/result", ""},
+	{"POST", "/v1/jobs", `{"tenant":"zoo","type":"mail","payload":1}`},
+	{"GET", "/v1/schedules", ""}, {"POST", "/v1/schedules", `{"id":"new","tenant":"zoo","cron":"@daily","job":{"type":"mail","payload":1}}`},
+	{"GET", "/v1/schedules/z", ""}, {"PATCH", "/v1/schedules/z", `{"paused":true}`}, {"DELETE", "/v1/schedules/z", ""},
 	{"GET", "/v1/dead?group=z", ""}, {"GET", "/v1/congestion", ""}, {"GET", "/v1/congestion/zoo/history", ""},
 	{"GET", "/v1/workers?tenant=zoo", ""}, {"GET", "/v1/breakers", ""}, {"DELETE", "/v1/breakers?processor=mail", ""}, {"GET", "/v1/limits", ""}, {"PATCH", "/v1/limits", `{"global":5}`}, {"GET", "/v1/tenants/zoo", ""}, {"PATCH", "/v1/tenants/zoo", `{"weight":2}`},
 	{"POST", "/v1/work/lease", `{"types":["mail"]}`}, {"POST", "/v1/work/ack", `{"jobs":[{"lease":"` + someLease + `"}]}`},
@@ -82,10 +85,11 @@ func TestGuard_LimitsTokenToItsTenants(t *testing.T) {
 	const acme = "Authorization: Bearer " + acmeToken
 	b.create(`{"id":"z","tenant":"zoo","type":"mail"}`)
 	b.create(`{"id":"a","tenant":"acme","type":"mail"}`)
+	want(t, b.ask("POST", "/v1/schedules", `{"id":"z","tenant":"zoo","cron":"@daily","job":{"type":"mail","payload":1}}`), 201)
 	for _, r := range every {
 		w := b.ask(r.method, r.path, r.body, acme)
 		switch {
-		case strings.Contains(r.path, "/groups/z"), strings.Contains(r.path, "group=z"):
+		case strings.Contains(r.path, "/groups/z"), strings.Contains(r.path, "/schedules/z"), strings.Contains(r.path, "group=z"):
 			wantCode(t, w, 404, "not_found")
 			missing := b.ask(r.method, strings.Replace(strings.Replace(r.path, "/z", "/y", 1), "=z", "=y", 1), r.body, acme)
 			if strings.ReplaceAll(missing.Body.String(), `\"y\"`, `\"z\"`) != w.Body.String() {

@@ -31,7 +31,7 @@ func (s jobRoutes) jobOf(r *http.Request, group string) (jobView, error) {
 	if err != nil {
 		return jobView{}, noJob(err, group, id)
 	}
-	v := jobView{Outcome: outcomeOf(j.Outcome), NextAt: at(j.Next), Process: j.Process, Cancelling: j.Cancelling}
+	v := jobView{Outcome: outcomeOf(j.Outcome), NextAt: at(j.Next), ExpiresAt: at(j.ExpiresAt), Process: j.Process, Cancelling: j.Cancelling}
 	v.Type = j.Type
 	return v, nil
 }

@@ -31,6 +31,7 @@ func parseJob(line []byte, job *store.Job) (wrong string) {
 		hasPayload
 		hasCost
 		hasRunAt
+		hasExpiresAt
 	)
 	seen := 0
 	ophttp.Members(o, func(name, value []byte) bool {
@@ -55,8 +56,11 @@ func parseJob(line []byte, job *store.Job) (wrong string) {
 		case "run_at":
 			bit = hasRunAt
 			job.RunAt, wrong = moment(value)
+		case "expires_at":
+			bit = hasExpiresAt
+			job.ExpiresAt, wrong = moment(value)
 		default:
-			wrong = "is not a field of a job: it has id, type, payload, cost and run_at"
+			wrong = "is not a field of a job: it has id, type, payload, cost, run_at and expires_at"
 		}
 		if wrong == "" && seen&bit != 0 {
 			wrong = "is given twice"
@@ -67,6 +71,9 @@ func parseJob(line []byte, job *store.Job) (wrong string) {
 		}
 		return wrong == ""
 	})
+	if wrong == "" && seen&hasExpiresAt != 0 && !job.ExpiresAt.After(job.RunAt) {
+		wrong = "expires_at is not later than run_at: the job could never start"
+	}
 	if wrong == "" && seen&hasPayload == 0 {
 		wrong = "payload is missing: every job has one, if only null"
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"slices"
 	"strconv"
@@ -74,7 +75,7 @@ func (d *documented) check(status int, method, path, body string, headers []stri
 	r := httptest.NewRequest(method, path, strings.NewReader(body))
 	setHeaders(r, headers)
 	r.Header.Set("Content-Type", "application/json")
-	if strings.HasSuffix(r.URL.Path, "/jobs") || r.URL.Path == "/v1/bulk" {
+	if takesLines(r.URL.Path) {
 		r.Header.Set("Content-Type", ndjson)
 	} else if body == "" {
 		r.Header.Del("Content-Type")
@@ -99,6 +100,11 @@ func (d *documented) check(status int, method, path, body string, headers []stri
 		t.Errorf("%s %s %s: %v", method, path, body, err)
 	}
 	return w
+}
+
+// takesLines reports whether a body for the path is NDJSON.
+func takesLines(path string) bool {
+	return strings.HasSuffix(path, "/jobs") && path != "/v1/jobs" || strings.HasPrefix(path, "/v1/bulk")
 }
 
 // lines checks every line of NDJSON, or every event's data, against a schema.
@@ -234,6 +240,26 @@ func TestServer_AnswersAsDocumented(t *testing.T) {
 	d.server.deleteTime = patience
 	d.ask(204, "DELETE", "/v1/groups/one", "")
 	d.ask(200, "GET", "/v1/groups?limit=1&status=completed&tenant=acme", "")
+	const job = `{"tenant":"acme","type":"mail","payload":{"to":"a"},"id":"reminder","delay":"24h","expires_at":"2090-01-01T00:00:00Z","priority":"low","cost":2,"unique":{"key":"k","for":"24h"}}`
+	d.ask(202, "POST", "/v1/jobs", job)
+	d.ask(200, "POST", "/v1/jobs", job)
+	d.ask(202, "POST", "/v1/jobs", `{"tenant":"acme","type":"mail","payload":null,"id":null,"start_at":"2090-01-01T00:00:00Z"}`, key+"k")
+	const nightly = `{"id":"nightly","tenant":"acme","cron":"30 2 * * *","time_zone":"Europe/Berlin","overlap":"queue","catch_up":"all","paused":false,"expires_after":"2h","group":{"type":"mail","priority":"low","quiet_hours":{"from":"22:00","to":"06:00"}},"jobs":[{"id":"a","payload":1,"cost":2},{"payload":null}]}`
+	d.ask(201, "POST", "/v1/schedules", nightly)
+	d.ask(200, "POST", "/v1/schedules", nightly)
+	d.ask(409, "POST", "/v1/schedules", strings.Replace(nightly, "30 2", "31 2", 1))
+	d.ask(201, "POST", "/v1/schedules", `{"tenant":"acme","cron":"@hourly","job":{"type":"mail","payload":1}}`, key+"k")
+	d.ask(200, "GET", "/v1/schedules?tenant=acme", "")
+	d.ask(200, "GET", "/v1/schedules/nightly", "")
+	d.ask(200, "PATCH", "/v1/schedules/nightly", `{"paused":true,"jobs":[{"payload":2}],"expires_after":null}`)
+	d.ask(204, "DELETE", "/v1/schedules/nightly", "")
+	d.bench.ask("POST", "/v1/schedules", `{"id":"g","tenant":"acme","cron":"@hourly","job":{"type":"mail","payload":1}}`)
+	const later = `{"id":"later","tenant":"acme","type":"mail","start_at":"2090-01-01T00:00:00Z","expires_at":"2091-01-01T00:00:00Z","unique":{"key":"k","for":"1h"}}`
+	d.ask(201, "POST", "/v1/groups", later)
+	d.ask(200, "POST", "/v1/groups", strings.Replace(later, "later", "again", 1))
+	d.ask(201, "POST", "/v1/groups", `{"id":"behind","tenant":"acme","type":"mail","after":["later"],"when":"on_failure","quiet_hours":{"from":"22:00","to":"08:00","time_zone":"Europe/Berlin"}}`)
+	d.ask(200, "PATCH", "/v1/groups/later", `{"start_at":null,"expires_at":"2092-01-01T00:00:00Z"}`)
+	d.ask(200, "POST", "/v1/bulk?tenant=acme&type=mail&unique="+url.QueryEscape(`{"key":"k","for":"1h"}`), lines(3))
 	d.ask(200, "GET", "/v1/groups?limit=1", "")
 
 	const bulk = "/v1/bulk?tenant=acme&type=mail&id=b&priority=low&weight=2&rate=5&concurrency=1&base_priority=1&aggregate=count&failure_tolerance=5%25&stop_at=10&results=failures&start=early&callback_url=http://x/"
@@ -270,7 +296,7 @@ func TestServer_AnswersAsDocumented(t *testing.T) {
 
 	// What is refused for its form.
 	for _, r := range every {
-		if r.method == "GET" || r.method == "DELETE" || strings.HasSuffix(r.path, "/jobs") || strings.HasPrefix(r.path, "/v1/bulk") {
+		if r.method == "GET" || r.method == "DELETE" || takesLines(r.path) {
 			continue
 		}
 		at := strings.Replace(r.path, "/z", "/g", 1)
@@ -300,6 +326,9 @@ func TestServer_AnswersAsDocumented(t *testing.T) {
 		d.ask(422, "GET", path, "")
 	}
 	d.ask(422, "DELETE", "/v1/groups/g?x=1", "")
+	d.ask(422, "GET", "/v1/schedules?x=1", "")
+	d.ask(422, "GET", "/v1/schedules/g?x=1", "")
+	d.ask(422, "DELETE", "/v1/schedules/g?x=1", "")
 	for _, path := range []string{"/v1/congestion/a%20b/history", "/v1/tenants/a%20b"} {
 		d.ask(404, "GET", path, "")
 	}

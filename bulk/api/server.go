@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/anteroom/anteroom/bulk"
+	"github.com/anteroom/anteroom/bulk/schedule"
 	"github.com/anteroom/anteroom/bulk/store"
 	"github.com/anteroom/anteroom/internal/forwarded"
 	"github.com/anteroom/anteroom/internal/ophttp"
@@ -166,6 +167,7 @@ type (
 // paths returns the routes of the API, as described in api/openapi-bulk.yaml.
 func (s *Server) paths() map[string]methods {
 	groups, uploads, jobs, tenants := groupRoutes{s}, uploadRoutes{s}, jobRoutes{s}, tenantRoutes{s}
+	schedules := scheduleRoutes{s, schedule.NewBook(s.store)}
 	paths := map[string]methods{
 		"/v1/groups":                        {"GET": groups.listGroups, "POST": groups.createGroup},
 		"/v1/groups/{id}":                   {"GET": groups.showGroup, "PATCH": groups.patchGroup, "DELETE": groups.deleteGroup},
@@ -183,14 +185,19 @@ func (s *Server) paths() map[string]methods {
 		"/v1/groups/{id}/results":           {"GET": jobs.results},
 		"/v1/groups/{id}/result":            {"GET": jobs.result},
 		"/v1/dead":                          {"GET": jobs.dead},
+		"/v1/jobs":                          {"POST": jobs.submitJob},
 		"/v1/bulk":                          {"POST": uploads.bulk},
 		"/v1/congestion":                    {"GET": tenants.congestion},
 		"/v1/congestion/{tenant}/history": {
 			"GET": tenants.history,
 		},
-		"/v1/breakers":         {"GET": tenants.showBreakers, "DELETE": tenants.liftBreaker},
-		"/v1/limits":           {"GET": tenants.showLimits, "PATCH": tenants.patchLimits},
-		"/v1/workers":          {"GET": tenants.showWorkers},
+		"/v1/breakers":  {"GET": tenants.showBreakers, "DELETE": tenants.liftBreaker},
+		"/v1/limits":    {"GET": tenants.showLimits, "PATCH": tenants.patchLimits},
+		"/v1/workers":   {"GET": tenants.showWorkers},
+		"/v1/schedules": {"GET": schedules.listSchedules, "POST": schedules.createSchedule},
+		"/v1/schedules/{schedule}": {
+			"GET": schedules.showSchedule, "PATCH": schedules.patchSchedule, "DELETE": schedules.deleteSchedule,
+		},
 		"/v1/tenants/{tenant}": {"GET": tenants.showTenant, "PATCH": tenants.patchTenant},
 	}
 	if s.o.Work != nil {

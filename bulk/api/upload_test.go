@@ -56,7 +56,7 @@ func TestAddJobs_AcceptsLinesBesideBadOnes(t *testing.T) {
 			{"line":5,"reason":"payload is missing: every job has one, if only null"},
 			{"line":6,"reason":"the line is longer than limits.line, 65536 bytes"},
 			{"line":7,"reason":"cost is out of range: a cost is a whole number from 1 to 1000"},
-			{"line":8,"reason":"colour is not a field of a job: it has id, type, payload, cost and run_at"},
+			{"line":8,"reason":"colour is not a field of a job: it has id, type, payload, cost, run_at and expires_at"},
 			{"line":9,"reason":"run_at is not a time: write RFC 3339 with a zone, as \"2026-01-02T15:04:05Z\""}],"rejected_total":6}`)
 		if got := pick(b.group(id), "status", "total", "pending"); got != `status="CREATED" total=3 pending=3` {
 			t.Error(got)

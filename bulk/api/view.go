@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/anteroom/anteroom/bulk/bulktype"
+	"github.com/anteroom/anteroom/bulk/calendar"
 	"github.com/anteroom/anteroom/bulk/congestion"
 	"github.com/anteroom/anteroom/bulk/store"
 )
@@ -50,6 +52,22 @@ func viewOf(g store.Group, level string) groupView {
 	if g.StopAt != (store.Tolerance{}) {
 		v.StopAt = toleranceJSON(g.StopAt)
 	}
+	v.StartAt, v.ExpiresAt, v.Expired = at(g.StartAt), at(g.ExpiresAt), g.Expired
+	if g.Quiet != (calendar.Quiet{}) {
+		v.QuietHours = &bulktype.QuietHours{From: g.Quiet.From, To: g.Quiet.To, TimeZone: g.Quiet.Zone}
+	}
+	if g.After != "" {
+		v.After, v.When = strings.Fields(g.After), string(cmp.Or(g.When, store.OnSuccess))
+	}
+	for _, p := range g.Predecessors {
+		if p.Status == "" && g.GatedBy == store.GatedByAfter {
+			v.WaitsFor = append(v.WaitsFor, p.ID)
+		}
+	}
+	if g.Skipped {
+		v.Skipped, v.Error = true, "the groups that it waited for did not end as "+v.When+" requires: "+ended(g.Predecessors)
+	}
+	v.Duplicate, v.RollingUntil = g.Duplicate, at(g.Rolling)
 	if g.Stopped {
 		v.Stopped = true
 		v.Error = fmt.Sprintf("%d of %d jobs failed or died, and stop_at is %s: the group is paused; resume it to go on to its end, or cancel it",
@@ -71,6 +89,15 @@ func viewOf(g store.Group, level string) groupView {
 		v.ThrottlesPerJob = tidy(float64(g.Throttles) / float64(g.Total))
 	}
 	return v
+}
+
+// ended describes how groups have ended.
+func ended(groups []store.Predecessor) string {
+	parts := make([]string, len(groups))
+	for i, p := range groups {
+		parts[i] = p.ID + " is " + string(p.Status)
+	}
+	return strings.Join(parts, ", ")
 }
 
 // keeps returns which outcomes the group keeps.
@@ -100,11 +127,11 @@ func progress(g store.Group) float64 {
 // lower by it.
 const rateSpread = 0.25
 
-// estimate returns remaining jobs ÷ expected rate, nil if unknown: the group has ended, is paused, or finished no job
-// recently. The group's own rate limit bounds low, since each job is at least one start.
+// estimate returns remaining jobs ÷ expected rate, nil if unknown: the group has ended, is paused, waits for its
+// start_at, the end of its quiet hours or other groups, or finished no job recently. The group's own rate limit bounds low, since each job is at least one start.
 func estimate(g store.Group) *bulktype.ETA {
 	left := float64(g.Total - finished(g))
-	if g.Status.Ended() || g.Paused || left < 0 || left > 0 && g.Expected <= 0 {
+	if g.Status.Ended() || g.Paused || g.GatedBy == store.GatedByStart || g.GatedBy == store.GatedByQuiet || g.GatedBy == store.GatedByAfter || left < 0 || left > 0 && g.Expected <= 0 {
 		return nil
 	}
 	if left == 0 {

@@ -53,6 +53,13 @@ func (t *Tolerance) UnmarshalJSON(b []byte) error {
 	return err
 }
 
+// QuietHours are hours of each day in which no job of a group starts.
+type QuietHours struct {
+	From     string `json:"from"` // "22:00"
+	To       string `json:"to"`   // "08:00", not included
+	TimeZone string `json:"time_zone,omitempty"`
+}
+
 // Group is the state of a group.
 type Group[T any] struct {
 	ID           string   `json:"id"`
@@ -66,9 +73,23 @@ type Group[T any] struct {
 	Weight       float64  `json:"weight"`
 	BasePriority int64    `json:"base_priority"` // milliseconds, of the score policy
 
-	RateLimit        float64         `json:"rate_limit"`  // of the group, starts a second; 0: none
-	Concurrency      int64           `json:"concurrency"` // most jobs in flight; 0: any number
-	Start            Start           `json:"start"`
+	RateLimit   float64     `json:"rate_limit"`  // of the group, starts a second; 0: none
+	Concurrency int64       `json:"concurrency"` // most jobs in flight; 0: any number
+	Start       Start       `json:"start"`
+	StartAt     T           `json:"start_at,omitzero"`     // no job starts before
+	ExpiresAt   T           `json:"expires_at,omitzero"`   // jobs that have not started by then end as dead
+	Expired     bool        `json:"expired,omitempty"`     // ExpiresAt has passed before all jobs had ended
+	QuietHours  *QuietHours `json:"quiet_hours,omitempty"` // of each day, in which no job starts
+	// After are the groups that have to end first, When what their end has to be: on_success, on_failure, on_end.
+	// WaitsFor are those that have not ended. Skipped is set if the group was cancelled because of how they ended.
+	After    []string `json:"after,omitempty"`
+	When     string   `json:"when,omitempty"`
+	WaitsFor []string `json:"waits_for,omitempty"`
+	Skipped  bool     `json:"skipped,omitempty"`
+	// Duplicate is set in the response to a submission whose unique key was used before: this is the first group.
+	Duplicate bool `json:"duplicate,omitempty"`
+	// RollingUntil is when a group of single jobs is sealed.
+	RollingUntil     T               `json:"rolling_until,omitzero"`
 	Results          Results         `json:"results"`
 	Aggregate        json.RawMessage `json:"aggregate"`
 	FailureTolerance Tolerance       `json:"failure_tolerance"`
@@ -95,7 +116,7 @@ type Group[T any] struct {
 	ThrottlesPerJob float64 `json:"throttles_per_job"`
 	Gated           bool    `json:"gated"` // no job of the group may start now
 	GatedUntil      T       `json:"gated_until,omitzero"`
-	GatedBy         string  `json:"gated_by,omitempty"` // rate, downstream, processor, policy
+	GatedBy         string  `json:"gated_by,omitempty"` // rate, downstream, processor, policy, start_at, quiet_hours, after
 
 	CreatedAt   T      `json:"created_at"`
 	SealedAt    T      `json:"sealed_at,omitzero"`

@@ -29,8 +29,19 @@ type JobState[T any] struct {
 	Outcome[T]
 	NextAt     T      `json:"next_at,omitzero"`     // waiting: until then
 	Process    string `json:"process,omitempty"`    // running: the process that runs it
+	ExpiresAt  T      `json:"expires_at,omitzero"`  // of a job that has not ended
 	Cancelling bool   `json:"cancelling,omitempty"` // running, and its process is asked to stop it
 	Group      string `json:"group,omitempty"`      // of a retry: the group that now has the job
+}
+
+// Submitted is a single job that was accepted, or the first one if Duplicate is set.
+type Submitted[T any] struct {
+	ID        string `json:"id"`
+	Group     string `json:"group"`
+	Tenant    string `json:"tenant"`
+	Duplicate bool   `json:"duplicate,omitempty"`
+	StartAt   T      `json:"start_at,omitzero"`
+	ExpiresAt T      `json:"expires_at,omitzero"`
 }
 
 // Process is one of the processes that share the store, or a worker that pulls jobs.

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // Bulk creates a group, adds the jobs of the NDJSON in body and seals it, in one streamed request. After a broken
@@ -135,5 +136,20 @@ func queryOf(s GroupSpec) url.Values {
 	set("results", string(s.Results), s.Results == "")
 	set("callback_url", s.CallbackURL, s.CallbackURL == "")
 	set("start", string(s.Start), s.Start == "")
+	set("start_at", s.StartAt.Format(time.RFC3339Nano), s.StartAt.IsZero())
+	if s.QuietHours != nil {
+		hours, _ := json.Marshal(s.QuietHours) // cannot fail
+		v.Set("quiet_hours", string(hours))
+	}
+	if len(s.After) > 0 {
+		ids, _ := json.Marshal(s.After) // cannot fail
+		v.Set("after", string(ids))
+	}
+	set("when", string(s.When), s.When == "")
+	if s.Unique != nil {
+		unique, _ := json.Marshal(s.Unique) // cannot fail
+		v.Set("unique", string(unique))
+	}
+	set("expires_at", s.ExpiresAt.Format(time.RFC3339Nano), s.ExpiresAt.IsZero())
 	return v
 }

@@ -51,14 +51,16 @@ type Client struct {
 	uploads
 	jobs
 	limits
+	schedules
 }
 
 // The methods of a Client, by what they concern.
 type (
-	groups  struct{ *connection }
-	uploads struct{ *connection }
-	jobs    struct{ groups }
-	limits  struct{ *connection }
+	groups    struct{ *connection }
+	uploads   struct{ *connection }
+	jobs      struct{ groups }
+	limits    struct{ *connection }
+	schedules struct{ *connection }
 )
 
 // connection sends requests.
@@ -106,7 +108,7 @@ func New(baseURL string, o Options) (*Client, error) {
 	}
 	c := &connection{base: u, o: o, stall: stallAfter, firstEvent: firstEvent}
 	g := groups{c}
-	return &Client{c, g, uploads{c}, jobs{g}, limits{c}}, nil
+	return &Client{c, g, uploads{c}, jobs{g}, limits{c}, schedules{c}}, nil
 }
 
 // call is a request. All requests are safe to repeat.

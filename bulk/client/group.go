@@ -32,6 +32,46 @@ type GroupSpec struct {
 	Results     Results `json:"results,omitempty"`
 	CallbackURL string  `json:"callback_url,omitempty"`
 	Start       Start   `json:"start,omitempty"`
+	// StartAt: no job starts before. ExpiresAt: jobs that have not started by then end as dead, with the code expired.
+	StartAt   time.Time `json:"start_at,omitzero"`
+	ExpiresAt time.Time `json:"expires_at,omitzero"`
+	// QuietHours are hours of each day in which no job starts.
+	QuietHours *QuietHours `json:"quiet_hours,omitempty"`
+	// After are groups that have to end before this one starts; When is what their end has to be, OnSuccess if empty. If
+	// it is not, the group is cancelled.
+	After []string `json:"after,omitempty"`
+	When  When     `json:"when,omitempty"`
+	// Unique is a name that may be used once within a time: a second group of the tenant with it is a Duplicate.
+	Unique *Unique `json:"unique,omitempty"`
+}
+
+// When is what the end of other groups has to be for a group to start.
+type When string
+
+// The conditions.
+const (
+	OnSuccess When = "on_success" // all have completed
+	OnFailure When = "on_failure" // one has failed or was cancelled
+	OnEnd     When = "on_end"
+)
+
+// Unique is a name that a tenant's submissions may use once within a time.
+type Unique struct {
+	Key string `json:"key"`
+	For Span   `json:"for"` // from the first submission on, 1 s to 720 h
+}
+
+// Span is a duration, in JSON as Go writes it: "1h30m0s".
+type Span time.Duration
+
+// MarshalText writes the duration.
+func (s Span) MarshalText() ([]byte, error) { return []byte(time.Duration(s).String()), nil }
+
+// UnmarshalText reads a duration.
+func (s *Span) UnmarshalText(text []byte) error {
+	d, err := time.ParseDuration(string(text))
+	*s = Span(d)
+	return err //nolint:wrapcheck // it names the text
 }
 
 // CreateGroup creates a group. Repeated with the same spec and ID, it returns the existing group.
@@ -114,9 +154,14 @@ type Patch struct {
 	BasePriority *int64    `json:"base_priority,omitempty"`
 	// StopAt replaces the group's. A group that was resumed despite the old one is stopped by the new one.
 	StopAt *Tolerance `json:"stop_at,omitempty"`
+	// StartAt and ExpiresAt replace the group's.
+	StartAt   *time.Time `json:"start_at,omitempty"`
+	ExpiresAt *time.Time `json:"expires_at,omitempty"`
+	// QuietHours replaces the group's.
+	QuietHours *QuietHours `json:"quiet_hours,omitempty"`
 }
 
-// Patch changes weight, rate, concurrency, priority and stop_at of a group. The change takes effect immediately.
+// Patch changes live fields of a group. The change takes effect immediately.
 func (c groups) Patch(ctx context.Context, id string, p Patch) (*Group, error) {
 	return c.group(ctx, call{method: http.MethodPatch, path: []string{"v1", "groups", id}}, p)
 }

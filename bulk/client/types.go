@@ -14,6 +14,10 @@ type (
 	Rejection  = bulktype.Rejection
 	Outcome    = bulktype.Outcome[time.Time]
 	JobState   = bulktype.JobState[time.Time]
+	QuietHours = bulktype.QuietHours
+	Schedule   = bulktype.Schedule[time.Time]
+	Template   = bulktype.Template
+	Submitted  = bulktype.Submitted[time.Time]
 	Process    = bulktype.Process[time.Time]
 	RunningJob = bulktype.RunningJob[time.Time]
 	Workers    = bulktype.Workers[time.Time]

@@ -42,7 +42,7 @@ func (a *auditor) compare(ctx context.Context) error {
 		if swept && g.Status.Ended() && g.Cancelled != n["canc"] {
 			a.bad("cancelled", "group %s: cancelled is %d, %d jobs are recorded as cancelled", g.ID, g.Cancelled, n["canc"])
 		}
-		runnable := !g.Paused && n["gate"] == 0 && g.bar == "0" && n["status"] <= 3 && (g.Sealed || n["held"] == 0) &&
+		runnable := !g.Paused && n["gate"] == 0 && n["expired"] == 0 && n["waits"] == 0 && g.bar == "0" && n["status"] <= 3 && (g.Sealed || n["held"] == 0) &&
 			(n["front"] > 0 || n["taken"] < n["added"]) && (n["conc"] == 0 || n["inflight"]+n["ready"] < n["conc"])
 		if want := map[bool]int{true: 1}[runnable]; len(g.lines) != want || n["queued"] != int64(want) {
 			a.bad("fair queue", "group %s: may start jobs: %t, marked as queued: %d, in the fair queue: %v", g.ID, runnable, n["queued"], g.lines)
@@ -63,7 +63,7 @@ func (a *auditor) compare(ctx context.Context) error {
 			equal("jobs to cancel", n["called_off"], g.calledOff)
 			a.dropped(g, ended)
 		}
-		if g.Sealed && ended == n["total"] && (g.Status == Dispatched || g.Status == Running) {
+		if g.Sealed && n["waits"] == 0 && ended == n["total"] && (g.Status == Dispatched || g.Status == Running) {
 			a.bad("life", "group %s is %s although every job has ended", g.ID, g.Status)
 		}
 		if n["reduced"] > ended {
@@ -73,7 +73,7 @@ func (a *auditor) compare(ctx context.Context) error {
 			a.bad("life", "group %s: %d jobs have failed or died, the error codes of %d are counted", g.ID, bad, g.codes)
 		}
 		a.overdue(g, ended)
-		if _, there := agenda[short]; !there && (g.Status.Ended() || g.Status == Aggregating || (!g.Sealed && g.Status == Created)) {
+		if _, there := agenda[short]; !there && (g.Status.Ended() || g.Status == Aggregating || (!g.Sealed && g.Status == Created) || n["expires"] > 0 || n["waits"] > 0) {
 			a.bad("retention", "group %s is %s and has no housekeeping planned", g.ID, g.Status)
 		}
 		if late := a.now - int64(agenda[short]); g.Status.Ended() && agenda[short] > 0 && late > (10*time.Minute).Microseconds() {
@@ -301,6 +301,27 @@ func (a *auditor) readOwners(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
+	followed := map[string]int64{}
+	if err := a.zset(ctx, keyLinks, func(member string, _ float64) {
+		w := strings.Fields(member[1:])
+		switch {
+		case member[0] == 'f' && len(w) == 4:
+			owned("wait for group "+w[3], w[0])
+		case member[0] == 'a' && len(w) == 2:
+			owned("place behind group "+w[0], w[1])
+			owned("follower", w[0])
+			followed[w[0]]++
+		default:
+			a.bad("record", "the links have an invalid entry: %q", member)
+		}
+	}); err != nil {
+		return err
+	}
+	for short, g := range a.groups {
+		if followed[short] != g.raw["followed"] {
+			a.bad("counts", "group %s: %d groups wait for it, the record has %d", g.ID, followed[short], g.raw["followed"])
+		}
+	}
 	places := map[string]int{}
 	if err := a.zset(ctx, keyLists, func(member string, _ float64) {
 		list, tail := member[:1], member[1:]
@@ -327,12 +348,20 @@ func (a *auditor) readOwners(ctx context.Context) error {
 			a.bad("owner", "group %s: its short name belongs to %q, in the index: %t", g.ID, named[short], listed[short])
 		}
 	}
+	pipe := a.s.o.Client.Pipeline()
+	uniques, lapses := pipe.HLen(ctx, a.s.keys[keyUniques]), pipe.ZCard(ctx, a.s.keys[keyLapses])
+	if _, err := pipe.Exec(ctx); err != nil {
+		return fmt.Errorf("%w: %w", ErrStore, err)
+	}
+	if uniques.Val() != lapses.Val() {
+		a.bad("owner", "%d names are taken for a time, %d have an end", uniques.Val(), lapses.Val())
+	}
 	node, err := a.s.master(ctx)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrStore, err)
 	}
 	known := map[string]bool{layoutKey(a.s.o.Prefix, a.s.o.Shard): true}
-	for _, k := range keeperKeys(a.s.o.Prefix, a.s.o.Shard) {
+	for _, k := range append(keeperKeys(a.s.o.Prefix, a.s.o.Shard), scheduleKeys(a.s.o.Prefix)...) {
 		known[k] = true
 	}
 	for _, k := range a.s.keys {

@@ -28,8 +28,8 @@ type Fleet struct {
 	placing placing
 
 	mu    sync.Mutex
-	known map[string]*Store          // groups whose id has several possible homes
-	seen  map[string]map[int]counted // tenants' last counts by shard, where they have a quota
+	known map[string]*Store            // groups whose id has several possible homes
+	seen  map[string]map[int]tenantUse // tenants' last counts by shard, where they have a quota
 
 	started map[int]int64 // jobs that shards have started, at the last reading
 }

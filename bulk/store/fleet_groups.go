@@ -20,10 +20,26 @@ func (f *Fleet) CreateGroup(ctx context.Context, g GroupSpec) (group Group, crea
 	if err != nil {
 		return Group{}, false, err
 	}
-	if g.MaxGroups == 0 || len(f.shards) == 1 {
+	if len(f.shards) == 1 {
 		return s.CreateGroup(ctx, g)
 	}
-	err = f.counting(ctx, s, g.Tenant, func(ctx context.Context, elsewhere counted) error {
+	if g.After != "" {
+		if s, err = f.beside(ctx, s, &g); err != nil {
+			return Group{}, false, err
+		}
+	}
+	if g.Unique.Key != "" {
+		return f.createNamed(ctx, s, g)
+	}
+	return f.createCounted(ctx, s, g)
+}
+
+// createCounted creates a group on a shard. A quota of its tenant counts the groups in all shards.
+func (f *Fleet) createCounted(ctx context.Context, s *Store, g GroupSpec) (group Group, created bool, err error) {
+	if g.MaxGroups == 0 {
+		return s.CreateGroup(ctx, g)
+	}
+	err = f.counting(ctx, s, g.Tenant, func(ctx context.Context, elsewhere tenantUse) error {
 		left := g
 		if left.MaxGroups -= elsewhere.groups; left.MaxGroups < 1 {
 			if _, err := s.Group(ctx, g.ID); err != nil {
@@ -63,7 +79,7 @@ func (f *Fleet) AddJobs(ctx context.Context, group string, c Chunk, jobs []Job) 
 	if err != nil {
 		return Added{}, err
 	}
-	err = f.counting(ctx, s, tenant, func(ctx context.Context, elsewhere counted) (err error) {
+	err = f.counting(ctx, s, tenant, func(ctx context.Context, elsewhere tenantUse) (err error) {
 		c.elsewhere = elsewhere.open
 		added, err = s.AddJobs(ctx, group, c, jobs)
 		return err
@@ -71,8 +87,8 @@ func (f *Fleet) AddJobs(ctx context.Context, group string, c Chunk, jobs []Job) 
 	return added, err
 }
 
-// counted is what a tenant has in a shard, for its quotas.
-type counted struct{ groups, open int64 }
+// tenantUse is what a tenant has in a shard, for its quotas.
+type tenantUse struct{ groups, open int64 }
 
 const (
 	// countLock is how long a process may hold a tenant's lock while it checks a quota, and countFor what it may take.
@@ -83,39 +99,20 @@ const (
 
 // counting calls do with what the tenant has in the other shards than s, under a lock of the tenant, so that no other
 // process adds to it meanwhile. For a shard that is away the last count counts, since nothing is added there.
-func (f *Fleet) counting(ctx context.Context, s *Store, tenant string, do func(ctx context.Context, elsewhere counted) error) error {
-	ctx, cancel := context.WithTimeout(ctx, countFor)
-	defer cancel()
-	home, err := f.FixedHome(ctx, tenant)
-	if err != nil {
-		return err
-	}
-	for {
-		unlock, ok, err := home.Lock(ctx, "tenant/"+tenant, countLock)
+func (f *Fleet) counting(ctx context.Context, s *Store, tenant string, do func(ctx context.Context, elsewhere tenantUse) error) error {
+	return f.locked(ctx, "tenant/"+tenant, fmt.Sprintf("the quotas of tenant %q", tenant), func(ctx context.Context) error {
+		elsewhere, err := f.elsewhere(ctx, s, tenant)
 		if err != nil {
-			return fmt.Errorf("cannot check the quotas of tenant %q: %w", tenant, err)
+			return err
 		}
-		if ok {
-			defer unlock()
-			break
-		}
-		select {
-		case <-time.After(countWait):
-		case <-ctx.Done():
-			return fmt.Errorf("%w: the quotas of tenant %q are being checked by other requests", ErrStore, tenant)
-		}
-	}
-	elsewhere, err := f.elsewhere(ctx, s, tenant)
-	if err != nil {
-		return err
-	}
-	return do(ctx, elsewhere)
+		return do(ctx, elsewhere)
+	})
 }
 
-func (f *Fleet) elsewhere(ctx context.Context, s *Store, tenant string) (sum counted, err error) {
-	all, errs := each(ctx, f, func(ctx context.Context, other *Store) (counted, error) {
+func (f *Fleet) elsewhere(ctx context.Context, s *Store, tenant string) (sum tenantUse, err error) {
+	all, errs := each(ctx, f, func(ctx context.Context, other *Store) (tenantUse, error) {
 		if other == s {
-			return counted{}, nil
+			return tenantUse{}, nil
 		}
 		return other.counts(ctx, tenant)
 	})
@@ -123,9 +120,9 @@ func (f *Fleet) elsewhere(ctx context.Context, s *Store, tenant string) (sum cou
 	defer f.mu.Unlock()
 	last := f.seen[tenant]
 	if last == nil {
-		last = map[int]counted{}
+		last = map[int]tenantUse{}
 		if f.seen == nil || len(f.seen) >= mostKnown {
-			f.seen = map[string]map[int]counted{}
+			f.seen = map[string]map[int]tenantUse{}
 		}
 		f.seen[tenant] = last
 	}
@@ -133,7 +130,7 @@ func (f *Fleet) elsewhere(ctx context.Context, s *Store, tenant string) (sum cou
 		if errs[n] != nil {
 			was, known := last[n]
 			if !known {
-				return counted{}, fmt.Errorf("cannot check the quotas of tenant %q: %w", tenant, errs[n])
+				return tenantUse{}, fmt.Errorf("cannot check the quotas of tenant %q: %w", tenant, errs[n])
 			}
 			c = was
 		} else if f.shards[n] != s {
@@ -146,13 +143,13 @@ func (f *Fleet) elsewhere(ctx context.Context, s *Store, tenant string) (sum cou
 }
 
 // counts returns what a tenant has in this shard.
-func (s rateStore) counts(ctx context.Context, tenant string) (counted, error) {
+func (s rateStore) counts(ctx context.Context, tenant string) (tenantUse, error) {
 	r, err := s.run(ctx, "tenant_read", tenant)
 	if err != nil {
-		return counted{}, err
+		return tenantUse{}, err
 	}
 	t := list(r.at(0)) // empty without the tenant
-	return counted{groups: t.int(2), open: t.int(6)}, nil
+	return tenantUse{groups: t.int(2) - t.int(19), open: t.int(6)}, nil
 }
 
 // The following call the method of Store on the shard of the group.
@@ -233,7 +230,7 @@ func (f *Fleet) redriving(ctx context.Context, group string, maxGroups int64, do
 	if err != nil {
 		return err
 	}
-	return f.counting(ctx, s, tenant, func(ctx context.Context, elsewhere counted) error {
+	return f.counting(ctx, s, tenant, func(ctx context.Context, elsewhere tenantUse) error {
 		if maxGroups <= elsewhere.groups {
 			return tooManyGroups(&GroupSpec{Tenant: tenant, MaxGroups: maxGroups}, elsewhere.groups)
 		}

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/anteroom/anteroom/bulk/calendar"
 )
 
 var (
@@ -57,6 +59,7 @@ func (g *GroupSpec) Validate() error {
 	if g.Weight == 0 {
 		g.Weight = 1
 	}
+	g.StartAt, g.ExpiresAt = storedTime(g.StartAt), storedTime(g.ExpiresAt)
 	if g.Results == "all" {
 		g.Results = AllResults
 	}
@@ -77,17 +80,28 @@ func (g *GroupSpec) Validate() error {
 		return refuse(CodeInvalid, "concurrency %d: use 1 to 1000000, or 0 for no limit of its own", g.Concurrency)
 	case g.StopAt.Count < 0 || g.StopAt.Percent < 0 || g.StopAt.Percent > 100 || g.StopAt.Share && g.StopAt.thousandths() == 0:
 		return refuse(CodeInvalid, "stop_at: use a count from 1 on, or a share from 0.001%% to 100%%")
+	case !g.ExpiresAt.IsZero() && !g.ExpiresAt.After(g.StartAt):
+		return refuse(CodeInvalid, "expires_at %s: must be later than start_at, or no job could ever start", g.ExpiresAt.Format(time.RFC3339))
 	case resultsNumber(g.Results) < 0:
 		return refuse(CodeInvalid, "results %q: use all, failures or none", g.Results)
 	case g.BasePriority < -1e12 || g.BasePriority > 1e12:
 		return refuse(CodeInvalid, "base_priority %d: use -10^12 to 10^12", g.BasePriority)
 	}
-	return nil
+	if g.Quiet != (calendar.Quiet{}) {
+		if err := g.Quiet.Check(); err != nil {
+			return refuse(CodeInvalid, "%v", err)
+		}
+	}
+	if err := checkAfter(g); err != nil {
+		return err
+	}
+	return g.Unique.check()
 }
 
-// CreateGroup creates a group. Repeated with the same id and content, it returns the group and created is false.
+// CreateGroup creates a group. Repeated with the same id and content, it returns the group and created is false; and
+// so it does for another group under the same Unique key, with the first group, a Duplicate.
 func (s groupStore) CreateGroup(ctx context.Context, g GroupSpec) (group Group, created bool, err error) {
-	args, err := createArgs(&g)
+	args, err := createArgs(&g, s.today())
 	if err != nil {
 		return Group{}, false, err
 	}
@@ -98,6 +112,21 @@ func (s groupStore) CreateGroup(ctx context.Context, g GroupSpec) (group Group, 
 	switch r.refusal() {
 	case "quota":
 		return Group{}, false, tooManyGroups(&g, r.int(1))
+	case "past":
+		return Group{}, false, groupRefusal("past", g.ID, r)
+	case "unknown":
+		return Group{}, false, refuse(CodeInvalid, "after: there is no group %q; create the groups that it waits for first", r.string(1))
+	case "followed":
+		return Group{}, false, refuse(CodeInvalid, "after: too many groups wait for group %q already; let this one wait for one of them", r.string(1))
+	case "unmet":
+		return Group{}, false, refuse(CodeState, "after: the groups %s have ended, and not as when (%s) requires: group %q could never start", g.After, cmp.Or(g.When, OnSuccess), g.ID)
+	case "duplicate":
+		if len(list(r.at(2))) == 0 {
+			return Group{}, false, usedBefore(&g, r.string(1))
+		}
+		f, err := parseGroup(list(r.at(2)))
+		f.Duplicate = true
+		return f.Group, false, err
 	case "deleted":
 		err := refuse(CodeExists, "group %q is being deleted, and its id is not free yet: repeat DELETE /v1/groups/%s until it returns 204 or 404, then repeat this request; or use another id", g.ID, g.ID)
 		err.Deleting = true
@@ -114,8 +143,8 @@ func (s groupStore) CreateGroup(ctx context.Context, g GroupSpec) (group Group, 
 	return f.Group, r.refusal() == "" && r.int(0) == 1, err
 }
 
-// createArgs validates a new group and returns the arguments of group_create.
-func createArgs(g *GroupSpec) ([]any, error) {
+// createArgs validates a new group and returns the arguments of group_create; now is about the time.
+func createArgs(g *GroupSpec, now time.Time) ([]any, error) {
 	if err := g.Validate(); err != nil {
 		return nil, err
 	}
@@ -124,6 +153,8 @@ func createArgs(g *GroupSpec) ([]any, error) {
 		g.ID, spec, g.Tenant, g.Type, levelNumbers[g.Level], thousandths(g.Weight), thousandths(g.Rate),
 		g.Concurrency, g.BasePriority, flag(g.StartSealed), flag(g.CallbackURL != ""), flag(g.RedriveOf != ""), flag(g.Own), g.MaxGroups,
 		g.StopAt.Count, g.StopAt.thousandths(), flag(g.Counts()), g.Tolerance.most(), flag(g.Tolerance.Share), resultsNumber(g.Results),
+		sinceEpoch(g.StartAt), sinceEpoch(g.ExpiresAt), g.Unique.Key, g.Unique.Within.Microseconds(),
+		whenNumber(g), g.After, quietWords(g.Quiet, now),
 	}, err
 }
 
@@ -156,6 +187,12 @@ func groupRefusal(reason, group string, r reply) error {
 		return refuse(CodeOperators, "%s: an operator has set it for group %q, and it counts among tenants; ask an operator to change it", cmp.Or(field, r.string(1)), group)
 	case "wrong_state":
 		return refuse(CodeState, "group %q is %s: this action is no longer possible", group, statusOf(r.int(1)))
+	case "past":
+		return refuse(CodeInvalid, "expires_at of group %q has passed already: the store's time is %s", group, micros(r.int(1)).Format(time.RFC3339))
+	case "order":
+		return refuse(CodeInvalid, "start_at %s of group %q: must be before its expires_at %s, or no job could ever start", micros(r.int(1)).Format(time.RFC3339), group, micros(r.int(2)).Format(time.RFC3339))
+	case "expired":
+		return refuse(CodeState, "group %q expired at %s: expires_at can no longer be changed; create a new group for the remaining work", group, micros(r.int(1)).Format(time.RFC3339))
 	case "chunk_open":
 		return refuse(CodeHalfIn, "group %q has %d incomplete chunks: send each again with its Idempotency-Key, then seal; or seal with abandon_chunks if their sender is gone", group, r.int(1))
 	}
@@ -231,6 +268,16 @@ func (s groupStore) Patch(ctx context.Context, group string, p Patch) (Group, er
 	if p.StopAt != nil {
 		check.StopAt = *p.StopAt
 		args = append(args, "stop_count", p.StopAt.Count, "stop_share", p.StopAt.thousandths())
+	}
+	if p.StartAt != nil {
+		args = append(args, "start_at", sinceEpoch(*p.StartAt))
+	}
+	if p.ExpiresAt != nil {
+		args = append(args, "expires", sinceEpoch(*p.ExpiresAt))
+	}
+	if p.Quiet != nil {
+		check.Quiet = *p.Quiet
+		args = append(args, "quiet", quietWords(*p.Quiet, s.today()))
 	}
 	if p.Paused != nil {
 		args = append(args, "paused", flag(*p.Paused))
@@ -433,16 +480,30 @@ func parseGroup(line reply) (found, error) {
 	g.Expected = expected(&g.Group, float64(n("limit"))/1000, since, now)
 	if gate := max(n("gate"), n("tenant_gate")); gate > now {
 		g.Gated, g.GatedUntil, g.GatedBy = true, micros(gate), GatedByRate
-		if n("busy") > now {
+		if by := map[string]string{"start": GatedByStart, "quiet": GatedByQuiet}[v["why"]]; by != "" && n("gate") > now {
+			g.GatedBy = by
+		} else if n("busy") > now {
 			g.GatedBy = GatedByDownstream
 		} else if v["why"] == "mode" && n("tenant_gate") <= now {
 			g.GatedBy = GatedByPolicy
 		}
-	} else if v["bar"] != "0" {
+	}
+	if n("waits") > 0 && !g.Status.Ended() {
+		g.Gated, g.GatedUntil, g.GatedBy = true, time.Time{}, GatedByAfter
+	}
+	for link := range strings.Lines(v["links"]) {
+		if w := strings.Fields(link); len(w) == 4 {
+			g.Predecessors = append(g.Predecessors, Predecessor{ID: w[3], Status: statusOf(asInt(w[2]))})
+		}
+	}
+	g.Skipped = n("skipped") == 1
+	if !g.Gated && v["bar"] != "0" {
 		g.Gated, g.GatedBy = true, GatedByProcessor
 	}
 	g.CreatedAt, g.SealedAt, g.StartedAt = micros(n("created")), micros(n("sealed_at")), micros(n("started"))
 	g.FinishedAt, g.LastAddedAt = micros(n("finished")), micros(n("touched"))
+	g.StartAt, g.ExpiresAt, g.Expired = micros(n("start_at")), micros(n("expires")), n("expired") == 1
+	g.Rolling, g.Quiet = micros(n("rolling")), calendar.QuietFrom(v["quiet"])
 	g.LastOutcomeAt, g.ReadAt = micros(n("outcome_at")), micros(now)
 	g.CallbackState = []string{"", "pending", "done", "failed"}[min(max(n("callback"), 0), 3)]
 	g.CallbackTries, g.redrives = n("tries"), n("redrives")

@@ -25,6 +25,9 @@ func (s jobStore) Job(ctx context.Context, group, job string) (JobState, error) 
 		if len(words) > 2 {
 			j.CreatedAt = micros(asInt(words[2]) * 1000)
 		}
+		if len(words) > 3 {
+			j.ExpiresAt = micros(asInt(words[3]) * 1000)
+		}
 		switch where := r.string(2); where {
 		case "":
 		case "running":
@@ -33,6 +36,8 @@ func (s jobStore) Job(ctx context.Context, group, job string) (JobState, error) 
 			j.Cancelling = r.int(8) == 1
 		case "waiting":
 			j.Status, j.Next = where, micros(r.int(3))
+		case "expired":
+			j.Status, j.Code = "dead", where
 		default:
 			j.Status = where
 		}

@@ -34,12 +34,16 @@ import (
 //	bell      LIST  wakes processes that wait for jobs
 //	history   ZSET  <tenant>/<time> snapshots of congestion
 //	busy      ZSET  tenants with jobs to do by their last snapshot
+//	uniques   HASH  what was submitted under a name that may be used once within a time, with its end: lua/lib/bulkunique.lua
+//	lapses    ZSET  the names of uniques by their end
+//	links     ZSET  which groups wait for which: lua/lib/bulkchain.lua
 //	lists     ZSET  groups by tenant and status, and by status, each by creation: place_in_lists of lua/lib/bulklife.lua
 //	aside     ZSET  jobs of types that the process that met them does not run: j<short name> <type> <time> <id>, t<type> <short name>;
 //	                and w<type> …: groups that wait for their type, b<name>: breakers that have a record in state
 var keyNames = []string{
 	"state", "names", "groups", "flow", "index", "tenants", "high", "normal", "low", "lines", "idle", "gates", "jobs", "runs",
 	"order", "front", "ready", "leases", "waiting", "refused", "done", "dead", "chunks", "agenda", "sums", "bell", "history", "busy", "aside", "lists",
+	"uniques", "lapses", "links",
 }
 
 // Indexes into shardKeys of those that Go reads itself.
@@ -74,6 +78,9 @@ const (
 	keyBusy
 	keyAside
 	keyLists
+	keyUniques
+	keyLapses
+	keyLinks
 )
 
 // shardKeys returns the keys of a shard: <prefix>:{bulk:<n>}:<name>.
@@ -100,6 +107,11 @@ func layoutKey(prefix string, shard int) string { return shardKey(prefix, shard,
 // (JSON).
 func keeperKeys(prefix string, shard int) []string {
 	return []string{shardKey(prefix, shard, "keeper"), shardKey(prefix, shard, "processes"), shardKey(prefix, shard, "workers")}
+}
+
+// scheduleKeys returns the keys of schedules: their records by id, and their ids by the time at which they are due.
+func scheduleKeys(prefix string) []string {
+	return []string{prefix + ":{bulk:0}:schedules", prefix + ":{bulk:0}:ticks"}
 }
 
 // offerKeys returns the keys of offered groups, <need> <group>: by need, and by the time of the last offer (µs).

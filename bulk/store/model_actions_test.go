@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/anteroom/anteroom/bulk/calendar"
 	. "github.com/anteroom/anteroom/bulk/store"
 )
 
@@ -32,6 +33,12 @@ func (c *crowd) create() {
 		Own:         rapid.Bool().Draw(c.t, "own"),
 		MaxGroups:   rapid.SampledFrom([]int64{0, 0, 4}).Draw(c.t, "max_groups"),
 	}
+	spec.StartAt, spec.ExpiresAt = c.time("start_at"), c.time("expires_at")
+	spec.Quiet = c.quiet()
+	if ids := slices.DeleteFunc(c.m.Groups(), func(other string) bool { return other == id }); len(ids) > 0 && !c.classic && rapid.IntRange(0, 2).Draw(c.t, "waits") == 0 {
+		spec.After = strings.Join(rapid.SliceOfNDistinct(rapid.SampledFrom(ids), 1, min(3, len(ids)), rapid.ID).Draw(c.t, "after"), " ")
+		spec.When = rapid.SampledFrom([]When{"", OnSuccess, OnFailure, OnEnd}).Draw(c.t, "when")
+	}
 	for range rapid.IntRange(1, 2).Draw(c.t, "times") {
 		have, created, err := c.any().CreateGroup(c.ctx, spec)
 		want, first, refused := c.m.CreateGroup(c.ctx, spec)
@@ -44,6 +51,29 @@ func (c *crowd) create() {
 	_, _, err := c.any().CreateGroup(c.ctx, spec)
 	_, _, refused := c.m.CreateGroup(c.ctx, spec)
 	c.equal("create another of that id", c.answer(nil, err), c.answer(nil, refused))
+}
+
+// time draws a time around now, mostly none. In the classic pipeline nothing expires: which jobs are READY then, the model does not know.
+func (c *crowd) time(name string) time.Time {
+	if c.classic && name == "expires_at" || rapid.IntRange(0, 3).Draw(c.t, name+" given") > 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(c.now + int64(rapid.IntRange(-1_000_000, 20_000_000).Draw(c.t, name))).UTC()
+}
+
+// quiet draws quiet hours around now, mostly none.
+func (c *crowd) quiet() calendar.Quiet {
+	if rapid.IntRange(0, 4).Draw(c.t, "quiet") > 0 {
+		return calendar.Quiet{}
+	}
+	zone := rapid.SampledFrom([]string{"UTC", "Europe/Berlin", "Asia/Kolkata"}).Draw(c.t, "zone")
+	in, err := calendar.Zone(zone)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	from := time.UnixMicro(c.now).In(in).Add(time.Duration(rapid.IntRange(-1, 1).Draw(c.t, "from")) * time.Minute)
+	to := from.Add(time.Duration(rapid.IntRange(1, 2).Draw(c.t, "minutes")) * time.Minute)
+	return calendar.Quiet{From: from.Format("15:04"), To: to.Format("15:04"), Zone: zone}
 }
 
 func (c *crowd) add() {
@@ -90,7 +120,13 @@ func (c *crowd) seal(id string) {
 func (c *crowd) patch() {
 	id := c.group()
 	p := Patch{Own: rapid.Bool().Draw(c.t, "own")}
-	switch rapid.IntRange(0, 6).Draw(c.t, "field") {
+	switch rapid.IntRange(0, 9).Draw(c.t, "field") {
+	case 7:
+		p.Quiet = new(c.quiet())
+	case 5:
+		p.StartAt = new(c.time("start_at"))
+	case 6:
+		p.ExpiresAt = new(c.time("expires_at"))
 	case 0:
 		p.Weight = new(rapid.SampledFrom([]float64{0.5, 2}).Draw(c.t, "weight"))
 	case 1:
@@ -209,6 +245,7 @@ func (c *crowd) tend(id string) (t Tended) {
 		c.removed(id)
 		return t
 	}
+	c.m.Resume(id)
 	if g, err := c.any().Group(c.ctx, id); err == nil && g.Status == Cancelled && len(g.Result) > 0 {
 		c.m.Swept(id)
 	}

@@ -137,9 +137,9 @@ func (c *crowd) equal(what, have, want string) {
 
 func shown(g Group) string {
 	return fmt.Sprintf("%s %s sealed %t paused %t stopped %t epoch %d: total %d, pending %d, ready %d, non-ready %d, in flight %d, succeeded %d, failed %d, "+
-		"dead %d, cancelled %d, redriven %d, throttles %d, reduced %d; weight %v rate %v concurrency %d level %s; created %d sealed %d started %d finished %d touched %d; %s",
+		"dead %d, cancelled %d, redriven %d, throttles %d, reduced %d; weight %v rate %v concurrency %d level %s start %d expires %d; created %d sealed %d started %d finished %d touched %d; %s",
 		g.ID, g.Status, g.Sealed, g.Paused, g.Stopped, g.Epoch, g.Total, g.Pending, g.Ready, g.NonReady, g.InFlight, g.Succeeded, g.Failed,
-		g.Dead, g.Cancelled, g.Redriven, g.Throttles, g.Reduced, g.Weight, g.Rate, g.Concurrency, g.Level,
+		g.Dead, g.Cancelled, g.Redriven, g.Throttles, g.Reduced, g.Weight, g.Rate, g.Concurrency, g.Level, g.StartAt.Unix(), g.ExpiresAt.Unix(),
 		g.CreatedAt.UnixMicro(), g.SealedAt.UnixMicro(), g.StartedAt.UnixMicro(), g.FinishedAt.UnixMicro(), g.LastAddedAt.UnixMicro(), g.Result)
 }
 
@@ -197,11 +197,7 @@ func (c *crowd) drain() {
 			if g, _ := c.m.Group(c.ctx, id); g.Status.Ended() {
 				continue
 			}
-			paused := false
-			_, _ = c.m.Patch(c.ctx, id, Patch{Paused: &paused})
-			if _, err := c.any().Patch(c.ctx, id, Patch{Paused: &paused}); err != nil {
-				c.t.Fatal(err)
-			}
+			c.resume(id)
 		}
 	}
 	for range 5_000 {
@@ -220,6 +216,11 @@ func (c *crowd) drain() {
 			c.equal("ack", c.answer(have, err), fmt.Sprintf("%+v", want))
 			continue
 		}
+		for _, id := range c.m.Groups() { // a job that died since has stopped its group
+			if g, _ := c.m.Group(c.ctx, id); g.Stopped && !g.Status.Ended() {
+				c.resume(id)
+			}
+		}
 		if !p.More {
 			wait := time.Second // housekeeping has no other clock
 			for _, d := range []time.Duration{next, p.Next} {
@@ -237,6 +238,13 @@ func (c *crowd) drain() {
 		}
 	}
 	c.t.Fatal("it does not come to an end")
+}
+
+func (c *crowd) resume(id string) {
+	_, _ = c.m.Patch(c.ctx, id, Patch{Paused: new(false)})
+	if _, err := c.any().Patch(c.ctx, id, Patch{Paused: new(false)}); err != nil {
+		c.t.Fatal(err)
+	}
 }
 
 // kept compares which outcomes still exist.

@@ -138,7 +138,7 @@ func (m *Model) outcome(j *job, o store.Outcome) {
 		}
 	}
 	*map[string]*int64{"succeeded": &g.Succeeded, "failed": &g.Failed, "dead": &g.Dead, "cancelled": &g.Cancelled}[o.Status]++
-	if o.Status == "failed" || o.Status == "dead" {
+	if (o.Status == "failed" || o.Status == "dead") && !m.expired(g) {
 		g.stop()
 	}
 	if t.open--; t.open == 0 { // its figures begin anew

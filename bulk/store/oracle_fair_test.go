@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/anteroom/anteroom/admission/admissiontest"
+	"github.com/anteroom/anteroom/bulk/calendar"
 	"github.com/anteroom/anteroom/bulk/store"
 )
 
@@ -39,7 +40,25 @@ func (m *Model) scored(g *group) {
 // runnable reports whether a group has a job that could start now, apart from rates.
 func (m *Model) runnable(g *group) bool {
 	return g.pending() > 0 && !g.Paused && !g.Status.Ended() && (g.Sealed || !g.StartSealed) &&
-		(g.Concurrency == 0 || int64(len(g.runs)) < g.Concurrency) && (g.t.Concurrency == 0 || m.inFlight(g.t) < g.t.Concurrency) && g.gate <= m.Now()
+		(g.Concurrency == 0 || int64(len(g.runs)) < g.Concurrency) && (g.t.Concurrency == 0 || m.inFlight(g.t) < g.t.Concurrency) && g.gate <= m.Now() &&
+		!g.StartAt.After(at(m.Now())) && !m.expired(g) && !g.held && !quiet(g, at(m.Now()))
+}
+
+// quiet reports whether it is a group's quiet hours.
+func quiet(g *group, t time.Time) bool { return g.Quiet != (calendar.Quiet{}) && g.Quiet.At(t) }
+
+// loud returns how long a group's quiet hours last.
+func (m *Model) loud(g *group) (wait time.Duration) {
+	now := at(m.Now())
+	for t := now; quiet(g, t); wait = t.Sub(now) {
+		t = t.Truncate(time.Minute).Add(time.Minute)
+	}
+	return wait
+}
+
+// expired reports whether a group's ExpiresAt has passed.
+func (m *Model) expired(g *group) bool {
+	return !g.ExpiresAt.IsZero() && !g.ExpiresAt.After(at(m.Now()))
 }
 
 // pick returns the group whose turn it is, of those for which ok returns true.

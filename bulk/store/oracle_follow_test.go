@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/anteroom/anteroom/bulk/calendar"
 	"github.com/anteroom/anteroom/bulk/store"
 )
 
@@ -91,7 +92,7 @@ func (m *Model) idle(p store.Pulled, want int, types []string) error {
 		if own == never {
 			continue
 		}
-		wait := time.Duration(max(0, g.gate-m.Now())) * time.Microsecond
+		wait := max(time.Duration(max(0, g.gate-m.Now()))*time.Microsecond, g.StartAt.Sub(at(m.Now())), m.loud(g))
 		global, tenant, ofGroup := m.waitsFor(g, g.head().Cost)
 		if wait = max(wait, global, tenant, ofGroup, own); wait < soonest {
 			soonest, what = wait, g.ID
@@ -113,9 +114,9 @@ func runs(types []string, j *job) bool { return len(types) == 0 || slices.Contai
 
 // startable reports whether a group has a job that may start once its gate opens and its limits allow it.
 func (m *Model) startable(g *group) bool {
-	gate := g.gate
-	g.gate = 0
-	defer func() { g.gate = gate }()
+	gate, start, hours := g.gate, g.StartAt, g.Quiet
+	g.gate, g.StartAt, g.Quiet = 0, time.Time{}, calendar.Quiet{}
+	defer func() { g.gate, g.StartAt, g.Quiet = gate, start, hours }()
 	return m.runnable(g)
 }
 
@@ -139,7 +140,7 @@ func (m *Model) FollowClassic(p store.Pulled, types ...string) error {
 		if !runs(types, j) {
 			return fmt.Errorf("pull of job %s of type %s: the process runs %v", l.ID, j.kind(), types)
 		}
-		if g.Paused || g.Status.Ended() || g.StartSealed && !g.Sealed {
+		if g.Paused || g.Status.Ended() || g.StartSealed && !g.Sealed || g.StartAt.After(at(m.Now())) || quiet(g, at(m.Now())) {
 			return fmt.Errorf("pull of job %s: its group may not start jobs: %s, paused %t", l.ID, g.Status, g.Paused)
 		}
 		m.fence = l.Fence - 1

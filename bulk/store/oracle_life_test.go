@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/anteroom/anteroom/bulk/store"
 )
@@ -62,7 +63,7 @@ func (m *Model) RedriveJobs(ctx context.Context, id string, opts store.RedriveOp
 			break
 		}
 	}
-	spec.RedriveOf = id
+	spec.RedriveOf, spec.StartAt, spec.ExpiresAt, spec.After, spec.When = id, time.Time{}, time.Time{}, "", ""
 	if opts.Rate > 0 {
 		spec.Rate = opts.Rate
 	}
@@ -194,6 +195,8 @@ func (m *Model) Tended(id string) {
 	if g == nil {
 		return
 	}
+	m.expire(g)
+	g.swept = g.swept || g.Status == store.Cancelled && len(g.runs) == 0
 	if g.finished && !g.Counts() {
 		g.clear()
 	}
@@ -203,6 +206,31 @@ func (m *Model) Tended(id string) {
 			g.forget(j)
 		}
 	}
+}
+
+// expire ends the jobs of an expired group that do not run, and seals it.
+func (m *Model) expire(g *group) {
+	if !m.expired(g) || g.Status.Ended() || g.Status == store.Aggregating {
+		return
+	}
+	g.held = false
+	for _, id := range slices.Sorted(maps.Keys(g.jobs)) {
+		j := g.jobs[id]
+		switch j.state {
+		case nonReady:
+			m.unwait(j)
+		case pending:
+			is := func(other *job) bool { return other == j }
+			g.order, g.front = slices.DeleteFunc(g.order, is), slices.DeleteFunc(g.front, is)
+		default:
+			continue
+		}
+		m.bury(j, "expired", "")
+	}
+	if !g.Sealed {
+		_, _ = m.seal(g.ID, true)
+	}
+	m.settle(g) // all its jobs may have been cancelled while it waited for others
 }
 
 func (g *group) forget(j *job) {

@@ -21,6 +21,9 @@ func (m *Model) CreateGroup(_ context.Context, spec store.GroupSpec) (store.Grou
 	if spec.Level == "" {
 		spec.Level = store.Normal
 	}
+	if !spec.ExpiresAt.IsZero() && !spec.ExpiresAt.After(spec.StartAt) {
+		return store.Group{}, false, refuse(store.CodeInvalid, "group %q expires before its start", spec.ID)
+	}
 	if m.Deleted(spec.ID) {
 		return store.Group{}, false, refuse(store.CodeExists, "group %q is being deleted", spec.ID)
 	}
@@ -31,6 +34,13 @@ func (m *Model) CreateGroup(_ context.Context, spec store.GroupSpec) (store.Grou
 		}
 		return m.view(g), false, nil
 	}
+	if !spec.ExpiresAt.IsZero() && !spec.ExpiresAt.After(at(m.Now())) {
+		return store.Group{}, false, refuse(store.CodeInvalid, "group %q has expired", spec.ID)
+	}
+	before, held, err := m.predecessors(spec)
+	if err != nil {
+		return store.Group{}, false, err
+	}
 	t := m.tenant(spec.Tenant)
 	if spec.MaxGroups > 0 && t.Groups >= spec.MaxGroups {
 		return store.Group{}, false, refuse(store.CodeQuota, "tenant %q has %d groups", spec.Tenant, t.Groups)
@@ -40,6 +50,7 @@ func (m *Model) CreateGroup(_ context.Context, spec store.GroupSpec) (store.Grou
 		inside: inside{spec.Own, spec.Own, spec.Own},
 		Group:  store.Group{GroupSpec: spec, Status: store.Created, CreatedAt: at(m.Now()), LastAddedAt: at(m.Now())},
 		spec:   spec, t: t, jobs: map[string]*job{}, runs: map[*job]bool{}, chunks: map[string]*chunk{}, redriven: map[string]bool{}, root: spec.ID,
+		before: before, held: held,
 	}
 	g.meter = m.meter(spec.Rate, 0)
 	m.groups[spec.ID] = g
@@ -141,7 +152,7 @@ func (m *Model) seal(id string, abandon bool) (store.Group, error) {
 		m.move(g, store.Running)
 	}
 	m.settle(g)
-	if g.Status == store.Dispatched || g.Status == store.Running {
+	if (g.Status == store.Dispatched || g.Status == store.Running) && !m.expired(g) {
 		g.stop()
 	}
 	return m.view(g), nil
@@ -151,7 +162,7 @@ func (m *Model) move(g *group, s store.Status) { g.Status, g.Epoch = s, g.Epoch+
 
 // settle ends the running of a group whose jobs all have their outcomes.
 func (m *Model) settle(g *group) {
-	if g.Status != store.Dispatched && g.Status != store.Running || g.ended() != g.Total {
+	if g.Status != store.Dispatched && g.Status != store.Running || g.ended() != g.Total || g.held {
 		return
 	}
 	if !g.Counts() {
@@ -197,6 +208,15 @@ func (m *Model) Patch(_ context.Context, id string, p store.Patch) (store.Group,
 	if g.Status.Ended() {
 		return store.Group{}, refuse(store.CodeState, "group %q is %s", id, g.Status)
 	}
+	start, expires := g.StartAt, g.ExpiresAt
+	set(&start, p.StartAt)
+	set(&expires, p.ExpiresAt)
+	switch {
+	case p.ExpiresAt != nil && m.expired(g):
+		return store.Group{}, refuse(store.CodeState, "group %q has expired", id)
+	case expires != g.ExpiresAt && !expires.IsZero() && !expires.After(at(m.Now())), !expires.IsZero() && !expires.After(start):
+		return store.Group{}, refuse(store.CodeInvalid, "group %q would expire before it starts", id)
+	}
 	if p.Own && (p.Weight != nil && !g.inside.weight && g.Weight != 1 || p.Level != nil && !g.inside.level && g.Level != store.Normal ||
 		p.BasePriority != nil && !g.inside.base && g.BasePriority != 0) {
 		return store.Group{}, refuse(store.CodeOperators, "an operator has set it for group %q", id)
@@ -211,6 +231,8 @@ func (m *Model) Patch(_ context.Context, id string, p store.Patch) (store.Group,
 	set(&g.Weight, p.Weight)
 	set(&g.Concurrency, p.Concurrency)
 	set(&g.BasePriority, p.BasePriority)
+	g.StartAt, g.ExpiresAt = start, expires
+	set(&g.Quiet, p.Quiet)
 	if p.StopAt != nil {
 		g.StopAt, g.lifted = *p.StopAt, false
 	}
@@ -220,7 +242,7 @@ func (m *Model) Patch(_ context.Context, id string, p store.Patch) (store.Group,
 		}
 		g.Paused, g.Stopped = *p.Paused, *p.Paused && g.Stopped
 	}
-	if p.StopAt != nil && p.Paused == nil {
+	if p.StopAt != nil && p.Paused == nil && !m.expired(g) {
 		g.stop()
 	}
 	if p.Level != nil {

@@ -118,9 +118,12 @@ type group struct {
 	inside   inside
 	expect   int64 // µs that a run takes, lately
 	redrives int
-	cleared  int  // of outcomes, those that were kept or went
-	lifted   bool // resumed beyond StopAt
-	deleted  bool // goes with its next housekeeping
+	cleared  int      // of outcomes, those that were kept or went
+	lifted   bool     // resumed beyond StopAt
+	deleted  bool     // goes with its next housekeeping
+	before   []*group // predecessors
+	swept    bool     // cancelled, and none of its jobs runs any more
+	held     bool     // until it is decided whether it starts
 }
 
 // inside marks what of a group a tenant's token has set: that counts inside the tenant only.

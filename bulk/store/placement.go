@@ -105,9 +105,21 @@ func (p placement) home(key string) int {
 	return slices.MaxFunc(p.shards, func(a, b int) int { return cmp.Compare(rendezvous(key, a), rendezvous(key, b)) })
 }
 
-// homeKey returns what determines a group's home: its id without the numbers of redrives, which are on the shard of their
-// source.
+// together ends the part of an id that determines its shard, so that groups whose ids share that part are on one shard.
+const together = "::"
+
+// RunsPrefix begins the ids of groups that schedules create: it is followed by the schedule, a colon and the time.
+const RunsPrefix = "schedule:"
+
+// homeKey returns what determines a group's home: the part of its id before together, or its id, without the time of a
+// schedule's run, because one may wait for the one before, and without the numbers of redrives, which are on the shard of
+// their source.
 func homeKey(id string) string {
+	if part, _, cut := strings.Cut(id, together); cut && part != "" {
+		id = part
+	} else if at := strings.LastIndexByte(id, ':'); at > len(RunsPrefix) && strings.HasPrefix(id, RunsPrefix) {
+		id = id[:at]
+	}
 	for {
 		root := rootOf(id)
 		if root == id {

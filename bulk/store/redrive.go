@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // RedriveOptions select the jobs of a redrive. Without statuses and codes they are the dead ones, with codes alone
@@ -94,13 +95,14 @@ func (s jobStore) RedriveJobs(ctx context.Context, group string, o RedriveOption
 	}
 	spec := found[0].GroupSpec
 	spec.RedriveOf, spec.RedriveWhich, spec.MaxGroups = group, o.which(), o.MaxGroups
+	spec.StartAt, spec.ExpiresAt, spec.Unique, spec.After, spec.When = time.Time{}, time.Time{}, Unique{}, "", "" // of the first attempt
 	if o.Rate > 0 {
 		spec.Rate = o.Rate
 	}
 	root, n := found[0].nextRedrive()
 	for after := ""; ; {
 		spec.ID = root + "-r" + strconv.FormatInt(n, 10)
-		create, err := createArgs(&spec)
+		create, err := createArgs(&spec, s.today())
 		if err != nil {
 			return Group{}, err
 		}

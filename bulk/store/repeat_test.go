@@ -77,7 +77,7 @@ func half(t *testing.T, s *Store, group string) {
 	}
 	spec := found[0].GroupSpec
 	spec.ID, spec.RedriveOf = group+"-r1", group
-	args, err := createArgs(&spec)
+	args, err := createArgs(&spec, s.today())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -118,6 +118,16 @@ func oneOfEverything(t *testing.T, client redis.UniversalClient) {
 	refused(t, err, CodeState)
 	_, err = s.History(ctx, "acme", time.Time{})
 	ok(err)
+	_, err = s.Submit(ctx, Single{Tenant: "acme", Job: Job{Type: "webhook", Payload: []byte("1")}, Unique: Unique{"k", time.Hour}})
+	ok(err)
+	_, _, err = s.WriteSchedule(ctx, ScheduleRecord{ID: "nightly", Body: []byte("{}")}, time.Now())
+	ok(err)
+	_, _, err = s.DueSchedules(ctx)
+	ok(err)
+	_, err = s.Schedules(ctx)
+	ok(err)
+	_, err = s.Schedule(ctx, "nightly")
+	ok(err)
 	clean(t, s)
 	for _, name := range lua.MustLoad().Names() {
 		switch family, _, _ := strings.Cut(name, "_"); family {

@@ -94,17 +94,19 @@ type Store struct {
 	processStore
 	rateStore
 	upkeepStore
+	scheduleStore
 }
 
 // The methods of a Store, by what they concern.
 type (
-	groupStore   struct{ *shard }
-	outcomeStore struct{ groupStore }
-	jobStore     struct{ outcomeStore }
-	queueStore   struct{ *shard }
-	processStore struct{ *shard }
-	rateStore    struct{ *shard }
-	upkeepStore  struct{ rateStore }
+	groupStore    struct{ *shard }
+	outcomeStore  struct{ groupStore }
+	jobStore      struct{ outcomeStore }
+	queueStore    struct{ *shard }
+	processStore  struct{ *shard }
+	rateStore     struct{ *shard }
+	upkeepStore   struct{ rateStore }
+	scheduleStore struct{ *shard }
 )
 
 // shard runs scripts over the keys of a shard. Its fields are shared by all methods.
@@ -161,7 +163,7 @@ func New(o Options) (*Store, error) {
 	}
 	groups := groupStore{s}
 	outcomes, rates := outcomeStore{groups}, rateStore{s}
-	return &Store{s, groups, outcomes, jobStore{outcomes}, queueStore{s}, processStore{s}, rates, upkeepStore{rates}}, nil
+	return &Store{s, groups, outcomes, jobStore{outcomes}, queueStore{s}, processStore{s}, rates, upkeepStore{rates}, scheduleStore{s}}, nil
 }
 
 // newProcess returns a random name of a process.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -32,6 +33,8 @@ func (j *Job) Validate() error {
 		return refuse(CodeInvalid, "id %q: use 1 to 128 bytes of printable characters without blanks", j.ID)
 	case j.Type != "" && !typeName.MatchString(j.Type):
 		return refuse(CodeInvalid, "type %q: use 1 to 64 letters, digits and . _ : / -", j.Type)
+	case !j.ExpiresAt.IsZero() && !j.ExpiresAt.After(j.RunAt):
+		return refuse(CodeInvalid, "expires_at %s: must be later than the job's first start", j.ExpiresAt.Format(time.RFC3339))
 	case j.Cost < 1 || j.Cost > MaxCost:
 		return refuse(CodeInvalid, "cost %d: use 1 to %d", j.Cost, MaxCost)
 	}
@@ -83,18 +86,14 @@ func (s groupStore) AddJobs(ctx context.Context, group string, c Chunk, jobs []J
 	if len(c.Key) > 200 || strings.ContainsAny(c.Key, "\n\x00") {
 		return Added{}, refuse(CodeChunkReuse, "Idempotency-Key: at most 200 bytes, no line ends")
 	}
-	args := make([]any, 0, 8+5*len(jobs))
+	args := make([]any, 0, 8+6*len(jobs))
 	args = append(args, group, c.Key, c.Offset, flag(c.Last), c.Answer, c.MaxPending, c.Whole, c.elsewhere)
 	for i := range jobs {
 		j := &jobs[i]
 		if err := j.Validate(); err != nil {
 			return Added{}, err
 		}
-		var at int64
-		if !j.RunAt.IsZero() {
-			at = j.RunAt.UnixMicro()
-		}
-		args = append(args, j.ID, j.Type, j.Cost, at, j.Payload)
+		args = append(args, j.ID, j.Type, j.Cost, sinceEpoch(j.RunAt), sinceEpoch(j.ExpiresAt), j.Payload)
 	}
 	r, err := s.write(ctx, "jobs_add", args...)
 	if err != nil {

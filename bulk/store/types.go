@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/anteroom/anteroom/bulk/bulktype"
+	"github.com/anteroom/anteroom/bulk/calendar"
 )
 
 // Level is the priority of a group.
@@ -48,24 +49,54 @@ const (
 	NoResults      Results = "none"     // those of jobs that can be redriven
 )
 
+// When is what the end of its predecessors has to be for a group to start. It is decided once, when all have ended: if it is
+// not met, the group is cancelled.
+type When string
+
+// The conditions.
+const (
+	OnSuccess When = "on_success" // all have completed
+	OnFailure When = "on_failure" // one has failed or was cancelled
+	OnEnd     When = "on_end"
+)
+
+// Predecessor is a group that another waits for, or waited for.
+type Predecessor struct {
+	ID     string
+	Status Status // empty: it has not ended
+}
+
+// Unique is a name that a tenant's submissions may use once within a time: a later one is a duplicate of the first.
+// Groups and single jobs have names of their own.
+type Unique struct {
+	Key    string        // 1…200 bytes of printable characters
+	Within time.Duration // from the first submission on, 1 s to 720 h
+}
+
 // GroupSpec describes a new group.
 type GroupSpec struct {
-	ID           string    // 1…128 of [A-Za-z0-9._:-]; empty: a random one
-	Tenant       string    // 1…64 of [A-Za-z0-9._-]
-	Type         string    // of jobs without a type
-	Level        Level     `json:",omitzero"`
-	Weight       float64   `json:",omitzero"` // 0.01…100; 0 means 1
-	BasePriority int64     `json:",omitzero"` // of the score policy, milliseconds
-	Rate         float64   `json:",omitzero"` // starts a second of this group, up to three decimals; 0: no limit of its own
-	Concurrency  int64     `json:",omitzero"` // most jobs in flight; 0: no limit of its own
-	Aggregate    string    `json:",omitzero"` // compact JSON that bulk.ParseAggregate has accepted; empty: count
-	Tolerance    Tolerance `json:",omitzero"`
-	StopAt       Tolerance `json:",omitzero"` // so many failed and dead jobs pause the group; zero: no limit
-	Results      Results   `json:",omitempty"`
-	CallbackURL  string    `json:",omitzero"`
-	StartSealed  bool      `json:",omitzero"`  // no job starts before the seal
-	RedriveOf    string    `json:",omitzero"`  // the group whose dead or failed jobs these were
-	RedriveWhich string    `json:",omitempty"` // statuses and codes of RedriveOptions; empty: the dead ones
+	ID           string         // 1…128 of [A-Za-z0-9._:-]; empty: a random one
+	Tenant       string         // 1…64 of [A-Za-z0-9._-]
+	Type         string         // of jobs without a type
+	Level        Level          `json:",omitzero"`
+	Weight       float64        `json:",omitzero"` // 0.01…100; 0 means 1
+	BasePriority int64          `json:",omitzero"` // of the score policy, milliseconds
+	Rate         float64        `json:",omitzero"` // starts a second of this group, up to three decimals; 0: no limit of its own
+	Concurrency  int64          `json:",omitzero"` // most jobs in flight; 0: no limit of its own
+	Aggregate    string         `json:",omitzero"` // compact JSON that bulk.ParseAggregate has accepted; empty: count
+	Tolerance    Tolerance      `json:",omitzero"`
+	StopAt       Tolerance      `json:",omitzero"` // so many failed and dead jobs pause the group; zero: no limit
+	Results      Results        `json:",omitempty"`
+	CallbackURL  string         `json:",omitzero"`
+	StartSealed  bool           `json:",omitzero"`  // no job starts before the seal
+	StartAt      time.Time      `json:",omitzero"`  // no job starts before; zero: none
+	ExpiresAt    time.Time      `json:",omitzero"`  // jobs that neither run nor have ended by then end as dead; zero: never
+	Quiet        calendar.Quiet `json:",omitzero"`  // hours in which no job starts; zero: none
+	Unique       Unique         `json:",omitzero"`  // accepted once within its time; zero: no such bound
+	After        string         `json:",omitempty"` // ids of the groups that have to end first, separated by blanks
+	When         When           `json:",omitempty"` // with After; empty: OnSuccess
+	RedriveOf    string         `json:",omitzero"`  // the group whose dead or failed jobs these were
+	RedriveWhich string         `json:",omitempty"` // statuses and codes of RedriveOptions; empty: the dead ones
 	// Own is set for a tenant's token: Level, Weight and BasePriority then have effect within the tenant only.
 	Own       bool  `json:",omitempty"`
 	MaxGroups int64 `json:"-"` // most groups of the tenant, including this one; 0: any number
@@ -77,11 +108,19 @@ type Group struct {
 	Status  Status
 	Sealed  bool
 	Paused  bool
-	Stopped bool  // paused because of StopAt
-	Epoch   int64 // increases with every change of status
-	Total   int64
-	Pending int64
-	Ready   int64
+	Stopped bool // paused because of StopAt
+	// Duplicate is set by CreateGroup: this is the group that was created first under the Unique key.
+	Duplicate bool
+	// Predecessors are those of After, with how they ended. Skipped is set if the group was cancelled because they did
+	// not end as When requires.
+	Predecessors []Predecessor
+	Skipped      bool
+	Rolling      time.Time // of a group of single jobs: when it is sealed at the latest
+	Expired      bool      // ExpiresAt has passed before all jobs had ended
+	Epoch        int64     // increases with every change of status
+	Total        int64
+	Pending      int64
+	Ready        int64
 	// NonReady counts jobs that wait for a backoff, a Retry-After or their run_at.
 	NonReady                           int64
 	InFlight                           int64
@@ -114,6 +153,8 @@ type Job struct {
 	Payload []byte // JSON
 	Cost    int64  // in units of the rates, 1…1,000; 0 means 1
 	RunAt   time.Time
+	// ExpiresAt: the job ends as dead if its turn comes later; zero: never.
+	ExpiresAt time.Time
 }
 
 // Chunk is the part of an upload that a call of AddJobs carries.
@@ -266,7 +307,9 @@ type Outcome struct {
 type JobState struct {
 	Outcome           // Status can also be pending, waiting or running
 	Next    time.Time // while waiting: until then
-	Process string    // while running: the process that runs it
+	// ExpiresAt is the job's own, while it has not ended.
+	ExpiresAt time.Time
+	Process   string // while running: the process that runs it
 	// Cancelling is set for a running job whose process is asked to stop it.
 	Cancelling bool
 }
@@ -282,7 +325,10 @@ const (
 	GatedByRate       = "rate"       // a limit of the group or its tenant
 	GatedByDownstream = "downstream" // a Retry-After; Release lifts it
 	GatedByProcessor  = "processor"  // a limit of its type, or a breaker
-	GatedByPolicy     = "policy"     // a change of fair_queue.policy, for a second
+	GatedByStart      = "start_at"   // its start_at
+	GatedByQuiet      = "quiet_hours"
+	GatedByAfter      = "after"  // groups that have to end first
+	GatedByPolicy     = "policy" // a change of fair_queue.policy, for a second
 )
 
 // Patch changes a group; nil leaves a field unchanged.
@@ -293,7 +339,10 @@ type Patch struct {
 	Level        *Level
 	BasePriority *int64
 	Paused       *bool
-	StopAt       *Tolerance // zero: no share or count stops the group
+	StopAt       *Tolerance      // zero: no share or count stops the group
+	StartAt      *time.Time      // zero: no longer bound to a time
+	Quiet        *calendar.Quiet // zero: none
+	ExpiresAt    *time.Time      // zero: never; refused once it has passed
 	// Own is set for a tenant's token: Weight, Level and BasePriority then have effect within the tenant only, and
 	// changing those that an operator has set is refused.
 	Own bool

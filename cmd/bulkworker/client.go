@@ -59,7 +59,7 @@ func clientCommands() []*cobra.Command {
 		newResults(), newJob(),
 		newJobCommand("cancel-job GROUP JOB", "Cancel one job of a group", (*client.Client).CancelJob),
 		newJobCommand("retry-job GROUP JOB", "Start a waiting job now, or run a failed or dead job again", (*client.Client).RetryJob),
-		newRedrive(), newDelete(), newTenant(), newLimits(), newBreakers(), newWorkers(),
+		newRedrive(), newDelete(), newTenant(), newLimits(), newBreakers(), newWorkers(), newSchedules(),
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/spf13/cobra"
 
 	"github.com/anteroom/anteroom/internal/redistest"
 	"github.com/anteroom/anteroom/internal/short"
@@ -168,9 +169,18 @@ func TestClientCommands_AreDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	var all []*cobra.Command
 	for _, cmd := range clientCommands() {
 		if !strings.Contains(string(doc), "`"+cmd.Name()) {
 			t.Errorf("the command %s is missing", cmd.Name())
+		}
+		if all = append(all, cmd.Commands()...); !cmd.HasSubCommands() {
+			all = append(all, cmd)
+		}
+	}
+	for _, cmd := range all {
+		if !strings.Contains(string(doc), cmd.Name()) {
+			t.Errorf("the command %s is missing", cmd.CommandPath())
 		}
 		flags := regexp.MustCompile("--[a-z-]+").FindAllString(cmd.Flags().FlagUsages(), -1)
 		if len(flags) < 3 {

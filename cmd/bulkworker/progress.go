@@ -196,6 +196,14 @@ func statusOf(g *client.Group) string {
 	if g.Paused {
 		return string(g.Status) + " (paused)"
 	}
+	switch g.GatedBy {
+	case "start_at":
+		return string(g.Status) + " (scheduled)"
+	case "after":
+		return string(g.Status) + " (waits for " + strings.Join(g.WaitsFor, ", ") + ")"
+	case "quiet_hours":
+		return string(g.Status) + " (quiet hours)"
+	}
 	return string(g.Status)
 }
 

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"os/exec"
 	"strings"
@@ -374,6 +375,9 @@ func TestServe_JobsSurviveKill(t *testing.T) {
 	yaml := fmt.Sprintf("store: {url: %q}\nworker: {count: 2, lease: 4s}\nprocessors: {webhook: {url: \"%s/jobs\"}}\n", redistest.Server(t).URL(), to.URL)
 	p := start(t, yaml)
 	p.submit("g1", "a", "b", "c")
+	if status, answer := p.do("POST", "/v1/bulk?tenant=acme&type=webhook&id=g2&after="+url.QueryEscape(`["g1"]`), `{"id":"behind","payload":1}`); status != http.StatusCreated {
+		t.Fatal(status, answer)
+	}
 	to.await(t, "/jobs", 2)
 	p.signal(syscall.SIGKILL)
 	<-p.ended
@@ -381,6 +385,7 @@ func TestServe_JobsSurviveKill(t *testing.T) {
 
 	next := start(t, yaml)
 	next.group("g1", "COMPLETED")
+	next.group("g2", "COMPLETED") // which waited for g1
 	runs := make(map[string]int)
 	for _, d := range to.got("/jobs") {
 		runs[d.header.Get("X-Bulk-Job")]++
@@ -388,7 +393,7 @@ func TestServe_JobsSurviveKill(t *testing.T) {
 			t.Errorf("a try was spent on job %s", d.header.Get("X-Bulk-Job"))
 		}
 	}
-	if fmt.Sprint(runs) != "map[a:2 b:2 c:1]" {
+	if fmt.Sprint(runs) != "map[a:2 b:2 behind:1 c:1]" {
 		t.Errorf("runs: %v", runs)
 	}
 	next.audit()

@@ -82,7 +82,7 @@ func writeGroup(w io.Writer, g *client.Group) error {
 	for _, at := range []struct {
 		name string
 		time time.Time
-	}{{"created", g.CreatedAt}, {"sealed", g.SealedAt}, {"started", g.StartedAt}, {"finished", g.FinishedAt}} {
+	}{{"starts", g.StartAt}, {"expires", g.ExpiresAt}, {"created", g.CreatedAt}, {"sealed", g.SealedAt}, {"started", g.StartedAt}, {"finished", g.FinishedAt}} {
 		if !at.time.IsZero() {
 			row(at.name, "%s", at.time.UTC().Format(time.RFC3339))
 		}

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -24,6 +25,7 @@ type submission struct {
 	conn                                                        connection
 	spec                                                        client.GroupSpec
 	priority, start, key, aggregate, tolerance, stopAt, results string
+	startAt, expiresAt, when                                    string
 	watch                                                       bool
 	format, delimiter                                           string
 	columns                                                     map[string]string
@@ -62,6 +64,10 @@ the exit code is 1.`
 	f.StringVar(&s.spec.ID, "id", "", "`ID` of the group (random)")
 	f.StringVar(&s.key, "idempotency-key", "", "`KEY` from which, with the tenant, the group's id is derived: the same key is the same submission")
 	f.StringVar(&s.start, "start", "", "`WHEN` jobs may start: early (during the upload) or sealed (after it) (early)")
+	f.StringVar(&s.startAt, "start-at", "", "start no job before this `TIME`, such as 2026-01-02T15:04:05Z")
+	f.StringVar(&s.expiresAt, "expires-at", "", "jobs that have not started by this `TIME` end as dead")
+	f.StringSliceVar(&s.spec.After, "after", nil, "start when this `GROUP` has ended; repeatable")
+	f.StringVar(&s.when, "when", "", "with --after: `CONDITION` is on_success (all have completed), on_failure or on_end (on_success)")
 	f.BoolVar(&s.watch, "watch", false, "show the progress until the group has ended; exit code 1 unless it completes")
 	f.StringVar(&s.format, "format", "", "`FORMAT` of the file: ndjson, csv or tsv (by its name; ndjson)")
 	f.StringVar(&s.delimiter, "csv-delimiter", "", "`CHARACTER` between the cells of CSV (the most frequent of comma, semicolon and tab in the header)")
@@ -102,6 +108,20 @@ func (s *submission) complete() error {
 			}
 		}
 	}
+	for _, at := range []struct {
+		flag, text string
+		to         *time.Time
+	}{{"--start-at", s.startAt, &s.spec.StartAt}, {"--expires-at", s.expiresAt, &s.spec.ExpiresAt}} {
+		if at.text == "" {
+			continue
+		}
+		t, err := time.Parse(time.RFC3339, at.text)
+		if err != nil {
+			return misuse("%s is %q; use a time with a zone such as 2026-01-02T15:04:05Z", at.flag, at.text)
+		}
+		*at.to = t
+	}
+	s.spec.When = client.When(s.when)
 	s.spec.FailureTolerance, s.spec.StopAt = client.Tolerance(s.tolerance), client.Tolerance(s.stopAt)
 	switch jobfile.Format(s.format) {
 	case "", jobfile.NDJSON, jobfile.CSV, jobfile.TSV:

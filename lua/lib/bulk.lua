@@ -9,7 +9,7 @@ local K = {
   jobs = KEYS[13], runs = KEYS[14], order = KEYS[15], front = KEYS[16], ready = KEYS[17], leases = KEYS[18],
   waiting = KEYS[19], refused = KEYS[20], done = KEYS[21], dead = KEYS[22], chunks = KEYS[23], agenda = KEYS[24],
   sums = KEYS[25], bell = KEYS[26], history = KEYS[27], busy = KEYS[28], aside = KEYS[29],
-  lists = KEYS[30],
+  lists = KEYS[30], uniques = KEYS[31], lapses = KEYS[32], links = KEYS[33],
 }
 
 -- Statuses, as bulk/store names them.
@@ -198,9 +198,11 @@ if set.shards > 1 then parts.read() end
 --   dp, dn, reduced, rfence, chunks_open, callback, tries, swept, drop, w_at, w_n, p_at, p_n, of, chunks,
 --   largest, widest, aside, kept, outcome_at, inner, share, based,
 --   expect, charged, due, uniform, bar, lag, stop_count, stop_share, stopped, tally, most_bad, bad_share,
---   results, shrunk, cleared, gone, called_off, deleted, turn, redriving, limiter
+--   results, shrunk, cleared, gone, called_off, deleted, turn, redriving, limiter,
+--   start_at, expires, expired, expiring, rolling, after, waits, skipped, followed,
+--   quiet
 -- RECORD T: name, weight, rate, at, frac, rated, v1, v2, v3, n1, n2, n3, gate, inflight, open, served, groups,
---   jobs, mean, backoff, seen, was, expect, work, u1, u2, u3, conc, full, limiter,
+--   jobs, mean, backoff, seen, was, expect, work, u1, u2, u3, conc, full, limiter, rolling,
 --   lent, l_rate, l_burst, l_conc, of_rate, of_conc
 
 -- Level, weight and base that a tenant's token sets for a group count inside the tenant only: inner is then the level (and level is normal),
@@ -219,6 +221,18 @@ if set.shards > 1 then parts.read() end
 
 -- Of a tenant with a rate or concurrency of its own (lent 1, with several shards), l_rate, l_burst and l_conc are this shard's lease of them, and
 -- of_rate and of_conc the limits of which that is a part. The field limited of the shard's state has the names of such tenants.
+
+-- No job of a group starts before start_at, and none from expires on (µs, 0: none). expired is 1 once a script has noticed that expires has
+-- passed: from then on the group's jobs that neither run nor have ended are ended as dead (group_tend).
+
+-- expiring is 1 once a job with a time of its own was added, at which it expires. rolling is when a group of single jobs is sealed (lib
+-- bulkunique; 0: other groups); a tenant's rolling counts its groups of that kind, which no ceiling bounds.
+
+-- quiet are the hours of each day in which none starts (0: none), as words: from and to (HH:MM), the time zone, its offset from UTC, and each later
+-- change of its clocks as a time and the offset from then on, in seconds.
+
+-- A group with after waits for the end of others, its predecessors (lib bulklife): 1 starts when all have completed, 2 when one has not, 3 in
+-- any case; 0: it has none. waits is one more than the number of those that have not ended, and 0 once it is decided; skipped is 1 if it was cancelled then. followed counts the groups that wait for it.
 
 -- Work, where time is shared, in µs: expect is the recent mean run time, charged the charge of the group's jobs in flight, due the difference of
 -- charges and run times of ended runs that is not charged yet. lag is the part of that difference that is charged among tenants and not

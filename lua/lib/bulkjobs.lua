@@ -1,7 +1,7 @@
 -- bulkjobs: the records of single jobs, their runs, and their outcomes.
 --
 -- jobs holds one record for each job, whose first letter is its state:
---   P<cost> <type> <created, ms>\n<payload>         not ended
+--   P<cost> <type> <created, ms> <expires, ms>\n<payload>   not ended; the last word only where it expires
 --   S<attempts> <ms> <ran> <age> <type>\n<result>   succeeded: its last run took ran ms, and it had been in the group for age ms
 --   F<attempts> <ms> <code> <cost> <type> <n> <ran> <age>\n<error of n bytes><payload>   failed; without payload once it is given to a redrive.
 --                                                   An earlier version wrote no words behind the code, and no payload
@@ -49,12 +49,27 @@ function types.release(text)
   u.running, shard.marked = u.running - 1, shard.marked - 1
 end
 
--- read_pending returns cost, type, payload and time of submission (ms, as text; nil: unknown) of a job that has not ended; nil for others.
+-- read_pending returns cost, type, payload, time of submission (ms, as text; nil: unknown) of a job that has not ended, and when it expires (ms;
+-- nil: never); nil for others.
 local function read_pending(rec)
   if not rec or string.byte(rec) ~= 80 then return nil end -- P
-  local cost, kind, created, stop = string.match(rec, '^P(%d+) (%S+) ?(%d*)[^\n]*\n()')
+  local cost, kind, created, expires, stop = string.match(rec, '^P(%d+) (%S+) ?(%d*) ?(%d*)[^\n]*\n()')
   if kind == '-' then kind = '' end
-  return tonumber(cost), kind, string.sub(rec, stop), created ~= '' and created or nil
+  return tonumber(cost), kind, string.sub(rec, stop), created ~= '' and created or nil, tonumber(expires)
+end
+
+-- types.submitted returns the record of a job that is added to a group now; expires is in µs, 0: never.
+function types.submitted(g, cost, kind, expires, payload)
+  raise_largest(g, G_LARGEST, g[G_TOTAL] == 0, #payload + 100) -- with the record's first line
+  if kind ~= '' and kind ~= g[G_TYPE] and g[G_UNIFORM] == 1 then
+    g[G_UNIFORM] = 0
+    types.unbar(g) -- jobs of another type need not wait
+  end
+  local ends = ''
+  if expires > 0 then
+    ends, g[G_EXPIRING] = ' ' .. int(math.floor(expires / 1000)), 1
+  end
+  return 'P' .. cost .. ' ' .. (kind == '' and '-' or kind) .. ' ' .. int(math.floor(now / 1000)) .. ends .. '\n' .. payload
 end
 
 local function group_of(jobkey)
@@ -183,6 +198,12 @@ local work = { by_time = set.by_time == 1 and set.gating == 1 and set.policy == 
 -- An earlier version wrote <group>/<id>: those are converted, as due before all others.
 work.TURN, work.OTHERS = 48, 16
 
+-- types.expired reports whether a job that has not ended has a time of its own to expire, which has passed.
+function types.expired(jobkey)
+  local _, _, _, _, expires = read_pending(redis.call('HGET', K.jobs, jobkey))
+  return expires and now_ms() >= expires
+end
+
 -- to_front adds a job to the front of its group; since is when it was due, 21 digits (nil: now).
 local function to_front(g, jobkey, since)
   redis.call('ZADD', K.front, 0, '+' .. g[G_KEY] .. ' ' .. (since or string.format('%016.0f00000', now)) .. ' ' .. string.sub(jobkey, #g[G_KEY] + 2))
@@ -224,8 +245,9 @@ function work.too_many(g)
   return g[G_STOP_COUNT] > 0 and failed >= g[G_STOP_COUNT] or g[G_STOP_SHARE] > 0 and failed * 100000 >= g[G_STOP_SHARE] * of
 end
 
--- work.stop pauses a group of which too many jobs have failed, unless it was resumed after that.
+-- work.stop pauses a group of which too many jobs have failed, unless it was resumed after that or has expired.
 function work.stop(g)
+  if g[G_EXPIRES] > 0 and now >= g[G_EXPIRES] then return end
   if g[G_STOPPED] == 0 and g[G_PAUSED] == 0 and work.too_many(g) then
     g[G_PAUSED], g[G_STOPPED] = 1, 1
     dequeue(g)

@@ -20,18 +20,88 @@ end
 
 local function unlist(g) redis.call('ZREM', K.lists, place_in_lists(g)) end
 
+-- chain has the functions about groups that wait for others. K.links has, at one score,
+--   f<group> <predecessor> <status> <id>   what a group waits for: the predecessor's short name and id, and - until it has ended
+--   a<predecessor> <group>                 that the group waits for it
+-- A predecessor has ended once it has its status and, if it was cancelled, none of its jobs runs.
+local chain = {}
+
+-- chain.status returns the status of a group that has ended, as a predecessor, or - if it has not.
+function chain.status(g)
+  return g[G_STATUS] > AGGREGATING and (g[G_STATUS] ~= CANCELLED or g[G_SWEPT] > 0) and tostring(g[G_STATUS]) or '-'
+end
+
+-- chain.links returns the members of K.links that begin with a letter and a group's short name.
+function chain.links(letter, gkey)
+  return redis.call('ZRANGEBYLEX', K.links, '[' .. letter .. gkey .. ' ', '(' .. letter .. gkey .. '!')
+end
+
+-- chain.note_end tells the groups that wait for a group that it has ended; their housekeeping decides whether they start.
+function chain.note_end(p)
+  for _, link in ipairs(p[G_FOLLOWED] > 0 and chain.links('a', p[G_KEY]) or {}) do
+    redis.call('ZREM', K.links, link)
+    local g = bulk_group(string.match(link, '%S+$'))
+    if g then
+      redis.call('ZREM', K.links, 'f' .. g[G_KEY] .. ' ' .. p[G_KEY] .. ' - ' .. p[G_ID])
+      redis.call('ZADD', K.links, 0, 'f' .. g[G_KEY] .. ' ' .. p[G_KEY] .. ' ' .. p[G_STATUS] .. ' ' .. p[G_ID])
+      if g[G_WAITS] > 1 then g[G_WAITS] = g[G_WAITS] - 1 end
+      plan_tend(g, now)
+    end
+  end
+  p[G_FOLLOWED] = 0
+end
+
+-- chain.leave ends a group's wait.
+function chain.leave(g)
+  g[G_WAITS] = 0
+  for _, link in ipairs(chain.links('f', g[G_KEY])) do
+    local pkey = string.match(link, ' (%S+)')
+    local p = redis.call('ZREM', K.links, 'a' .. pkey .. ' ' .. g[G_KEY]) == 1 and bulk_group(pkey)
+    if p then p[G_FOLLOWED] = p[G_FOLLOWED] - 1 end
+  end
+end
+
 -- set_status changes a group's status and its places in the lists.
 local function set_status(g, status)
   if status > RUNNING then types.unbar(g) end
   unlist(g)
   g[G_STATUS], g[G_EPOCH] = status, g[G_EPOCH] + 1
   enlist(g)
+  if chain.status(g) ~= '-' then chain.note_end(g) end
+end
+
+-- cancel_group cancels a group. Jobs that are pending, ready or waiting are cancelled from now on; a bounded sweep records that job by job.
+local function cancel_group(g)
+  dequeue(g)
+  if g[G_WAITS] > 0 then chain.leave(g) end
+  set_status(g, CANCELLED)
+  g[G_FINISHED] = now
+  shard.pending = shard.pending - (g[G_ADDED] - g[G_TAKEN]) - g[G_FRONT]
+  shard.open_groups = shard.open_groups - 1
+  plan_tend(g, now)
 end
 
 -- silent_from returns when an unsealed group is sealed because no job and no outcome has arrived since. For a redrive, whose steps take moments,
--- that is a minute at most: it then runs the jobs that it has, and the others stay in their group.
+-- that is a minute at most: it then runs the jobs that it has, and the others stay in their group. A group of single jobs has its own time.
 local function silent_from(g)
+  if g[G_ROLLING] > 0 then return g[G_ROLLING] end
   return math.max(g[G_TOUCHED], g[G_OUTCOME_AT]) + (g[G_OF] == 1 and math.min(set.silence, 60000000) or set.silence)
+end
+
+-- tend_by returns by when the housekeeping of a group that has not ended is due: when it would be silent for too long, or expires, or may
+-- have nothing left to wait for; nil where only its outcomes can make it due.
+local function tend_by(g)
+  local at = g[G_SEALED] == 0 and g[G_STATUS] == CREATED and silent_from(g) or nil
+  if g[G_EXPIRES] > 0 and g[G_STATUS] <= RUNNING then
+    local expires = g[G_EXPIRED] == 1 and now + 1000000 or g[G_EXPIRES]
+    at = at and math.min(at, expires) or expires
+  end
+  -- The end of a predecessor plans it earlier, unless a process of an earlier version has ended it.
+  if g[G_WAITS] > 0 and g[G_STATUS] <= RUNNING then
+    local check = g[G_WAITS] == 1 and now or now + 60000000
+    at = math.min(at or check, check)
+  end
+  return at
 end
 
 -- is_open reports whether a redrive has not taken all its jobs yet.
@@ -43,7 +113,7 @@ local function retention(g)
   local left = g[G_DEAD] - g[G_REDRIVEN] + g[G_KEPT]
   if g[G_DELETED] == 1 then return now, now, now, left end
   local jobs_at, dead_at = g[G_FINISHED] + set.keep_jobs, g[G_FINISHED] + set.keep_dead
-  return jobs_at, dead_at, math.max(g[G_FINISHED] + set.keep_groups, jobs_at, left > 0 and dead_at or 0), left
+  return jobs_at, dead_at, math.max(g[G_ROLLING] > 0 and 0 or g[G_FINISHED] + set.keep_groups, jobs_at, left > 0 and dead_at or 0), left
 end
 
 -- tally.complete reports whether all outcomes of a group were counted on arrival. A group that does not keep them is never reduced again: jobs
@@ -62,9 +132,9 @@ function tally.conclude(g)
   redis.call('ZADD', K.agenda, int((g[G_CALLBACK] == 1 or g[G_SHRUNK] > 0) and now or now + math.min(set.keep_jobs, set.keep_groups, set.keep_dead)), g[G_KEY])
 end
 
--- check_complete ends the running of a group whose jobs all have their outcome.
+-- check_complete ends the running of a group whose jobs all have their outcome, and that waits for no others.
 local function check_complete(g)
-  if g[G_SEALED] == 1 and (g[G_STATUS] == DISPATCHED or g[G_STATUS] == RUNNING) and ended(g) == g[G_TOTAL] then
+  if g[G_SEALED] == 1 and g[G_WAITS] == 0 and (g[G_STATUS] == DISPATCHED or g[G_STATUS] == RUNNING) and ended(g) == g[G_TOTAL] then
     if tally.complete(g) then
       tally.conclude(g)
       return
@@ -80,7 +150,8 @@ end
 local function seal_group(g)
   g[G_SEALED], g[G_SEALED_AT] = 1, now
   set_status(g, g[G_STARTED] > 0 and RUNNING or DISPATCHED)
-  redis.call('ZREM', K.agenda, g[G_KEY])
+  local by = tend_by(g)
+  if by then redis.call('ZADD', K.agenda, int(by), g[G_KEY]) else redis.call('ZREM', K.agenda, g[G_KEY]) end
   check_complete(g)
 end
 

@@ -24,9 +24,46 @@ local function queue_member(g)
   return last_member.line
 end
 
+-- timing has the functions about a group's own times.
+local timing = {}
+
+-- timing.offset returns the offset of a time zone at a time (s), and when it changed to that (0: before what is known). changes has the times of
+-- changes and the offsets from then on, after the first offset.
+function timing.offset(changes, at)
+  local offset, since = changes[1], 0
+  for i = 2, #changes, 2 do
+    if changes[i] > at then break end
+    since, offset = changes[i], changes[i + 1]
+  end
+  return offset, since
+end
+
+-- timing.quiet_until returns the end (µs) of the quiet hours that it is now; nil where it is none.
+function timing.quiet_until(words)
+  local h1, m1, h2, m2, rest = string.match(words, '^(%d+):(%d+) (%d+):(%d+) %S+ (.*)$')
+  local from, to, changes = (h1 * 60 + m1) * 60, (h2 * 60 + m2) * 60, {}
+  for word in string.gmatch(rest, '%S+') do changes[#changes + 1] = tonumber(word) end
+  local second = math.floor(now / 1000000)
+  local offset = timing.offset(changes, second)
+  local clock = (second + offset) % 86400
+  if from < to and (clock < from or clock >= to) or from > to and clock >= to and clock < from then return nil end
+  local till = second + (to - clock) % 86400
+  -- Clocks may change until then. They may skip the end; one that occurs twice is quiet until the second.
+  local later, since = timing.offset(changes, till)
+  if later ~= offset then till = math.max(till + offset - later, since) end
+  return math.max(till, second + 1) * 1000000
+end
+
+-- timing.closed returns until when a group's own times keep its jobs from starting, and which of them does (the value of G_WHY); nil where none does.
+function timing.closed(g)
+  if g[G_START_AT] > now then return g[G_START_AT], 'start' end
+  local till = g[G_QUIET] ~= 0 and timing.quiet_until(g[G_QUIET])
+  if till then return till, 'quiet' end
+end
+
 -- runnable reports whether a job of the group may start, apart from limits.
 local function runnable(g)
-  return g[G_PAUSED] == 0 and g[G_GATE] == 0 and g[G_BAR] == 0 and g[G_STATUS] <= RUNNING and (g[G_SEALED] == 1 or g[G_HELD] == 0)
+  return g[G_PAUSED] == 0 and g[G_GATE] == 0 and g[G_EXPIRED] == 0 and g[G_WAITS] == 0 and g[G_BAR] == 0 and g[G_STATUS] <= RUNNING and (g[G_SEALED] == 1 or g[G_HELD] == 0)
     and (g[G_FRONT] > 0 or g[G_TAKEN] < g[G_ADDED]) and (g[G_CONC] == 0 or g[G_INFLIGHT] + g[G_READY] < g[G_CONC])
 end
 
@@ -50,6 +87,7 @@ end
 
 -- requeue adds a group to the fair queue or removes it, as its state requires.
 local function requeue(g)
+  if g[G_START_AT] > now or g[G_QUIET] ~= 0 then timing.close(g) end
   if not runnable(g) then
     dequeue(g)
     return
@@ -100,12 +138,29 @@ local function gate_group(g, till, why)
   dequeue(g)
 end
 
--- open_group opens a group's gate, or keeps it closed for as long as its downstream asked.
+-- timing.close gates a group until its own times let its jobs start, and reports whether they do not yet.
+function timing.close(g)
+  local till, why = timing.closed(g)
+  if till then gate_group(g, till, why) end
+  return till ~= nil
+end
+
+-- timing.stops removes a group from the fair queue whose own times let none of its jobs start now, and reports whether it did.
+function timing.stops(g)
+  if g[G_EXPIRES] == 0 or now < g[G_EXPIRES] then return timing.close(g) end
+  g[G_EXPIRED] = 1
+  dequeue(g)
+  return true
+end
+
+-- open_group opens a group's gate, or keeps it closed for as long as its own times or its downstream require.
 local function open_group(g)
   if g[G_GATE] == 0 then return end
-  if g[G_BUSY] > now then
-    g[G_GATE], g[G_WHY] = g[G_BUSY], 'busy'
-    redis.call('ZADD', K.gates, int(g[G_BUSY]), 'g/' .. g[G_KEY])
+  local till, why = timing.closed(g)
+  if g[G_BUSY] > math.max(now, till or 0) then till, why = g[G_BUSY], 'busy' end
+  if till then
+    g[G_GATE], g[G_WHY] = till, why
+    redis.call('ZADD', K.gates, int(till), 'g/' .. g[G_KEY])
     return
   end
   g[G_GATE], g[G_WHY], g[G_BUSY] = 0, '', 0

@@ -22,6 +22,7 @@ local function group_reply(g, whole)
   local result = whole and g[G_STATUS] > AGGREGATING and redis.call('HMGET', K.sums, gkey, gkey .. '#') or {}
   for name, value in pairs({
     refused = refused, scheduled = count_refused('S' .. g[G_TENANT] .. '/' .. gkey), tenant_gate = t[T_GATE], limit = limit,
+    links = g[G_AFTER] > 0 and table.concat(redis.call('ZRANGEBYLEX', K.links, '[f' .. gkey .. ' ', '(f' .. gkey .. '!'), '\n') or '',
     backoff = refused > 0 and t[T_BACKOFF] or 0, unserved = unserved, result = result[1] or '', codes = result[2] or '',
   }) do
     line[#line + 1], line[#line + 2] = name, type(value) == 'number' and int(value) or value

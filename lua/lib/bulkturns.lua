@@ -29,7 +29,8 @@ local function follow_policy()
   return true
 end
 
--- whose_turn returns the group whose turn it is, its tenant and level, and the tenant's flow in the fair queue with its tag.
+-- whose_turn returns the group whose turn it is, its tenant and level, and the tenant's flow in the fair queue with its tag. work.unfinished is
+-- set where it has not looked at every group.
 local function whose_turn()
   if set.policy == 'score' then
     for level = 1, 3 do
@@ -40,7 +41,7 @@ local function whose_turn()
           local g = bulk_group(gkey)
           if not g or g[G_QUEUED] == 0 or g[G_LEVEL] ~= level then
             work.remove_orphan(K.levels[level], gkey)
-          elseif bulk_tenant(g[G_TENANT])[T_FULL] == 0 then
+          elseif bulk_tenant(g[G_TENANT])[T_FULL] == 0 and not timing.stops(g) then
             return g, bulk_tenant(g[G_TENANT]), level
           end
         end
@@ -49,7 +50,7 @@ local function whose_turn()
     end
     return nil
   end
-  for _ = 1, 100 do
+  for _ = 1, 300 do
     local flow, tag, level
     for l = 1, 3 do
       local f, at = fair.first(K.levels[l])
@@ -61,12 +62,16 @@ local function whose_turn()
     local prefix = level .. '/' .. name
     local line = redis.call('ZRANGEBYLEX', K.lines, '[' .. prefix .. '/', '(' .. prefix .. '0', 'LIMIT', 0, 1)[1]
     local g = line and bulk_group(string.match(line, '([^/]+)$'))
-    if g and g[G_QUEUED] == 1 and queue_member(g) == line then return g, bulk_tenant(name), level, flow, tag end
-    work.remove_orphan(line and K.lines or K.levels[level], line or flow)
-    if redis.call('HEXISTS', K.tenants, name) == 1 then
-      bulk_tenant(name)[T_N1 - 1 + level] = redis.call('ZLEXCOUNT', K.lines, '[' .. prefix .. '/', '(' .. prefix .. '0')
+    if g and g[G_QUEUED] == 1 and queue_member(g) == line then
+      if not timing.stops(g) then return g, bulk_tenant(name), level, flow, tag end
+    else
+      work.remove_orphan(line and K.lines or K.levels[level], line or flow)
+      if redis.call('HEXISTS', K.tenants, name) == 1 then
+        bulk_tenant(name)[T_N1 - 1 + level] = redis.call('ZLEXCOUNT', K.lines, '[' .. prefix .. '/', '(' .. prefix .. '0')
+      end
     end
   end
+  work.unfinished = true
 end
 
 -- work.expected returns the expected run time of a job of the group, from the group's runs or else its tenant's.

@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -296,6 +297,20 @@ processors: {webhook: {kind: webhook, url: %q, timeout: 60s}}
 	do(t, ctx, chromedp.KeyEvent("\r"))
 	shows(t, ctx, row("long", ".tags")+`.textContent === 'RUNNING'`)
 	accessible(t, ctx, "groups")
+
+	// Groups that start later, or after another, and schedules.
+	api.submit("tenant=acme&id=tomorrow&start_at=2090-01-02T03:04:05Z", `{"payload":{}}`)
+	api.submit("tenant=acme&id=behind&after="+url.QueryEscape(`["tomorrow"]`), `{"payload":{}}`)
+	shows(t, ctx, row("tomorrow", ".tags")+`?.textContent === 'DISPATCHEDscheduled' && `+row("behind", ".tags")+`?.textContent === 'DISPATCHEDwaits for tomorrow'`)
+	api.do("POST", "/v1/schedules", `{"id":"nightly","tenant":"acme","cron":"@daily","job":{"type":"webhook","payload":{}}}`, 201)
+	do(t, ctx, chromedp.Click(chromedp.CSS(`#schedules summary`)))
+	shows(t, ctx, `document.querySelector('#schedules tbody th')?.textContent === 'nightly'`)
+	accessible(t, ctx, "schedules")
+	api.do("PATCH", "/v1/groups/tomorrow", `{"start_at":null}`, 200)
+	shows(t, ctx, row("behind", ".tags")+`?.textContent === 'COMPLETED'`)
+	api.do("PATCH", "/v1/schedules/nightly", `{"paused":true}`, 200)
+	shows(t, ctx, `document.querySelector('#schedules [data-f=next]').textContent === 'paused'`)
+	do(t, ctx, chromedp.Click(chromedp.CSS(`#schedules summary`)))
 
 	// The downstream refuses jobs: the page shows the tenant's congestion.
 	team.busy.Store(12)

@@ -251,6 +251,30 @@ var mutations = []mutation{
 		pkg: "./bulk/handler/webhook", tests: "^TestBatch_ReadsVerdicts$",
 	},
 	{
+		fault: "a group starts before its start_at",
+		file:  "lua/lib/bulkqueue.lua",
+		old:   "if g[G_START_AT] > now then return g[G_START_AT], 'start' end", new: "",
+		pkg: "./bulk/store", tests: "^TestStartAt_HoldsAllJobsUntilThen$",
+	},
+	{
+		fault: "a group that waits for failures starts after success",
+		file:  "lua/lib/bulkchain.lua",
+		old:   "completed == (after == 1)", new: "completed or after == 2",
+		pkg: "./bulk/store", tests: "^TestChain_StartsAsWhenRequires$",
+	},
+	{
+		fault: "a key is used twice within its time",
+		file:  "lua/lib/bulkunique.lua",
+		old:   "return till and tonumber(till) > now and first or nil", new: "return nil",
+		pkg: "./bulk/store", tests: "^TestUnique_IsAcceptedOnce$",
+	},
+	{
+		fault: "a run of a schedule that was noted is noted again",
+		file:  "lua/schedule_write.lua",
+		old:   "if version ~= tonumber(ARGV[3]) then", new: "if false then",
+		pkg: "./bulk/schedule", tests: "^(TestRunner_ManyProcessesRunOnce|TestBook_CreatesOnceAndKeepsChanges)$",
+	},
+	{
 		fault: "one job alone opens a breaker",
 		file:  "lua/lib/breakers.lua",
 		old:   "if jobkey ~= b.job and jobkey ~= b.other then b.run", new: "if true then b.run",

@@ -222,6 +222,8 @@ function confirmed(title, text, yes) {
 const waitingOf = g => g.pending + g.ready + g.non_ready;
 const doneOf = g => g.succeeded + g.failed + g.dead + g.cancelled;
 const percent = g => Math.floor(g.progress * 1000) / 10 + ' %';
-const etaOf = g => ended(g) ? [g.finished_at ? 'took ' + span((Date.parse(g.finished_at) - Date.parse(g.created_at)) / 1000) : '–', ''] : !g.eta ? [g.paused ? 'paused' : '–', '']
+const etaOf = g => ended(g) ? [g.finished_at ? 'took ' + span((Date.parse(g.finished_at) - Date.parse(g.created_at)) / 1000) : '–', ''] : !g.eta ? [g.paused ? 'paused' : g.gated_by === 'start_at' ? 'starts ' + moment(g.start_at) : '–', '']
   : [span(g.eta.seconds), g.eta.high > g.eta.low ? span(g.eta.low) + ' to ' + span(g.eta.high) : ''];
-const stateOf = g => [[g.status, tones[g.status]], ...(g.paused && !ended(g) ? [['paused', 'warn']] : []), ...(g.unserved ? [['no processor', 'bad']] : [])];
+const stateOf = g => [[g.status, tones[g.status]], ...(g.paused && !ended(g) ? [['paused', 'warn']] : []), ...(g.unserved ? [['no processor', 'bad']] : []), ...heldBy(g)];
+const heldBy = g => [[!ended(g) && g.gated_by === 'start_at', 'scheduled', ''], [!ended(g) && g.gated_by === 'after', 'waits for ' + (g.waits_for || []).join(', '), ''],
+  [!ended(g) && g.gated_by === 'quiet_hours', 'quiet hours', ''], [g.expired, 'expired', 'warn'], [g.skipped, 'skipped', 'warn']].filter(t => t[0]).map(t => t.slice(1));

@@ -87,7 +87,7 @@ const tenants = $('#tenants tbody');
 function newTotals() {
   let before;
   return async signal => {
-    const [seen, rates, held] = await Promise.all([ask('congestion', {signal}), ask('limits', {signal}), ask('breakers', {signal}), readWorkers(signal)]);
+    const [seen, rates, held] = await Promise.all([ask('congestion', {signal}), ask('limits', {signal}), ask('breakers', {signal}), readWorkers(signal), readSchedules(signal)]);
     set($('#first pre'), command());
     set($('#first code'), document.body.dataset.type);
     const {tenants: all, summary: sum} = seen, waiting = sum.pending + sum.non_ready;
@@ -115,6 +115,27 @@ function newTotals() {
     if ($('#tenants').open) rows(tenants, few, t => t.tenant, newTenant);
   };
 }
+const plans = $('#schedules');
+async function readSchedules(signal) {
+  if (!plans.open) return;
+  const {schedules} = await ask('schedules', {signal});
+  $('.note', plans).hidden = schedules.length > 0;
+  $('.scroll', plans).hidden = !schedules.length;
+  rows($('tbody', plans), schedules.slice(0, 500), s => s.id, newSchedule);
+}
+function newSchedule() {
+  const tr = copyOf('#schedule'), link = $('a', tr);
+  tr.show = s => {
+    put(tr, {id: s.id, tenant: s.tenant, cron: s.cron, zone: s.time_zone, next: s.paused ? 'paused' : s.next_runs.length ? moment(s.next_runs[0]) : '–',
+      started: whole(s.started), skipped: whole(s.skipped), missed: whole(s.missed), failed: whole(s.failed)});
+    set(link, s.last_group || '');
+    link.hidden = !s.last_group;
+    link.href = '#group/' + encodeURIComponent(s.last_group || '');
+    tr.title = s.error || '';
+  };
+  return tr;
+}
+plans.addEventListener('toggle', wake);
 function newTenant({tenant}) {
   const tr = copyOf('#tenant'), link = $('a', tr);
   link.textContent = tenant;

@@ -1,0 +1,2 @@
+// Package calendar has what depends on the clocks of time zones: cron expressions and quiet hours.
+package calendar

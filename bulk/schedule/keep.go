@@ -1,0 +1,136 @@
+package schedule
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/anteroom/anteroom/bulk/store"
+)
+
+// records keeps schedules.
+type records interface {
+	Time(ctx context.Context) (time.Time, error)
+	WriteSchedule(ctx context.Context, r store.ScheduleRecord, next time.Time) (now store.ScheduleRecord, changed bool, err error)
+	Schedule(ctx context.Context, id string) (store.ScheduleRecord, error)
+	Schedules(ctx context.Context) ([]store.ScheduleRecord, error)
+}
+
+// Book has the schedules of a store.
+type Book struct{ store records }
+
+// NewBook returns the schedules of a store.
+func NewBook(s records) Book { return Book{s} }
+
+// Create keeps a new schedule, which Check has accepted, and returns it. If there is one with its id already, created is
+// false, and that is returned.
+func (b Book) Create(ctx context.Context, s *Schedule) (there *Schedule, created bool, err error) {
+	now, err := b.store.Time(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	s.version, s.CreatedAt = 0, now
+	if err := s.Plan(now); err != nil {
+		return nil, false, err
+	}
+	r, err := s.record()
+	if err != nil {
+		return nil, false, err
+	}
+	r, changed, err := b.store.WriteSchedule(ctx, r, s.Next)
+	if err != nil {
+		return nil, false, err
+	}
+	there, err = read(r)
+	return there, !changed, err
+}
+
+// Get returns a schedule.
+func (b Book) Get(ctx context.Context, id string) (*Schedule, error) {
+	r, err := b.store.Schedule(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return read(r)
+}
+
+// List returns all schedules by id.
+func (b Book) List(ctx context.Context) ([]*Schedule, error) {
+	all, err := b.store.Schedules(ctx)
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(all, func(a, b store.ScheduleRecord) int { return cmp.Compare(a.ID, b.ID) })
+	list := make([]*Schedule, len(all))
+	for i, r := range all {
+		if list[i], err = read(r); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+// attempts is how often a change is repeated that met another one.
+const attempts = 10
+
+// Change changes a schedule: change is called with the current one, and again if another change was faster. A schedule whose
+// times change, or that is no longer paused, runs next at its first time after now.
+func (b Book) Change(ctx context.Context, id string, change func(*Schedule) error) (*Schedule, error) {
+	now, err := b.store.Time(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r, err := b.store.Schedule(ctx, id)
+	for range attempts {
+		if err != nil {
+			return nil, err
+		}
+		s, err := read(r)
+		if err != nil {
+			return nil, err
+		}
+		cron, zone, paused := s.Cron, s.Zone, s.Paused
+		if err := change(s); err != nil {
+			return nil, err
+		}
+		if s.Cron != cron || s.Zone != zone || s.Paused != paused {
+			if err := s.Plan(now); err != nil {
+				return nil, err
+			}
+		}
+		record, err := s.record()
+		if err != nil {
+			return nil, err
+		}
+		written, changed, err := b.store.WriteSchedule(ctx, record, s.Next)
+		if err != nil {
+			return nil, err
+		}
+		if !changed {
+			return read(written)
+		}
+		if r = written; r.Version == 0 {
+			return b.Get(ctx, id) // it was deleted
+		}
+	}
+	return nil, fmt.Errorf("%w: schedule %q was changed %d times meanwhile", store.ErrStore, id, attempts)
+}
+
+// Delete deletes a schedule. Its groups stay.
+func (b Book) Delete(ctx context.Context, id string) error {
+	r, err := b.store.Schedule(ctx, id)
+	for range attempts {
+		if err != nil {
+			return err
+		}
+		r.Body = nil
+		written, changed, err := b.store.WriteSchedule(ctx, r, time.Time{})
+		if err != nil || !changed || written.Version == 0 {
+			return err
+		}
+		r = written
+	}
+	return fmt.Errorf("%w: schedule %q was changed %d times meanwhile", store.ErrStore, id, attempts)
+}

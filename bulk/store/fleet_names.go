@@ -1,0 +1,247 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// beside returns the shard on which a new group with predecessors is created: theirs, if its id leads there. s is the shard
+// that has the group already, or the one for a new group.
+func (f *Fleet) beside(ctx context.Context, s *Store, g *GroupSpec) (*Store, error) {
+	homes, err := f.homes(ctx, g.ID)
+	if err != nil {
+		return nil, err
+	}
+	there, by := s, ""
+	for id := range strings.FieldsSeq(g.After) {
+		of, err := f.at(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		if of == there && by != "" {
+			continue
+		}
+		switch _, err := of.short(ctx, id); {
+		case isCode(err, CodeNotFound):
+			continue // group_create refuses it, unless the group exists already
+		case err != nil:
+			return nil, err
+		case by == "" && slices.Contains(homes, of):
+			there, by = of, id
+		case of != there:
+			return nil, refuse(CodeInvalid, "after: group %q is on shard %d and %q would be on shard %d, and of several shards (shards: %d) a group waits for groups of its own shard only: leave id out, or begin the ids of the groups with the same text and ::, as in campaign::second after campaign::first",
+				id, of.o.Shard, cmp.Or(by, g.ID), there.o.Shard, len(f.shards))
+		}
+	}
+	if there == s {
+		return s, nil
+	}
+	switch _, err := s.short(ctx, g.ID); {
+	case err == nil:
+		return s, nil // it exists
+	case isCode(err, CodeNotFound):
+		return there, nil
+	default:
+		return nil, err
+	}
+}
+
+// IDBeside returns an id for a new group that waits for others, made of one that nobody chose: it leads to the shard of
+// the first of them.
+func (f *Fleet) IDBeside(after, id string) string {
+	first, _, _ := strings.Cut(after, " ")
+	if len(f.shards) == 1 || first == "" {
+		return id
+	}
+	if made := homeKey(first) + together + id; groupID.MatchString(made) {
+		return made
+	}
+	return id
+}
+
+// named calls do under a lock of a name that one submission in all shards may use, so that no other process submits
+// anything under it meanwhile.
+func (f *Fleet) named(ctx context.Context, name string, do func(ctx context.Context) error) error {
+	return f.locked(ctx, "name/"+name, "the key "+strconv.Quote(name), do)
+}
+
+// locked calls do under a lock of a key that concerns several shards.
+func (f *Fleet) locked(ctx context.Context, key, what string, do func(ctx context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, countFor)
+	defer cancel()
+	home, err := f.FixedHome(ctx, key)
+	if err != nil {
+		return err
+	}
+	for {
+		unlock, ok, err := home.Lock(ctx, key, countLock)
+		if err != nil {
+			return fmt.Errorf("cannot check %s: %w", what, err)
+		}
+		if ok {
+			defer unlock()
+			return do(ctx)
+		}
+		select {
+		case <-time.After(countWait):
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %s is being checked by other requests", ErrStore, what)
+		}
+	}
+}
+
+// createNamed creates a group whose unique key nobody has used in any shard. The key is kept with the group, in the step that
+// creates it.
+func (f *Fleet) createNamed(ctx context.Context, s *Store, g GroupSpec) (group Group, created bool, err error) {
+	name := "g" + g.Tenant + "/" + g.Unique.Key
+	err = f.named(ctx, name, func(ctx context.Context) error {
+		if _, err := s.short(ctx, g.ID); isCode(err, CodeNotFound) {
+			all, errs := each(ctx, f, func(ctx context.Context, other *Store) (string, error) {
+				if other == s {
+					return "", nil // group_create looks there
+				}
+				return other.submittedUnder(ctx, name)
+			})
+			if err := errors.Join(errs...); err != nil {
+				return fmt.Errorf("cannot check unique.key %q: %w", g.Unique.Key, err)
+			}
+			if first := cmp.Or(all...); first != "" && first != g.ID {
+				group, err = f.Group(ctx, first)
+				group.Duplicate = err == nil
+				if isCode(err, CodeNotFound) {
+					err = usedBefore(&g, first)
+				}
+				return err
+			}
+		} else if err != nil {
+			return err
+		}
+		group, created, err = f.createCounted(ctx, s, g)
+		return err
+	})
+	return group, created, err
+}
+
+// usedBefore is the refusal of a unique key whose group has been deleted.
+func usedBefore(g *GroupSpec, first string) *Refusal {
+	err := refuse(CodeExists, "unique.key %q: group %q was created with it and has been deleted; the key is free again when its time has passed", g.Unique.Key, first)
+	err.Deleting = true
+	return err
+}
+
+// submittedUnder returns what was submitted in this shard under the first of the names that is in use (lib bulkunique), "" if
+// none is.
+func (s *shard) submittedUnder(ctx context.Context, names ...string) (string, error) {
+	if err := s.Prepare(ctx); err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
+	defer cancel()
+	now, err := s.storeTime(ctx)
+	if err != nil {
+		return "", shardError(s.o.Shard, err)
+	}
+	held, err := s.o.Client.HMGet(ctx, s.keys[keyUniques], names...).Result()
+	if err != nil {
+		return "", shardError(s.o.Shard, fmt.Errorf("%w: %w", ErrStore, err))
+	}
+	for _, v := range held {
+		text, _ := v.(string)
+		till, first, _ := strings.Cut(text, " ")
+		if asInt(till) > now.UnixMicro() {
+			return first, nil
+		}
+	}
+	return "", nil
+}
+
+// Submit adds a single job, as Store.Submit does. With several shards, jobs that nobody named are spread, and those of a
+// tenant with an id or a unique key are on one shard, which has their names.
+func (f *Fleet) Submit(ctx context.Context, in Single) (Submitted, error) {
+	if len(f.shards) == 1 {
+		return f.shards[0].Submit(ctx, in)
+	}
+	if err := in.check(); err != nil {
+		return Submitted{}, err
+	}
+	var names []string
+	if in.Unique.Key != "" {
+		names = append(names, "j"+in.Tenant+"/"+in.Unique.Key)
+	}
+	if in.ID != "" {
+		names = append(names, "i"+in.Tenant+"/"+in.ID)
+	}
+	in.group = newSingles("")
+	if len(names) > 0 {
+		in.group = newSingles(in.Tenant)
+	}
+	homes, err := f.homes(ctx, in.group)
+	if err != nil {
+		return Submitted{}, err
+	}
+	submit := func(ctx context.Context) (Submitted, error) { return f.submitCounted(ctx, homes[0], in) }
+	if len(names) == 0 || len(homes) == 1 {
+		return submit(ctx)
+	}
+	// Other placements have put the names of the tenant elsewhere.
+	var done Submitted
+	err = f.named(ctx, "s"+in.Tenant, func(ctx context.Context) (err error) {
+		for _, other := range homes[1:] {
+			first, err := other.submittedUnder(ctx, names...)
+			if err != nil {
+				return fmt.Errorf("cannot check whether the job was submitted before: %w", err)
+			}
+			if first != "" {
+				done = duplicateOf(first)
+				return nil
+			}
+		}
+		done, err = submit(ctx)
+		return err
+	})
+	return done, err
+}
+
+// submitCounted is Store.Submit; a quota of the tenant counts the jobs in all shards.
+func (f *Fleet) submitCounted(ctx context.Context, s *Store, in Single) (done Submitted, err error) {
+	if in.MaxPending == 0 && f.Settings().PendingPerTenant == 0 {
+		return s.Submit(ctx, in)
+	}
+	err = f.counting(ctx, s, in.Tenant, func(ctx context.Context, elsewhere tenantUse) (err error) {
+		in.elsewhere = elsewhere.open
+		done, err = s.Submit(ctx, in)
+		return err
+	})
+	return done, err
+}
+
+// Schedules, with the time by which they run, are on shard 0.
+
+// WriteSchedule creates, changes or deletes a schedule.
+func (f *Fleet) WriteSchedule(ctx context.Context, r ScheduleRecord, next time.Time) (now ScheduleRecord, changed bool, err error) {
+	return f.shards[0].WriteSchedule(ctx, r, next)
+}
+
+// DueSchedules returns schedules that are due, and the store's time.
+func (f *Fleet) DueSchedules(ctx context.Context) (now time.Time, due []ScheduleRecord, err error) {
+	return f.shards[0].DueSchedules(ctx)
+}
+
+// Time returns the store's time.
+func (f *Fleet) Time(ctx context.Context) (time.Time, error) { return f.shards[0].Time(ctx) }
+
+// Schedule returns one schedule.
+func (f *Fleet) Schedule(ctx context.Context, id string) (ScheduleRecord, error) {
+	return f.shards[0].Schedule(ctx, id)
+}
+
+// Schedules returns all schedules in no order.
+func (f *Fleet) Schedules(ctx context.Context) ([]ScheduleRecord, error) {
+	return f.shards[0].Schedules(ctx)
+}
