@@ -28,7 +28,7 @@ const (
 type WorkerOptions struct {
 	Count         int           // workers: jobs at once; 10. NoWorkers: none
 	Min, Max      int           // bounds of autoscaling; both 0: a fixed number
-	Batch         int           // most jobs of one pull; 50
+	Batch         int           // most jobs of one pull; 200
 	Lease         time.Duration // at most the store's lease, which is the default
 	JobTimeout    time.Duration // of one run; 30s
 	ShutdownGrace time.Duration // for running jobs; 30s
@@ -148,7 +148,7 @@ func (o *Options) complete(settings store.Settings) error {
 		value   *int
 		name    string
 		without int
-	}{{&w.Count, "worker.count", 10}, {&w.Batch, "worker.batch", 50}} {
+	}{{&w.Count, "worker.count", 10}, {&w.Batch, "worker.batch", 200}} {
 		if *n.value == 0 {
 			*n.value = n.without
 		}
@@ -340,7 +340,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	m.know(types)
 	h := newHealth(log, m.up)
 	runs := newRegistry()
-	acks := newAcker(e.stores.acks, e.pool, runs, m, log, h.role("acker"), 4*o.Worker.Batch)
+	acks := newAcker(e.stores.acks, e.pool, runs, m, log, h.role("acker"), max(leastAcks, o.Worker.Batch))
 	base := context.WithoutCancel(ctx) // loops are stopped one by one below
 	w := &workers{recent: e.recent, handlers: e.handlers, pool: e.pool, runs: runs, acks: acks, metrics: m, log: log,
 		policies: e.policies, maxResult: o.MaxResult}
@@ -363,7 +363,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	fetching := begin(base, func(ctx context.Context) {
 		if takes {
 			e.gather.processes = keep.of.Load
-			(&fetcher{store: e.stores.jobs, pool: e.pool, batch: o.Worker.Batch, types: types, start: b.start, giveBack: w.giveBack, runs: runs,
+			(&fetcher{store: e.stores.jobs, pool: e.pool, batch: o.Worker.Batch, types: types, start: b.start, giveBack: w.giveBack, runs: runs, acks: acks,
 				metrics: m, role: h.role("fetcher"), gather: e.gather, ear: newEar(e.stores.jobs, h.role("ear"))}).run(ctx)
 		}
 	})
