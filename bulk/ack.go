@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/anteroom/anteroom/bulk/store"
 )
@@ -13,18 +15,25 @@ import (
 // maxAckBytes bounds the bytes of one call of Ack, besides the number of acks.
 const maxAckBytes = 1 << 20
 
+// leastAcks is how many acks one call has at most, if worker.batch is not larger.
+const leastAcks = 200
+
 // ackTaker records acks.
 type ackTaker interface {
 	Ack(ctx context.Context, acks []store.Ack) ([]store.AckState, error)
 }
 
 type pendingAck struct {
-	run *run
-	ack store.Ack
+	run  *run
+	ack  store.Ack
+	sent bool // an attempt without a reply may have taken effect
 }
 
 // acker sends acks to the store in batches: acks gather while a call is in progress. During an outage they wait for
 // any length of time, since leases do not end before the store has been back for a whole lease. The pool bounds their number.
+//
+// While the fetcher pulls one time after the other, it sends them with its next pull: for few jobs a call costs the store little
+// more than one ack. The acker leaves them to it for leaveFor.
 type acker struct {
 	store   ackTaker
 	pool    *pool
@@ -35,7 +44,10 @@ type acker struct {
 	batch   int
 	spare   []pendingAck // memory of a sent batch, reused for the next queue; owned by run
 
+	left atomic.Bool // to the fetcher
+
 	mu    sync.Mutex
+	since time.Time // when the first ack of queue was added, while they are left to the fetcher
 	queue []pendingAck
 	busy  bool          // a call is in progress, with acks that are not in queue
 	wake  chan struct{} // signals new acks; capacity 1
@@ -49,7 +61,10 @@ func newAcker(s ackTaker, p *pool, runs *registry, m *Metrics, log *slog.Logger,
 
 func (a *acker) add(r *run, ack store.Ack) {
 	a.mu.Lock()
-	a.queue = append(a.queue, pendingAck{r, ack})
+	if len(a.queue) == 0 && a.left.Load() {
+		a.since = time.Now()
+	}
+	a.queue = append(a.queue, pendingAck{run: r, ack: ack})
 	a.mu.Unlock()
 	select {
 	case a.wake <- struct{}{}:
@@ -59,6 +74,9 @@ func (a *acker) add(r *run, ack store.Ack) {
 
 func (a *acker) run(ctx context.Context) {
 	for {
+		if d := a.patience(); d > 0 && sleep(ctx, d) {
+			continue
+		}
 		batch := a.take()
 		if len(batch) == 0 {
 			select {
@@ -75,6 +93,83 @@ func (a *acker) run(ctx context.Context) {
 		clear(batch)
 		a.spare = batch[:0]
 	}
+}
+
+// leaveFor is how long acks wait for the fetcher's next pull.
+const leaveFor = time.Millisecond
+
+// leave sets whether acks are left to the fetcher.
+func (a *acker) leave(left bool) {
+	if a.left.Swap(left) && !left {
+		select {
+		case a.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// patience returns for how long the queued acks are left to the fetcher.
+func (a *acker) patience() time.Duration {
+	if !a.left.Load() {
+		return 0
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.queue) == 0 {
+		return 0
+	}
+	return leaveFor - time.Since(a.since)
+}
+
+// handOver returns all acks if they are at most n, for the fetcher, which sends them and calls recorded or giveBack.
+func (a *acker) handOver(n int) []pendingAck {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.queue) == 0 || len(a.queue) > n || sizeOf(a.queue) > maxAckBytes {
+		return nil
+	}
+	batch := a.queue
+	a.queue = nil
+	return a.dropLost(batch)
+}
+
+func sizeOf(batch []pendingAck) (size int) {
+	for i := range batch {
+		size += len(batch[i].ack.Result) + len(batch[i].ack.Error)
+	}
+	return size
+}
+
+// giveBack returns acks to the queue that were handed over, and sends them soon.
+func (a *acker) giveBack(batch []pendingAck) {
+	a.mu.Lock()
+	a.since = time.Time{}
+	a.queue = append(batch, a.queue...)
+	a.mu.Unlock()
+	select {
+	case a.wake <- struct{}{}:
+	default:
+	}
+}
+
+// recorded counts acks that the store has answered.
+func (a *acker) recorded(batch []pendingAck, states []store.AckState) {
+	for i, s := range states {
+		if s == store.AckStale && batch[i].sent {
+			a.metrics.uncertain.Inc()
+			continue
+		}
+		a.metrics.acked(batch[i].run.leased.Type, s)
+	}
+	a.forget(batch)
+}
+
+func acksOf(batch []pendingAck) []store.Ack {
+	acks := make([]store.Ack, len(batch))
+	for i := range batch {
+		acks[i] = batch[i].ack
+	}
+	return acks
 }
 
 // take returns the next batch, in the order in which jobs ended.
@@ -106,30 +201,18 @@ func (a *acker) take() []pendingAck {
 
 // send repeats a batch until the store accepts it or ctx ends.
 func (a *acker) send(ctx context.Context, batch []pendingAck) {
-	repeated := false // an attempt without a reply may have taken effect
 	for {
 		batch = a.dropLost(batch)
 		if len(batch) == 0 {
 			a.role.ok()
 			return
 		}
-		acks := make([]store.Ack, len(batch))
-		for i := range batch {
-			acks[i] = batch[i].ack
-		}
-		states, err := a.store.Ack(ctx, acks)
+		states, err := a.store.Ack(ctx, acksOf(batch))
 		var refused *store.Refusal
 		switch {
 		case err == nil:
 			a.role.ok()
-			for i, s := range states {
-				if s == store.AckStale && repeated {
-					a.metrics.uncertain.Inc()
-					continue
-				}
-				a.metrics.acked(batch[i].run.leased.Type, s)
-			}
-			a.forget(batch)
+			a.recorded(batch, states)
 			return
 		case errors.As(err, &refused) && len(batch) > 1: // one ack is refused; send the others without it
 			a.role.ok()
@@ -144,7 +227,9 @@ func (a *acker) send(ctx context.Context, batch []pendingAck) {
 			a.forget(batch)
 			return
 		default:
-			repeated = true
+			for i := range batch {
+				batch[i].sent = true
+			}
 			a.role.failed(ctx, err)
 			if ctx.Err() != nil {
 				return

@@ -116,14 +116,14 @@ func newBatches(w *workers, types map[string]batchType) *batches {
 }
 
 // start gathers a job, or starts one whose type has no batches.
-func (b *batches) start(l store.Leased) {
+func (b *batches) start(l store.Leased, since time.Time) {
 	kind, batched := b.types[l.Type]
 	if !batched {
-		b.workers.start(l)
+		b.workers.start(l, since)
 		return
 	}
 	m := &member{}
-	m.run = b.open(l, m.leave)
+	m.run = b.open(l, since, m.leave)
 	b.wg.Add(1)
 	if kind.Most == 1 || l.Attempt > 1 || l.Crashes > 0 {
 		go b.runBatch(kind, []*member{m})

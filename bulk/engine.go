@@ -28,7 +28,7 @@ const (
 type WorkerOptions struct {
 	Count         int           // workers: jobs at once; 10. NoWorkers: none
 	Min, Max      int           // bounds of autoscaling; both 0: a fixed number
-	Batch         int           // most jobs of one pull; 50
+	Batch         int           // most jobs of one pull; 200
 	Lease         time.Duration // at most the store's lease, which is the default
 	JobTimeout    time.Duration // of one run; 30s
 	ShutdownGrace time.Duration // for running jobs; 30s
@@ -159,7 +159,7 @@ func (o *Options) complete(settings store.Settings) error {
 		value   *int
 		name    string
 		without int
-	}{{&w.Count, "worker.count", 10}, {&w.Batch, "worker.batch", 50}} {
+	}{{&w.Count, "worker.count", 10}, {&w.Batch, "worker.batch", 200}} {
 		if *n.value == 0 {
 			*n.value = n.without
 		}

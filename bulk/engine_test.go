@@ -136,6 +136,58 @@ func TestFetcher_ReclaimsLostPull(t *testing.T) {
 	})
 }
 
+// With few workers and many jobs, acks travel with the next pull: a separate call costs the store as much as one of ten jobs.
+func TestFetcher_SendsAcksWithItsNextPull(t *testing.T) {
+	ids := names(60)
+	m := newMemory(ids...)
+	bubble(t, m, Options{Worker: WorkerOptions{Count: 3}}, map[string]Handler{"t": noop}, func(t *testing.T, _ *Engine, _ *journal, _ func()) {
+		finished(t, m, all("succeeded", ids))
+		if n := called(m, "AckPull"); n < 10 { // of 20, apart from those that come between
+			t.Errorf("%d pulls with acks, %d calls with acks", n, called(m, "Ack"))
+		}
+	})
+}
+
+// An ack that the fetcher has sent without a reply is sent again, and the jobs of that pull are reclaimed; one that the store refuses keeps no
+// other from being recorded.
+func TestFetcher_ReturnsAcksOfAFailedPull(t *testing.T) {
+	for _, after := range []bool{false, true} {
+		ids := names(30)
+		m := newMemory(ids...)
+		failed := 0
+		m.fault = func(call string) (error, error) {
+			if call != "AckPull" || failed == 3 {
+				return nil, nil
+			}
+			failed++
+			if after {
+				return nil, errAway
+			}
+			return errAway, nil
+		}
+		o := Options{Metrics: NewMetrics(nil, ""), Worker: WorkerOptions{Count: 3}}
+		bubble(t, m, o, map[string]Handler{"t": HandlerFunc(func(_ context.Context, j *Job) ([]byte, error) {
+			if j.ID == ids[20] {
+				return nil, Fail("refuse_me", errors.New("x"))
+			}
+			return nil, nil
+		})}, func(t *testing.T, e *Engine, _ *journal, _ func()) {
+			until(t, "acks stay behind", func() bool {
+				n := 0
+				m.under(func() { n = len(m.pending) })
+				l := e.pool.look(false)
+				return n == 0 && l.active == 0 && l.unacked == 0
+			})
+			m.under(func() {
+				if m.group.Succeeded != 29 || failed != 3 {
+					t.Errorf("%d of 29 succeeded, %d calls failed", m.group.Succeeded, failed)
+				}
+			})
+			same(t, o.Metrics, map[string]float64{`job_runs_total{type="t",verdict="stale"}`: 0})
+		})
+	}
+}
+
 func TestAcker_IsolatesRefusedAck(t *testing.T) {
 	ids := names(40)
 	m := newMemory(ids...)

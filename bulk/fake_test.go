@@ -152,6 +152,26 @@ func (m *memory) Pull(_ context.Context, want int, types ...string) (store.Pulle
 	return p, after
 }
 
+func (m *memory) AckPull(ctx context.Context, acks []store.Ack, want int, types ...string) ([]store.AckState, store.Pulled, error) {
+	if len(acks) == 0 {
+		p, err := m.Pull(ctx, want, types...)
+		return nil, p, err
+	}
+	before, after := m.call("AckPull")
+	if before != nil {
+		return nil, store.Pulled{}, before
+	}
+	states, err := m.Ack(ctx, acks)
+	if err != nil {
+		return nil, store.Pulled{}, err
+	}
+	p, err := m.Pull(ctx, want, types...)
+	if err = errors.Join(err, after); err != nil {
+		return nil, store.Pulled{}, err
+	}
+	return states, p, nil
+}
+
 func (m *memory) Steer(context.Context, string, int64, int64, string) (store.Steering, error) {
 	before, after := m.call("Steer")
 	return store.Steering{}, errors.Join(before, after)

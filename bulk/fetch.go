@@ -2,6 +2,7 @@ package bulk
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"time"
 
@@ -10,7 +11,7 @@ import (
 
 // source supplies jobs.
 type source interface {
-	Pull(ctx context.Context, want int, types ...string) (store.Pulled, error)
+	AckPull(ctx context.Context, acks []store.Ack, want int, types ...string) ([]store.AckState, store.Pulled, error)
 	Wait(ctx context.Context, d time.Duration) error
 	Ring(ctx context.Context) error
 	Reclaim(ctx context.Context, known []int64) (int64, error)
@@ -30,10 +31,11 @@ type fetcher struct {
 	store    source
 	pool     *pool
 	batch    int
-	types    []string // that this process runs
-	start    func(store.Leased)
-	giveBack func(store.Leased) // returns a job that was not started to its group
+	types    []string                              // that this process runs
+	start    func(l store.Leased, since time.Time) // since is when its pull began
+	giveBack func(l store.Leased, since time.Time) // returns a job that was not started to its group
 	runs     *registry
+	acks     *acker
 	metrics  *Metrics
 	role     *role
 	ear      *ear
@@ -110,7 +112,9 @@ func (g *gathering) least(p *store.Pulled) time.Duration {
 func (f *fetcher) run(ctx context.Context) {
 	listening := begin(ctx, f.ear.run)
 	defer listening.stop()
+	defer f.acks.leave(false)
 	unsure := false // an unanswered pull may have leased jobs
+	more := false   // the last pull left jobs, and the next one follows
 	for {
 		if f.turn != nil && !f.turn(ctx) {
 			return
@@ -125,6 +129,7 @@ func (f *fetcher) run(ctx context.Context) {
 			}
 			continue
 		}
+		f.acks.leave(more && free <= fewJobs)
 		if unsure {
 			if _, err := f.store.Reclaim(ctx, f.runs.fences()); err != nil {
 				f.role.failed(ctx, err)
@@ -138,10 +143,12 @@ func (f *fetcher) run(ctx context.Context) {
 		}
 		f.ear.ignore()
 		// The call outlives ctx: a shutdown must not lose the jobs that it leases.
-		p, err := f.store.Pull(context.WithoutCancel(ctx), want, f.types...)
+		began := time.Now()
+		p, err := f.pull(context.WithoutCancel(ctx), want)
 		f.pool.drop(want - len(p.Jobs))
 		if err != nil {
-			unsure = true
+			unsure, more = true, false
+			f.acks.leave(false)
 			if f.preference != nil {
 				f.preference.busy.Store(false) // a shard that is away does not keep this process from others
 			}
@@ -156,11 +163,13 @@ func (f *fetcher) run(ctx context.Context) {
 			take = f.giveBack
 		}
 		for _, j := range p.Jobs {
-			take(j)
+			take(j, began)
 		}
 		// Handlers that end at once free their workers first, for one pull instead of many.
 		runtime.Gosched()
 		f.pool.pulled(p.More)
+		more = p.More && ctx.Err() == nil
+		f.acks.leave(more && want <= fewJobs)
 		if f.preference != nil && f.preference.looked(&p, want) {
 			continue
 		}
@@ -168,6 +177,33 @@ func (f *fetcher) run(ctx context.Context) {
 			f.ear.wait(ctx, next(p.Next, f.gather.least(&p), longestWait))
 		}
 	}
+}
+
+// fewJobs is up to how many jobs a pull also sends the acks: more are better sent at the same time as the pull.
+const fewJobs = 64
+
+// pull pulls, and sends the acks that were left to it.
+func (f *fetcher) pull(ctx context.Context, want int) (store.Pulled, error) {
+	var batch []pendingAck
+	if f.acks.left.Load() && want <= fewJobs {
+		batch = f.acks.handOver(fewJobs)
+	}
+	states, p, err := f.store.AckPull(ctx, acksOf(batch), want, f.types...)
+	var refused *store.Refusal
+	if errors.As(err, &refused) { // of one ack, which the acker finds
+		f.acks.giveBack(batch)
+		_, p, err = f.store.AckPull(ctx, nil, want, f.types...)
+		return p, err
+	}
+	if err != nil {
+		for i := range batch {
+			batch[i].sent = true
+		}
+		f.acks.giveBack(batch)
+		return p, err
+	}
+	f.acks.recorded(batch, states)
+	return p, nil
 }
 
 // next returns the pause when the store asks for d (0: unknown).

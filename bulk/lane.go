@@ -59,7 +59,7 @@ func (e *Engine) newLane(ctx context.Context, n int, types []string) *lane {
 		l.pool = e.pool.lane()
 	}
 	l.health = newHealth(l.log, func(up bool) { m.up(n, up) })
-	l.acks = newAcker(l.stores.acks, l.pool, l.runs, m, l.log, l.health.role("acker"), 4*o.Worker.Batch)
+	l.acks = newAcker(l.stores.acks, l.pool, l.runs, m, l.log, l.health.role("acker"), max(leastAcks, o.Worker.Batch))
 	l.work = &workers{recent: e.recent, handlers: e.handlers, pool: l.pool, runs: l.runs, acks: l.acks, metrics: m, log: l.log,
 		policies: e.policies, maxResult: o.MaxResult}
 	l.watch = newWatcher(l.stores.groups,
@@ -91,7 +91,7 @@ func (l *lane) begin(base context.Context, takes bool, all lanes) {
 		}
 		gather := l.e.gather
 		gather.processes = l.keep.of.Load
-		f := &fetcher{store: l.stores.jobs, pool: l.pool, batch: o.Worker.Batch, types: l.types, start: l.batches.start, giveBack: l.work.giveBack, runs: l.runs,
+		f := &fetcher{store: l.stores.jobs, pool: l.pool, batch: o.Worker.Batch, types: l.types, start: l.batches.start, giveBack: l.work.giveBack, runs: l.runs, acks: l.acks,
 			metrics: m, role: h.role("fetcher"), gather: gather, ear: newEar(l.stores.jobs, h.role("ear"))}
 		if len(all) > preferredShards {
 			f.preference = &l.preference

@@ -1,14 +1,16 @@
 package bulk
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/anteroom/anteroom/bulk/store"
 )
 
-const maxRenew = 500 // leases a call
+const maxRenew = 1000 // leases a call
 
 // leaseKeeper renews leases.
 type leaseKeeper interface {
@@ -34,7 +36,7 @@ func (n *renewer) run(ctx context.Context) {
 			n.role.ok() // no failed lease is left
 		}
 		for len(due) > 0 && ctx.Err() == nil {
-			part := due[:min(len(due), maxRenew)]
+			part := whole(due)
 			if err := n.renew(ctx, part); err != nil {
 				n.role.failed(ctx, err)
 				break // list again: some runs have ended
@@ -45,7 +47,21 @@ func (n *renewer) run(ctx context.Context) {
 	}
 }
 
-// due returns the runs whose lease is a third over.
+// whole returns the runs of the next call: the jobs of a pull, whose fences follow each other, together, because the store then renews one
+// lease for them.
+func whole(due []*run) []*run {
+	n := len(due)
+	if n > maxRenew {
+		for n = maxRenew; n > 1 && due[n].leased.Fence == due[n-1].leased.Fence+1; n-- {
+		}
+	}
+	if n == 1 {
+		n = min(len(due), maxRenew)
+	}
+	return due[:n]
+}
+
+// due returns the runs whose lease is a third over, by fence.
 func (n *renewer) due(now time.Time) []*run {
 	n.runs.mu.Lock()
 	defer n.runs.mu.Unlock()
@@ -55,6 +71,7 @@ func (n *renewer) due(now time.Time) []*run {
 			due = append(due, r)
 		}
 	}
+	slices.SortFunc(due, func(a, b *run) int { return cmp.Compare(a.leased.Fence, b.leased.Fence) })
 	return due
 }
 

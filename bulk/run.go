@@ -26,7 +26,7 @@ const maxErrorText = 1 << 10
 type run struct {
 	leased  store.Leased
 	began   time.Time
-	renewed time.Time // start of the current lease; guarded by the registry's lock
+	renewed time.Time // start of the current lease, the same for all jobs of a pull; guarded by the registry's lock
 	cancel  context.CancelFunc
 	over    atomic.Bool // the handler returned or was abandoned
 	called  atomic.Bool // the job is to be cancelled
@@ -78,15 +78,15 @@ type workers struct {
 }
 
 // start runs a job.
-func (w *workers) start(l store.Leased) {
+func (w *workers) start(l store.Leased, since time.Time) {
 	h := w.handlers[l.Type]
 	if h == nil { // a pull requests only types with a handler
 		w.log.Error("the store returned a job of a type without a handler; giving it back", "type", l.Type, "group", l.Group, "job", l.ID)
-		w.giveBack(l)
+		w.giveBack(l, since)
 		return
 	}
 	ctx, cancel := context.WithTimeout(w.ctx, w.policies.of(l.Type).Timeout)
-	r := w.open(l, cancel)
+	r := w.open(l, since, cancel)
 	w.wg.Add(1)
 	stop := context.AfterFunc(ctx, func() { time.AfterFunc(giveUpAfter, func() { w.giveUp(ctx, r) }) })
 	go func() {
@@ -125,10 +125,9 @@ func (w *workers) caught(l *store.Leased, cause any) error {
 	return Fail("panic", fmt.Errorf("the handler panicked: %v", cause))
 }
 
-// open registers a run.
-func (w *workers) open(l store.Leased, cancel context.CancelFunc) *run {
-	now := time.Now()
-	r := &run{leased: l, began: now, renewed: now, cancel: cancel}
+// open registers a run. Its lease began at since.
+func (w *workers) open(l store.Leased, since time.Time, cancel context.CancelFunc) *run {
+	r := &run{leased: l, began: time.Now(), renewed: since, cancel: cancel}
 	w.pool.start()
 	w.runs.add(r)
 	return r
@@ -183,8 +182,8 @@ func (w *workers) end(r *run, a store.Ack) {
 }
 
 // giveBack returns a job that was not started to its group.
-func (w *workers) giveBack(l store.Leased) {
-	r := w.open(l, func() {})
+func (w *workers) giveBack(l store.Leased, since time.Time) {
+	r := w.open(l, since, func() {})
 	r.over.Store(true)
 	w.acks.add(r, store.Ack{Key: l.Key, Fence: l.Fence, Verdict: store.Returned})
 	w.pool.finish()

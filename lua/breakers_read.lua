@@ -2,7 +2,7 @@
 -- breakers_read: lists the open breakers. If the caller names one of them, it is closed first.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists,
---   uniques, lapses, links
+--   uniques, lapses, links, batches
 -- ARGV: now, settings, lift (name of the breaker to close; empty: none)
 -- RETURNS: for each open breaker its name, opened, till, allow, given, failures, answers, last failure, its code
 -- INVARIANT: jobs that a closed breaker held back may start immediately, and its record is deleted.

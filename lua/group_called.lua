@@ -2,7 +2,7 @@
 -- group_called: writes the result of the callback of an ended group.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists,
---   uniques, lapses, links
+--   uniques, lapses, links, batches
 -- ARGV: now, settings, group, result, again
 -- RETURNS: {1} or {reason}
 -- INVARIANT: a callback is due until it was accepted or given up.

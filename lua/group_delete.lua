@@ -2,7 +2,7 @@
 -- group_delete: marks an ended group for deletion, which its housekeeping does in steps.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists,
---   uniques, lapses, links
+--   uniques, lapses, links, batches
 -- ARGV: now, settings, group
 -- RETURNS: {1} or {reason, status, or id of the redrive that is open}
 -- INVARIANT: a group whose jobs run, or that has to be reduced, called back or redriven, is kept. From this step on only its deletion and its

@@ -2,7 +2,7 @@
 -- group_patch: changes the live fields of a group, or cancels it.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists,
---   uniques, lapses, links
+--   uniques, lapses, links, batches
 -- ARGV: now, settings, group, own (1: by a tenant's token), field, value, ...
 -- RETURNS: {the group} or {reason, status, field, or the time: past where a new expires has passed, expired where the group's has, order where start_at would not be before expires}
 -- INVARIANT: cancelling and pausing are one step, however large the group; gates are checked again. A stop_at that is reached already pauses immediately, unless the same call resumes the group.

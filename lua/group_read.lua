@@ -2,7 +2,7 @@
 -- group_read: reads the settings and figures of groups.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists,
---   uniques, lapses, links
+--   uniques, lapses, links, batches
 -- ARGV: now, settings, by, name, ...
 -- RETURNS: for each {spec, status and figures as name, value, ...}, or false where there is none; by is id, which finds no group that is being deleted, or key
 -- INVARIANT: reads only; results are read with single groups, by id.

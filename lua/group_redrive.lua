@@ -2,7 +2,7 @@
 -- group_redrive: moves dead or failed jobs of a group to a redrive of it, which it creates with the first of them.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists,
---   uniques, lapses, links
+--   uniques, lapses, links, batches
 -- ARGV: now, settings, source, target, bound, marks (- dead, F failed, in this order), codes (by commas, empty: all), after, job (empty: all), id, spec, ... (the arguments of group_create from its id on; none when a call continues an open target)
 -- RETURNS: {moved, member after which to go on (empty: none), 1 if the target exists} or {reason, detail}; reasons are also open (with the id of another redrive of the source that has to end first), exists and sealed
 -- INVARIANT: a job moves to one redrive at most; it is pending there in the same step, and the last step seals the redrive. A group has one open redrive at most, and none is empty.

@@ -2,7 +2,7 @@
 -- group_reduce: takes over the reduction of a group, commits a step of it, or ends the group with its result.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists,
---   uniques, lapses, links
+--   uniques, lapses, links, batches
 -- ARGV: now, settings, verb, group, fence, cursor, taken, state, status
 -- RETURNS: {code, fence, cursor, state, and except for a commit the group}, {code} or {reason}
 -- REPLY REDUCED: 1  the step was made

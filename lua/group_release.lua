@@ -2,7 +2,7 @@
 -- group_release: ends the waits for a downstream: of the group, and of its jobs that were refused, retried or crashed.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists,
---   uniques, lapses, links
+--   uniques, lapses, links, batches
 -- ARGV: now, settings, group, from (cursor of the call before; empty: the first), bound
 -- RETURNS: {jobs released, cursor of the next call (empty: none)} or {reason, status}
 -- INVARIANT: limits hold, and jobs with a run_at keep waiting; a job is released once.

@@ -2,7 +2,7 @@
 -- group_seal: ends the submission to a group.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists,
---   uniques, lapses, links
+--   uniques, lapses, links, batches
 -- ARGV: now, settings, group, abandon (1: incomplete chunks stay incomplete)
 -- RETURNS: {the group, groups that ended as COMPLETED, as FAILED} or {reason, detail}
 -- INVARIANT: no new job after the seal; no seal while a chunk is incomplete, except with abandon.

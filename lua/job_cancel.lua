@@ -2,14 +2,14 @@
 -- job_cancel: cancels one job of a group: a waiting job immediately, a running one as soon as its process renews its lease.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists,
---   uniques, lapses, links
+--   uniques, lapses, links, batches
 -- ARGV: now, settings, group, job, from (where the call before stopped searching; empty: at the beginning), bound
 -- RETURNS: {code, where to continue (empty: nowhere), groups that ended as COMPLETED, as FAILED} or {reason, detail}
 -- REPLY CANCELLED: 1  the job is cancelled
 -- REPLY RUNNING: 2  it runs; its process is told to end it when it renews the lease
 -- REPLY NOT_FOUND: 3  the pages searched so far do not hold it
 -- INVARIANT: a job has one outcome; a step searches a bounded number of pages of the group's jobs.
--- INCLUDE: clock, limiter, fair, bulk, bulkqueue, bulklife, bulkjobs
+-- INCLUDE: clock, limiter, fair, bulk, bulkqueue, bulklife, bulkjobs, bulkleases
 
 local g, gkey = named_group(ARGV[3])
 if not g then return { 'not_found' } end
@@ -21,11 +21,15 @@ if not record then return g[G_GONE] > 0 and { 'not_kept', 0 } or { 'no_job' } en
 if string.sub(record, 1, 1) == 'C' then return { REPLY_CANCELLED, '', 0, 0 } end
 if string.sub(record, 1, 1) ~= 'P' then return { 'ended', string.sub(record, 1, 1) } end
 local cancelled = g[G_STATUS] == CANCELLED -- the whole group; its running jobs end when their leases are renewed
-if redis.call('ZSCORE', K.leases, jobkey) then
+
+-- running notes that a running job is to be cancelled, and replies so.
+local function running()
   if not cancelled and redis.call('ZADD', K.aside, 'NX', 0, 'c' .. jobkey) == 1 then g[G_CALLED_OFF] = g[G_CALLED_OFF] + 1 end
   bulk_save()
   return { REPLY_RUNNING, '', 0, 0 }
 end
+
+if redis.call('ZSCORE', K.leases, jobkey) or from == '' and g[G_INFLIGHT] > 0 and batches.search(jobkey) then return running() end
 if cancelled then return { REPLY_CANCELLED, '', 0, 0 } end
 
 -- from_pages removes the job from the pages of the group's jobs, from page p on; it returns whether the job was there, and the next page to search.
@@ -114,6 +118,7 @@ if not found and not next_at then
   next_at = page and int(page)
 end
 if not found then
+  if not next_at and batches.search(jobkey) then return running() end -- it has started during the search
   bulk_save()
   return { REPLY_NOT_FOUND, next_at or '', 0, 0 }
 end

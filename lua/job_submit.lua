@@ -2,7 +2,7 @@
 -- job_submit: adds a single job to the group that takes those of its tenant, type and level now, which it creates where there is none.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists,
---   uniques, lapses, links
+--   uniques, lapses, links, batches
 -- ARGV: now, settings, series (of groups: what its jobs have in common), most (open jobs of the tenant; 0: as configured), job, own_id (1: its sender chose it), unique (key; empty: none), within (µs for which it may be used once), cost, run_at (µs; 0: now), delay (µs, from now), expires (µs; 0: never), payload, elsewhere (open jobs of the tenant in other shards), id, spec, ... (the arguments of group_create from its id on, for a group that is created)
 -- RETURNS: {1, its group, run_at}, {'duplicate', its group and the job that was first, separated by a blank}, {'past', the time} (it would expire before it may start) or {'quota', open jobs, setting}
 -- INVARIANT: within the time of its key, or of its own id, a tenant's job is accepted once; a group of single jobs is sealed at its time, or when it has enough jobs.

@@ -2,11 +2,11 @@
 -- queue_dispatch: does one round: returns orphaned and due jobs to their groups, and opens gates, including those that a former rate has closed.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists,
---   uniques, lapses, links
+--   uniques, lapses, links, batches
 -- ARGV: now, settings, run_id, bound, alive (µs for which the caller has made rounds or tried to), types (words that this process runs, now and then), keeper (1: the caller is)
 -- RETURNS: {moved, recovered, dead, skipped, gates opened, µs to the next (-1: none), 1 if there is more, groups that ended as COMPLETED, as FAILED, then groups with housekeeping}
 -- INVARIANT: a job whose lease ended runs again (B2); a crash spends no try; a job dies of its type only after unknown_type_after without a process for it; after a gap no lease ends before its holder had the time to renew it.
--- INCLUDE: clock, limiter, fair, bulk, bulkqueue, bulklife, bulkjobs, bulkturns, breakers, bulkunique
+-- INCLUDE: clock, limiter, fair, bulk, bulkqueue, bulklife, bulkjobs, bulkturns, bulkleases, breakers, bulkunique
 
 local bound = tonumber(ARGV[4])
 local moved, recovered, dead, skipped, more = 0, 0, 0, 0, 0
@@ -40,33 +40,49 @@ local function spread(fence)
 end
 
 local queued, touched = shard.queued, {}
+
+-- recover returns a job to those that wait whose lease has ended. text is its record of runs, if it has one.
+local function recover(jobkey, run, text)
+  types.release(text, run.mark)
+  local g = bulk_group(group_of(jobkey))
+  local t = bulk_tenant(g[G_TENANT])
+  work.release(g, t)
+  touched[g[G_KEY]] = g
+  recovered = recovered + 1
+  run.crashes, run.since = run.crashes + 1, 0
+  if work.called_off(g, jobkey) then
+    cancel_job(g, t, jobkey)
+  elseif run.crashes > set.crashes then
+    dead = dead + 1
+    bury(g, t, jobkey, run, 'crashed', 'the worker that ran it vanished ' .. run.crashes .. ' times (worker.max_crashes)')
+  else
+    -- The wait grows, and differs from job to job, so that a poison job is separated from its neighbours.
+    local wait = math.min(set.max, 250000 * 2 ^ math.min(20, run.crashes - 1) * (1 + spread(run.fence)))
+    run.fence = 0
+    redis.call('HSET', K.runs, jobkey, write_run(run))
+    wait_until(g, jobkey, now + math.floor(wait), 'N')
+  end
+end
+
 if now >= shard.hold then
-  local orphans = redis.call('ZRANGEBYSCORE', K.leases, '-inf', int(now), 'LIMIT', 0, bound)
-  for _, jobkey in ipairs(orphans) do
+  for _, jobkey in ipairs(redis.call('ZRANGEBYSCORE', K.leases, '-inf', int(now), 'LIMIT', 0, bound)) do
     redis.call('ZREM', K.leases, jobkey)
     local text = redis.call('HGET', K.runs, jobkey)
-    local run = read_run(text)
-    types.release(text)
-    local g = bulk_group(group_of(jobkey))
-    local t = bulk_tenant(g[G_TENANT])
-    work.release(g, t)
-    touched[g[G_KEY]] = g
-    recovered = recovered + 1
-    run.crashes, run.since = run.crashes + 1, 0
-    if work.called_off(g, jobkey) then
-      cancel_job(g, t, jobkey)
-    elseif run.crashes > set.crashes then
-      dead = dead + 1
-      bury(g, t, jobkey, run, 'crashed', 'the worker that ran it vanished ' .. run.crashes .. ' times (worker.max_crashes)')
-    else
-      -- The wait grows, and differs from job to job, so that a poison job is separated from its neighbours.
-      local wait = math.min(set.max, 250000 * 2 ^ math.min(20, run.crashes - 1) * (1 + spread(run.fence)))
-      run.fence = 0
-      redis.call('HSET', K.runs, jobkey, write_run(run))
-      wait_until(g, jobkey, now + math.floor(wait), 'N')
+    recover(jobkey, read_run(text), text)
+  end
+  for _, name in ipairs(redis.call('ZRANGEBYSCORE', K.batches, '-inf', int(now), 'LIMIT', 0, bound - recovered)) do
+    local b = batches.read(tonumber(name))
+    if not b then redis.call('ZREM', K.batches, name) end -- its record is missing, which audit reports
+    for at, jobkey in ipairs(b and b.keys or {}) do
+      if recovered == bound then break end
+      if b.out[at] == 48 then
+        batches.leave(b, at)
+        recover(jobkey, batches.run(b, at))
+      end
     end
   end
-  if #orphans == bound then more = 1 end
+  batches.save()
+  if recovered == bound then more = 1 end
 end
 
 work.adopt('[0', '({', bound)
@@ -217,11 +233,11 @@ end
 if shard.queued > 0 and (moved > 0 or opened > 0 or shard.queued > queued) then wake_worker() end
 
 local next_at = -1
-for _, key in ipairs({ K.leases, K.waiting, K.gates }) do
+for _, key in ipairs({ K.leases, K.batches, K.waiting, K.gates }) do
   local head = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')
   if head[1] then
     local at = tonumber(head[2])
-    if key == K.leases then at = math.max(at, shard.hold) end
+    if key == K.leases or key == K.batches then at = math.max(at, shard.hold) end
     local wait = math.max(0, at - now)
     if next_at < 0 or wait < next_at then next_at = wait end
   end

@@ -2,7 +2,7 @@
 -- queue_read: reads the figures of the whole shard.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists,
---   uniques, lapses, links
+--   uniques, lapses, links, batches
 -- ARGV: now, settings
 -- RETURNS: {groups high, normal, low, pending, ready, waiting, in flight, busy tenants, gates, jain, accuracy, longest backoff, mean refusals, spins, open groups, unserved jobs, their types, limits of types that are live, open breakers}
 -- INVARIANT: reads only.
@@ -14,7 +14,7 @@ for level = 1, 3 do
     or redis.call('ZLEXCOUNT', K.lines, '[' .. level .. '/', '(' .. level .. '0')
 end
 reply[4], reply[5], reply[6] = int(shard.pending), redis.call('LLEN', K.ready), redis.call('ZCARD', K.waiting)
-reply[7], reply[8], reply[9] = redis.call('ZCARD', K.leases), redis.call('ZCARD', K.busy), redis.call('ZCARD', K.gates)
+reply[7], reply[8], reply[9] = int(shard.inflight), redis.call('ZCARD', K.busy), redis.call('ZCARD', K.gates)
 local s = redis.call('HMGET', K.state, 'jain', 'accuracy', 'most', 'mean')
 for i = 1, 4 do reply[9 + i] = s[i] or '0' end
 reply[14], reply[15] = int(shard.spins), int(shard.open_groups)

@@ -2,7 +2,7 @@
 -- queue_repair: restores places in the fair queue, wake times and housekeeping times of groups and tenants that contradict their records.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists,
---   uniques, lapses, links
+--   uniques, lapses, links, batches
 -- ARGV: now, settings, kind (group, tenant, line: members of lines, flow: members of levels), name, ...
 -- RETURNS: name and what was restored (gate, queue, turn, line, busy, agenda, list), for each repair
 -- INVARIANT: no count of jobs and no job changes; a second call finds nothing to do.

@@ -2,7 +2,7 @@
 -- rates_set: changes or reads rates and weights live: of the shard and the types of jobs, or of a tenant.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists,
---   uniques, lapses, links
+--   uniques, lapses, links, batches
 -- ARGV: now, settings, tenant, from (gates that earlier calls of this change have checked and left closed), field (global, per_tenant, rate/type, concurrency/type; weight, rate, concurrency), value, ...
 -- RETURNS: {global, per tenant, burst, 1 if live, weight, rate, groups, in flight, served, from of the next call (-1: none), 1 if the global rate is one that the adaptive control has found, concurrency, limits of types that are live (type, rate, concurrency, words; - for as configured)}; an empty tenant is the shard, an empty value its configuration
 -- INVARIANT: every gate that a rate has closed is checked again, a thousand a call.

@@ -2,7 +2,7 @@
 -- ready_fill: classic pipeline: pulls jobs from the fair queue; jobs that the rate admits go to READY, the others wait one by one.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists,
---   uniques, lapses, links
+--   uniques, lapses, links, batches
 -- ARGV: now, settings, want (free workers), batch (jobs to try), types (words; empty: every type), type_limits (as of jobs_pull)
 -- RETURNS: {fetched, to READY, refused, µs until there may be more (0: not before an event), 1 if this has changed the order of the fair queue, then for each refused job the µs that it waits}
 -- INVARIANT: every job that leaves its queue is in READY or waits; READY holds no more jobs than free workers can start.

@@ -2,14 +2,14 @@
 -- ready_take: classic pipeline: leases jobs from READY; a job that was cancelled or paused meanwhile does not start.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists,
---   uniques, lapses, links
+--   uniques, lapses, links, batches
 -- ARGV: now, settings, want, process, types (words; empty: every type), type_limits (as of jobs_pull)
 -- RETURNS: as jobs_pull
 -- INVARIANT: a cancelled job is not started, a paused one goes back; a job leaves READY and is leased in the same step.
--- INCLUDE: clock, limiter, fair, bulk, bulkqueue, bulklife, bulkjobs, breakers, bulktypes
+-- INCLUDE: clock, limiter, fair, bulk, bulkqueue, bulklife, bulkjobs, bulkleases, breakers, bulktypes
 
 local _, mine = read_kinds(ARGV[5])
-local want, dropped, reply, taken, room = tonumber(ARGV[3]), 0, {}, 0, VISIT_BYTES
+local want, dropped, reply, taken, room = tonumber(ARGV[3]), 0, { 0, 0, 0, 0, 0 }, 0, VISIT_BYTES
 for _ = 1, want * 2 do
   if taken >= want or room <= 0 then break end
   local jobkey = redis.call('LPOP', K.ready)
@@ -26,24 +26,25 @@ for _ = 1, want * 2 do
     requeue(g)
     dropped = dropped + 1
   else
-    local cost, kind, payload, created, expires = read_pending(redis.call('HGET', K.jobs, jobkey))
-    if expires and now_ms() >= expires then
+    local record = redis.call('HGET', K.jobs, jobkey)
+    local head = read_head(record)
+    local kind = head and head.kind ~= '' and head.kind or g[G_TYPE]
+    if head and head.expires and now_ms() >= head.expires then
       wait_until(g, jobkey, now, 'S') -- the dispatcher ends it
       dropped = dropped + 1
-    elseif cost and mine and not mine[kind ~= '' and kind or g[G_TYPE]] then
-      defer_job(g, jobkey, kind ~= '' and kind or g[G_TYPE]) -- another process admitted it
+    elseif head and mine and not mine[kind] then
+      defer_job(g, jobkey, kind) -- another process admitted it
       requeue(g)
       dropped = dropped + 1
       wake_worker()
-    elseif cost and not types.may_run(kind ~= '' and kind or g[G_TYPE]) then
+    elseif head and not types.may_run(kind) then
       wait_until(g, jobkey, now + backoff(t), 'N') -- its concurrency was free when it was admitted
       requeue(g)
       dropped = dropped + 1
-    elseif cost then
-      local limit = types.limit(kind ~= '' and kind or g[G_TYPE])
-      start_jobs(g, t, reply, { { key = jobkey, run = read_run(redis.call('HGET', K.runs, jobkey)), cost = cost, kind = kind, payload = payload, created = created,
-        mark = types.run(limit) } }, ARGV[4])
-      taken, room = taken + 1, room - #payload
+    elseif head then
+      local run = redis.call('HGET', K.runs, jobkey)
+      batches.start(g, t, reply, { { key = jobkey, run = run and read_run(run), record = record, head = head, mark = types.run(types.limit(kind)) } })
+      taken, room = taken + 1, room - #record + head.length
       if t[T_CONC] > 0 then update_full(t) end
     end
   end
@@ -53,6 +54,6 @@ if (taken >= want or room <= 0) and redis.call('LLEN', K.ready) > 0 then
   more = 1
   wake_worker()
 end
-work.save_started()
+reply[2], reply[3], reply[5] = more, dropped, int(batches.lease(ARGV[4]))
 bulk_save()
-return { 0, more, dropped, unpack(reply) }
+return reply

@@ -213,3 +213,27 @@ func FuzzLoad(f *testing.F) {
 		}
 	})
 }
+
+// TestScripts_AssignNoFunctionAgain: libraries share tables such as types. A field that one of them sets must not be a function of another.
+func TestScripts_AssignNoFunctionAgain(t *testing.T) {
+	function := regexp.MustCompile(`(?m)^function (\w+\.\w+)\(`)
+	assigned := regexp.MustCompile(`(?m)^ *((?:\w+\.\w+|\w+)(?:, (?:\w+\.\w+|\w+))*) = `)
+	set := MustLoad()
+	for _, name := range set.Names() {
+		source := set.Script(name).Source
+		functions := map[string]bool{}
+		for _, m := range function.FindAllStringSubmatch(source, -1) {
+			if functions[m[1]] {
+				t.Errorf("%s defines %s twice", name, m[1])
+			}
+			functions[m[1]] = true
+		}
+		for _, m := range assigned.FindAllStringSubmatch(source, -1) {
+			for field := range strings.SplitSeq(m[1], ", ") {
+				if functions[field] {
+					t.Errorf("%s assigns %s, which is a function", name, field)
+				}
+			}
+		}
+	}
+}

@@ -2,7 +2,7 @@
 -- stats_snapshot: adds to the history of tenants with work, and computes the figures of fairness; at most one call a second does work.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists,
---   uniques, lapses, links
+--   uniques, lapses, links, batches
 -- ARGV: now, settings, bound
 -- RETURNS: {1 done, 0 too early}
 -- INVARIANT: the history holds no more than its retention.

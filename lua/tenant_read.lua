@@ -2,7 +2,7 @@
 -- tenant_read: reads the settings and figures of tenants.
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists,
---   uniques, lapses, links
+--   uniques, lapses, links, batches
 -- ARGV: now, settings, tenant, ...
 -- RETURNS: for each {weight, rate, groups, in flight, served, refused jobs, jobs to do, jobs a second, backoff, mean refusals in millionths, jobs counted, now,
 --   groups queued high, normal, low, gate, concurrency, 1 if it is used up, the part of it that this shard has, groups of single jobs} or false

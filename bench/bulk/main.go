@@ -22,6 +22,7 @@ type options struct {
 	aof          bool
 	only         string
 	profiles     string
+	shapes       string
 }
 
 func command() *cobra.Command {
@@ -34,10 +35,11 @@ func command() *cobra.Command {
 	f.StringVar(&o.bulkworker, "bulkworker", "bin/bulkworker", "the bulk worker's program")
 	f.IntVar(&o.rounds, "rounds", 5, "how often each is measured; the median is printed")
 	f.IntVar(&o.jobs, "jobs", 20_000, "of one measurement of processing")
-	f.IntVar(&o.batch, "batch", 50, "our worker.batch: most jobs of one pull")
+	f.IntVar(&o.batch, "batch", 200, "our worker.batch: most jobs of one pull")
 	f.BoolVar(&o.aof, "aof", false, "let Redis keep an append-only file, synced every second")
 	f.StringVar(&o.only, "only", "", "measure only these parts, separated by commas: "+strings.Join(partNames(), ", "))
 	f.StringVar(&o.profiles, "profiles", "", "write a processor profile of our side of each measurement to this directory")
+	f.StringVar(&o.shapes, "shapes", "10x1,50x1,200x1,10x10,50x10,50x100,50x1000", "workers x tenants of each measurement of processing")
 	cmd.AddCommand(holdCommand())
 	return cmd
 }

@@ -80,7 +80,10 @@ func (b *bench) compared(what string, rounds, workers int, jobs []int, until [2]
 
 // processing measures no-op jobs from the queue to their ack.
 func processing(b *bench) (rows []table.Row) {
-	for _, c := range []struct{ workers, tenants int }{{10, 1}, {50, 1}, {200, 1}, {10, 10}, {50, 10}, {50, 100}} {
+	for shape := range strings.SplitSeq(b.shapes, ",") {
+		var c struct{ workers, tenants int }
+		_, err := fmt.Sscanf(shape, "%dx%d", &c.workers, &c.tenants)
+		rig.Require(err == nil && c.workers > 0 && c.tenants > 0, "--shapes %s: want <workers>x<tenants>, such as 10x1", shape)
 		what := strings.TrimSuffix(fmt.Sprintf("process, %d workers, %d tenants", c.workers, c.tenants), "s")
 		if c.tenants > 1 {
 			what += "s"

@@ -12,10 +12,14 @@ import (
 // groups is the part of the store in which runs create groups.
 type groups interface {
 	CreateGroup(ctx context.Context, g store.GroupSpec) (group store.Group, created bool, err error)
-	AddJobs(ctx context.Context, group string, c store.Chunk, jobs []store.Job) (store.Added, error)
-	Seal(ctx context.Context, group string) (store.Group, error)
 	Cancel(ctx context.Context, group string) (store.Group, error)
 	Group(ctx context.Context, group string) (store.Group, error)
+}
+
+// jobs is the part of the store in which runs add the jobs of their groups.
+type jobs interface {
+	AddJobs(ctx context.Context, group string, c store.Chunk, jobs []store.Job) (store.Added, error)
+	Seal(ctx context.Context, group string) (store.Group, error)
 }
 
 // due finds the schedules that are due.
@@ -27,15 +31,17 @@ type due interface {
 // Runner makes the runs that are due.
 type Runner struct {
 	groups groups
+	jobs   jobs
 	due    due
 }
 
 // NewRunner returns a Runner over a store.
 func NewRunner(s interface {
 	groups
+	jobs
 	due
 }) *Runner {
-	return &Runner{groups: s, due: s}
+	return &Runner{groups: s, jobs: s, due: s}
 }
 
 // Round makes the runs that are due, and returns what was done. Its error joins those of schedules that could not be run;
@@ -143,7 +149,7 @@ func (r *Runner) create(ctx context.Context, s *Schedule, spec store.GroupSpec) 
 	if err != nil && !refused(err, store.CodeExists) {
 		return err
 	}
-	_, err = r.groups.AddJobs(ctx, spec.ID, store.Chunk{Key: "schedule", Last: true, Answer: []byte("{}"), MaxPending: s.MaxPending}, s.jobs())
+	_, err = r.jobs.AddJobs(ctx, spec.ID, store.Chunk{Key: "schedule", Last: true, Answer: []byte("{}"), MaxPending: s.MaxPending}, s.jobs())
 	var done *store.ChunkDone
 	if err != nil && !errors.As(err, &done) && !refused(err, store.CodeSealed) {
 		if refused(err, store.CodeQuota) {
@@ -153,7 +159,7 @@ func (r *Runner) create(ctx context.Context, s *Schedule, spec store.GroupSpec) 
 		}
 		return err
 	}
-	_, err = r.groups.Seal(ctx, spec.ID)
+	_, err = r.jobs.Seal(ctx, spec.ID)
 	if refused(err, store.CodeState) || refused(err, store.CodeNotFound) {
 		return nil // it was cancelled, or deleted, meanwhile
 	}

@@ -50,6 +50,7 @@ type auditor struct {
 	queued   map[string]int64    // tenant and level → queued groups
 	bars     map[string]bool     // groups that wait for their type's limits, as entries of aside
 	marks    map[string]int64    // type → runs that count towards its concurrency
+	batches  map[string]bool     // shared leases by name
 	breakers map[string]bool     // those with a record, as entries of aside
 }
 

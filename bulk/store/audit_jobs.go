@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -139,6 +140,9 @@ func (a *auditor) readPlaces(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := readBatches(ctx, a); err != nil {
+		return err
+	}
 	if err := a.readFront(ctx); err != nil {
 		return err
 	}
@@ -159,6 +163,36 @@ func (a *auditor) readPlaces(ctx context.Context) error {
 	}
 	for _, job := range ready {
 		a.put(job, inReady, false, func(g *audited) *int64 { return &g.ready })
+	}
+	return nil
+}
+
+// readBatches records the jobs that run under shared leases.
+func readBatches(ctx context.Context, a *auditor) error {
+	a.batches = map[string]bool{}
+	var names []string
+	if err := a.zset(ctx, keyBatches, func(name string, _ float64) {
+		a.batches[name] = true
+		names = append(names, name)
+	}); err != nil {
+		return err
+	}
+	for part := range slices.Chunk(names, 100) {
+		all, err := a.s.batches(ctx, part, func(name string, err error) { a.bad("lease", "the shared lease %s: %v", name, err) })
+		if err != nil {
+			return err
+		}
+		for i, b := range all {
+			if len(b.jobs) == 0 {
+				a.bad("lease", "the shared lease %s has no running jobs", part[i])
+			}
+			for _, j := range b.jobs {
+				a.put(j.key, inFlight, false, func(g *audited) *int64 { return &g.inflight })
+				if _, mine := a.jobs.hash(j.key); mine && j.mark != "" {
+					a.marks[j.mark]++
+				}
+			}
+		}
 	}
 	return nil
 }
@@ -328,6 +362,12 @@ func (a *auditor) readRuns(ctx context.Context) error {
 		}
 	}
 	return a.fields(ctx, keyRuns, func(job, run string) {
+		if !strings.Contains(job, "/") {
+			if name := job[min(1, len(job)):]; !a.batches[name] {
+				a.bad("owner", "runs of the shared lease %s, which does not exist", name)
+			}
+			return
+		}
 		if _, mine := a.jobs.hash(job); !mine {
 			return
 		}

@@ -143,6 +143,26 @@ func TestBreaker_OpensOfThreeFailuresInASecond(t *testing.T) {
 	clean(t, s)
 }
 
+// TestBreaker_OpensBeforeThePullOfTheSameStep: in a step that ends runs and takes jobs, a breaker that the former opens holds back the latter.
+func TestBreaker_OpensBeforeThePullOfTheSameStep(t *testing.T) {
+	t.Parallel()
+	s, now := limited(t, func(*Settings) {})
+	create(t, s, GroupSpec{ID: "g", Tenant: "acme", Type: "mail"})
+	add(t, s, "g", 0, 10)
+	jobs, _, _ := pulled(t, s, 3)
+	for i, want := range []AckState{AckRetry, AckRetry, AckThrottled} {
+		states, p, err := s.AckPull(t.Context(), []Ack{{Key: jobs[i].Key, Fence: jobs[i].Fence, Verdict: Retry, Code: "connection", Retries: 5, Down: true, Breaker: downBreaker}}, 1)
+		if err != nil || states[0] != want || len(p.Jobs) != map[AckState]int{AckRetry: 1}[want] {
+			t.Errorf("failure %d: %v, want %s; pulled %v, %v", i+1, states, want, p.Jobs, err)
+		}
+		*now += 500_000
+	}
+	if got := openBreakers(t, s); got != "[mail/]" {
+		t.Errorf("open: %s", got)
+	}
+	clean(t, s)
+}
+
 func TestBreaker_OneJobAloneOpensNone(t *testing.T) {
 	t.Parallel()
 	s, now := limited(t, func(*Settings) {})

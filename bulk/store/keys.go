@@ -19,11 +19,11 @@ import (
 //	idle      ZSET  last tags of tenants without work
 //	gates     ZSET  gated tenants (t/<tenant>) and groups (g/<short name>) by wake time
 //	jobs      HASH  <short name>/<id> → record: payload, or outcome
-//	runs      HASH  the same → record of its runs
+//	runs      HASH  the same → record of its runs; b<fence>, o<fence> → jobs of a shared lease, and which of them still run
 //	order     HASH  <short name>:<page> → ids not started yet, in order of submission
 //	front     ZSET  jobs given back to the front of their group, by when they were due: +<short name> <µs, and a number> <id>
 //	ready     LIST  classic pipeline: jobs that may start
-//	leases    ZSET  running jobs by the end of their lease
+//	leases    ZSET  running jobs with a lease of their own by its end
 //	waiting   ZSET  non-ready jobs by the time they are due
 //	refused   ZSET  the same by kind, tenant and group, to be counted
 //	done      HASH  <short name>:<page> → ids in the order of their outcomes
@@ -37,6 +37,7 @@ import (
 //	uniques   HASH  what was submitted under a name that may be used once within a time, with its end: lua/lib/bulkunique.lua
 //	lapses    ZSET  the names of uniques by their end
 //	links     ZSET  which groups wait for which: lua/lib/bulkchain.lua
+//	batches   ZSET  leases that the jobs of one pull share, by their end: lua/lib/bulkleases.lua
 //	lists     ZSET  groups by tenant and status, and by status, each by creation: place_in_lists of lua/lib/bulklife.lua
 //	aside     ZSET  jobs of types that the process that met them does not run: j<short name> <type> <time> <id>, t<type> <short name>;
 //	                and w<type> …: groups that wait for their type, b<name>: breakers that have a record in state
@@ -44,6 +45,7 @@ var keyNames = []string{
 	"state", "names", "groups", "flow", "index", "tenants", "high", "normal", "low", "lines", "idle", "gates", "jobs", "runs",
 	"order", "front", "ready", "leases", "waiting", "refused", "done", "dead", "chunks", "agenda", "sums", "bell", "history", "busy", "aside", "lists",
 	"uniques", "lapses", "links",
+	"batches",
 }
 
 // Indexes into shardKeys of those that Go reads itself.
@@ -81,6 +83,7 @@ const (
 	keyUniques
 	keyLapses
 	keyLinks
+	keyBatches
 )
 
 // shardKeys returns the keys of a shard: <prefix>:{bulk:<n>}:<name>.

@@ -258,6 +258,34 @@ func (c *crowd) pull() {
 	c.held = append(c.held, c.pullSome(want).Jobs...)
 }
 
+// next acknowledges some jobs and pulls others, in one step.
+func (c *crowd) next() {
+	var acks []Ack
+	for range rapid.IntRange(1, 3).Draw(c.t, "acks") {
+		if len(c.held) == 0 {
+			break
+		}
+		i := rapid.IntRange(0, len(c.held)-1).Draw(c.t, "which")
+		acks = append(acks, c.verdict(c.held[i], rapid.SampledFrom(verdicts).Draw(c.t, "verdict")))
+		c.lost = append(c.lost, c.held[i])
+		c.held = slices.Delete(c.held, i, i+1)
+	}
+	if len(acks) == 0 {
+		c.t.Skip("no job runs")
+	}
+	want := rapid.IntRange(1, 7).Draw(c.t, "want")
+	s := c.any()
+	var types []string
+	if c.pools && s == c.stores[0] {
+		types = []string{"webhook"}
+	}
+	states, _ := c.m.Ack(c.ctx, acks)
+	have, p, err := s.AckPull(c.ctx, acks, want, types...)
+	c.equal("ack and pull", c.answer(have, err), fmt.Sprintf("%+v", states))
+	c.follow(p, want, types)
+	c.held = append(c.held, p.Jobs...)
+}
+
 // pullSome pulls with one of the processes.
 func (c *crowd) pullSome(want int) Pulled {
 	s, types := c.any(), []string(nil)

@@ -313,6 +313,7 @@ func checkStore(t *rapid.T, client redis.UniversalClient, prefix string, classic
 		"pull 2": func(*rapid.T) { c.pull() },
 		"ack":    func(*rapid.T) { c.ack() },
 		"ack 2":  func(*rapid.T) { c.ack() },
+		"next":   func(*rapid.T) { c.next() },
 		"renew":  func(*rapid.T) { c.renew() },
 		"crash":  func(*rapid.T) { c.crash() },
 		"soon":   func(t *rapid.T) { c.now += int64(rapid.IntRange(1, 700_000).Draw(t, "µs")) },

@@ -122,21 +122,24 @@ func TestRuns_OfAnotherVersion(t *testing.T) {
 	s, c := open(t, nil)
 	s.o.Process = "@7"
 	create(t, s, GroupSpec{ID: "g", Tenant: "acme"})
-	add(t, s, "g", 0, 3)
+	add(t, s, "g", 0, 5)
 	submitted := c.now()
-	jobs := pull(t, s, 3).Jobs
+	var jobs []Leased
+	for _, n := range []int{1, 1, 1, 2} { // the last two share a lease
+		jobs = append(jobs, pull(t, s, n).Jobs...)
+	}
 	if err := s.o.Client.Eval(t.Context(), `
 		local text = redis.call('HGET', KEYS[1], ARGV[1])
 		return redis.call('HSET', KEYS[1], ARGV[1], string.match(text, '^(.+) @%d+ %S+$'))`, []string{s.keys[keyRuns]}, jobs[1].Key).Err(); err != nil {
 		t.Fatal(err)
 	}
-	ack(t, s, Done, jobs[:2]...)
+	ack(t, s, Done, jobs[0], jobs[1], jobs[3], jobs[4])
 	ack(t, s, Retry, jobs[2])
 	c.advance(time.Minute)
 	dispatch(t, s)
 	jobs[2] = pull(t, s, 1).Jobs[0]
 	ack(t, s, Done, jobs[2])
-	for i, want := range []int64{submitted, 0, submitted} {
+	for i, want := range []int64{submitted, 0, submitted, submitted, submitted} {
 		_, id, _ := strings.Cut(jobs[i].Key, "/")
 		j, err := s.Job(t.Context(), "g", id)
 		if err != nil || j.Status != "succeeded" {

@@ -10,4 +10,20 @@ const (
 	// Of group_reduce.
 	replyNotReduced = 0
 	replyReduced    = 1
+
+	// Of jobs_ack.
+	replyAckDone      = 'd'
+	replyAckFailed    = 'f'
+	replyAckRetry     = 'r'
+	replyAckThrottled = 't'
+	replyAckReturned  = 'b'
+	replyAckDead      = 'x'
+	replyAckCancelled = 'c'
+	replyAckStale     = 's'
 )
+
+// ackStates has the effect of an ack by its code.
+var ackStates = map[byte]AckState{
+	replyAckDone: AckDone, replyAckFailed: AckFailed, replyAckRetry: AckRetry, replyAckThrottled: AckThrottled,
+	replyAckReturned: AckReturned, replyAckDead: AckDead, replyAckCancelled: AckCancelled, replyAckStale: AckStale,
+}

@@ -73,8 +73,9 @@ func (s jobStore) Running(ctx context.Context) (jobs []RunningJob, all int64, er
 	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
 	defer cancel()
 	pipe := s.o.Client.Pipeline()
-	count, leased := pipe.ZCard(ctx, s.keys[keyLeases]), pipe.ZRange(ctx, s.keys[keyLeases], 0, MaxRunning-1)
-	if _, err := pipe.Exec(ctx); err != nil {
+	count := pipe.HGet(ctx, s.keys[keyState], "inflight")
+	leased, shared := pipe.ZRange(ctx, s.keys[keyLeases], 0, MaxRunning-1), pipe.ZRange(ctx, s.keys[keyBatches], 0, MaxRunning-1)
+	if _, err := pipe.Exec(ctx); err != nil && err != redis.Nil { //nolint:errorlint // go-redis returns it as it is
 		return nil, 0, fmt.Errorf("%w: %w", ErrStore, err)
 	}
 	groups := map[string]GroupSpec{}
@@ -85,8 +86,19 @@ func (s jobStore) Running(ctx context.Context) (jobs []RunningJob, all int64, er
 		}
 		jobs = append(jobs, found...)
 	}
+	for part := range slices.Chunk(shared.Val(), 100) {
+		if len(jobs) >= MaxRunning {
+			break
+		}
+		found, err := s.runningBatches(ctx, part, groups)
+		if err != nil {
+			return nil, 0, err
+		}
+		jobs = append(jobs, found...)
+	}
+	jobs = jobs[:min(len(jobs), MaxRunning)]
 	sortRunning(jobs)
-	return jobs, count.Val(), nil
+	return jobs, max(asInt(count.Val()), int64(len(jobs))), nil
 }
 
 func sortRunning(jobs []RunningJob) {
@@ -95,8 +107,40 @@ func sortRunning(jobs []RunningJob) {
 	})
 }
 
-// runningPart reads running jobs by their keys. groups caches groups by short name.
-func (s jobStore) runningPart(ctx context.Context, keys []string, groups map[string]GroupSpec) ([]RunningJob, error) {
+// runningBatches reads the jobs of shared leases. groups caches groups by short name.
+func (s jobStore) runningBatches(ctx context.Context, names []string, groups map[string]GroupSpec) (jobs []RunningJob, err error) {
+	all, err := s.batches(ctx, names, func(string, error) {}) // audit reports it
+	if err != nil {
+		return nil, err
+	}
+	var keys []string
+	for _, b := range all {
+		for _, j := range b.jobs {
+			keys = append(keys, j.key)
+		}
+	}
+	if err := s.specsOf(ctx, keys, groups); err != nil {
+		return nil, err
+	}
+	for _, b := range all {
+		for _, j := range b.jobs {
+			short, id, _ := strings.Cut(j.key, "/")
+			g := groups[short]
+			if g.ID == "" {
+				continue
+			}
+			r := RunningJob{Group: g.ID, Tenant: g.Tenant, ID: id, Type: g.Type, Process: ownerName(b.process), Attempts: 1, StartedAt: micros(j.fence)}
+			if j.kind != "-" {
+				r.Type = j.kind
+			}
+			jobs = append(jobs, r)
+		}
+	}
+	return jobs, nil
+}
+
+// specsOf reads the specs of the groups of jobs into groups, by short name.
+func (s jobStore) specsOf(ctx context.Context, keys []string, groups map[string]GroupSpec) error {
 	var unknown []string
 	for _, key := range keys {
 		short, _, _ := strings.Cut(key, "/")
@@ -105,27 +149,38 @@ func (s jobStore) runningPart(ctx context.Context, keys []string, groups map[str
 			unknown = append(unknown, short)
 		}
 	}
-	pipe := s.o.Client.Pipeline()
-	runs, specs := pipe.HMGet(ctx, s.keys[keyRuns], keys...), (*redis.SliceCmd)(nil)
-	if len(unknown) > 0 {
-		specs = pipe.HMGet(ctx, s.keys[keyGroups], unknown...)
+	if len(unknown) == 0 {
+		return nil
 	}
-	if _, err := pipe.Exec(ctx); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrStore, err)
+	specs, err := s.o.Client.HMGet(ctx, s.keys[keyGroups], unknown...).Result()
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrStore, err)
 	}
 	for i, short := range unknown {
-		text, there := specs.Val()[i].(string)
+		text, there := specs[i].(string)
 		var spec GroupSpec
 		if there {
 			if err := json.Unmarshal([]byte(text), &spec); err != nil {
-				return nil, fmt.Errorf("cannot read the spec of group %s: %w", short, err)
+				return fmt.Errorf("cannot read the spec of group %s: %w", short, err)
 			}
 		}
 		groups[short] = spec
 	}
+	return nil
+}
+
+// runningPart reads running jobs by their keys. groups caches groups by short name.
+func (s jobStore) runningPart(ctx context.Context, keys []string, groups map[string]GroupSpec) ([]RunningJob, error) {
+	if err := s.specsOf(ctx, keys, groups); err != nil {
+		return nil, err
+	}
+	runs, err := s.o.Client.HMGet(ctx, s.keys[keyRuns], keys...).Result()
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrStore, err)
+	}
 	var jobs []RunningJob
 	for i, key := range keys {
-		text, there := runs.Val()[i].(string)
+		text, there := runs[i].(string)
 		short, id, _ := strings.Cut(key, "/")
 		g := groups[short]
 		if !there || g.ID == "" { // the job has ended

@@ -63,10 +63,14 @@ func oneOfEverything(t *testing.T, client redis.UniversalClient) {
 	jobs := pull(t, s, 2).Jobs
 	_, err = s.Renew(ctx, []Lease{{Key: jobs[0].Key, Fence: jobs[0].Fence}})
 	ok(err)
-	ack(t, s, Done, jobs...)
+	_, next, err := s.AckPull(ctx, []Ack{{Key: jobs[0].Key, Fence: jobs[0].Fence, Verdict: Done}}, 1)
+	if ok(err); len(next.Jobs) != 1 {
+		t.Fatalf("%d jobs pulled", len(next.Jobs))
+	}
+	ack(t, s, Done, jobs[1], next.Jobs[0])
 	set.Gating = false
 	ok(s.Configure(set))
-	ack(t, s, Buried, pull(t, s, 2).Jobs...)
+	ack(t, s, Buried, pull(t, s, 1).Jobs...)
 	_, err = s.Reclaim(ctx, nil)
 	ok(err)
 	dispatch(t, s)

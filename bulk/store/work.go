@@ -1,7 +1,9 @@
 package store
 
 import (
+	"cmp"
 	"context"
+	"encoding/binary"
 	"fmt"
 	"maps"
 	"math"
@@ -51,10 +53,7 @@ func (s queueStore) pull(ctx context.Context, owner string, want int, types []st
 		if err != nil {
 			return Pulled{}, err
 		}
-		s.noteOrder(r.int(3))
-		p := s.leased(slices.Delete(r, 3, 4))
-		p.Fetched = int64(len(p.Jobs))
-		return p, nil
+		return s.pulled(r), nil
 	}
 	filled, err := s.run(ctx, "ready_fill", want, max(want, fillBatch), kinds, *s.limits.Load())
 	if err != nil {
@@ -75,6 +74,34 @@ func (s queueStore) pull(ctx context.Context, owner string, want int, types []st
 		p.More = true
 	}
 	return p, nil
+}
+
+// pulled parses the reply of jobs_pull.
+func (s queueStore) pulled(r reply) Pulled {
+	s.noteOrder(r.int(3))
+	p := s.leased(r)
+	p.Fetched = int64(len(p.Jobs))
+	return p
+}
+
+// AckPull is Ack and then Pull, in one step except in the classic pipeline. After an error either may have taken effect.
+func (s queueStore) AckPull(ctx context.Context, acks []Ack, want int, types ...string) ([]AckState, Pulled, error) {
+	want = min(want, MaxPull)
+	if len(acks) == 0 || want < 1 || !s.conf.Load().Gating {
+		states, err := s.Ack(ctx, acks)
+		if err != nil {
+			return nil, Pulled{}, err
+		}
+		p, err := s.Pull(ctx, want, types...)
+		return states, p, err
+	}
+	s.types.pulled(types)
+	args := append(make([]any, 0, len(acks)+20), want, s.o.Process, strings.Join(types, " "), *s.limits.Load())
+	r, err := s.run(ctx, "jobs_next", ackArgs(args, acks)...)
+	if err != nil {
+		return nil, Pulled{}, err
+	}
+	return s.acked(list(r.at(0)), len(acks)), s.pulled(list(r.at(1))), nil
 }
 
 // noteOrder logs that a pull has changed the order of the fair queue to this process's policy.
@@ -109,23 +136,43 @@ func (s queueStore) ReclaimFrom(ctx context.Context, owner string, known []int64
 // fillBatch is how many jobs the classic pipeline checks in one step.
 const fillBatch = 50
 
-// leased parses the jobs in the reply of jobs_pull and ready_take.
+// leased parses the reply of jobs_pull and ready_take.
 func (s queueStore) leased(r reply) Pulled {
 	p := Pulled{Next: duration(max(r.int(0), -r.int(0))), Limited: r.int(0) < 0, More: r.int(1) == 1, Dropped: r.int(2)}
-	until := time.Now().Add(s.conf.Load().Lease)
-	p.Jobs = make([]Leased, 0, len(r)/9)
-	for i := 3; i+8 < len(r); i += 9 {
-		j := Leased{
-			Key: r.string(i), Group: r.string(i + 1), Root: r.string(i + 1), Tenant: r.string(i + 2), Type: r.string(i + 3), Attempt: r.int(i + 4),
-			Crashes: r.int(i + 5), Fence: r.int(i + 6), Cost: r.int(i + 7), Payload: []byte(r.string(i + 8)), Until: until,
+	fence, until := r.int(4), time.Now().Add(s.conf.Load().Lease)
+	p.Jobs = make([]Leased, 0, len(r)/2)
+	for i := 5; i+3 < len(r); {
+		of := Leased{Group: r.string(i), Tenant: r.string(i + 1), Type: r.string(i + 2), Attempt: 1, Until: until}
+		of.Root = of.Group
+		if group, redrive := strings.CutSuffix(of.Group, "*"); redrive {
+			of.Group, of.Root = group, rootOf(group)
 		}
-		_, j.ID, _ = strings.Cut(j.Key, "/")
-		if group, redrive := strings.CutSuffix(j.Group, "*"); redrive {
-			j.Group, j.Root = group, rootOf(group)
+		n := int(r.int(i + 3))
+		for i += 4; n > 0 && i+1 < len(r); n, i, fence = n-1, i+2, fence+1 {
+			j := of
+			j.Key, j.Fence = r.string(i), fence
+			_, j.ID, _ = strings.Cut(j.Key, "/")
+			j.read(r.string(i + 1))
+			p.Jobs = append(p.Jobs, j)
 		}
-		p.Jobs = append(p.Jobs, j)
 	}
 	return p
+}
+
+// read parses a job's record, read_head of lua/lib/bulkjobs.lua, after its attempt and crashes if it has run before.
+func (j *Leased) read(record string) {
+	head, payload, _ := strings.Cut(record, "\n")
+	if !strings.HasPrefix(head, "P") {
+		attempt, rest, _ := strings.Cut(head, " ")
+		crashes, rest, _ := strings.Cut(rest, " ")
+		j.Attempt, j.Crashes, head = asInt(attempt), asInt(crashes), rest
+	}
+	cost, rest, _ := strings.Cut(strings.TrimPrefix(head, "P"), " ")
+	kind, _, _ := strings.Cut(rest, " ")
+	if kind != "-" {
+		j.Type = kind
+	}
+	j.Cost, j.Payload = asInt(cost), []byte(payload)
 }
 
 // Wait blocks until an event of the queue, for at most d and half of the store's timeout. It holds a connection
@@ -172,36 +219,53 @@ func (s queueStore) Ack(ctx context.Context, acks []Ack) ([]AckState, error) {
 	if len(acks) == 0 {
 		return nil, nil
 	}
-	args := make([]any, 0, 6*len(acks))
-	for _, a := range acks {
-		code, text := a.Code, a.Error
-		switch {
-		case a.Verdict == Done:
-			text = string(a.Result)
-		case code == "":
-			code = "error"
-		}
-		times := strconv.FormatInt(a.Took.Microseconds(), 10)
-		if a.Verdict != Done {
-			times = fmt.Sprintf("%s %d %d%s", times, max(0, a.After.Microseconds()), max(0, a.Retries), a.breakerWords())
-		}
-		args = append(args, a.Key, a.Fence, string(a.Verdict), codeWord(code), text, times)
-	}
-	r, err := s.run(ctx, "jobs_ack", args...)
+	r, err := s.run(ctx, "jobs_ack", ackArgs(make([]any, 0, len(acks)+16), acks)...)
 	if err != nil {
 		return nil, err
 	}
-	s.concluded(r, len(acks))
-	states := make([]AckState, len(acks))
-	for i := range acks {
-		state, wait, refused := strings.Cut(r.string(i), " ")
-		states[i] = AckState(state)
-		if refused {
-			us, _ := strconv.ParseInt(wait, 10, 64)
-			s.refused(duration(us))
+	return s.acked(r, len(acks)), nil
+}
+
+// acked parses the reply of jobs_ack to n acks.
+func (s queueStore) acked(r reply, n int) []AckState {
+	s.concluded(r, 1)
+	states, wait := make([]AckState, n), 3
+	codes := r.string(0)
+	for i := range min(n, len(codes)) {
+		states[i] = ackStates[codes[i]]
+		if states[i] == AckThrottled {
+			s.refused(duration(r.int(wait)))
+			wait++
 		}
 	}
-	return states, nil
+	return states
+}
+
+// ackArgs appends the arguments of acks: lua/lib/bulkacks.lua.
+func ackArgs(args []any, acks []Ack) []any {
+	numbers := make([]byte, 0, 5+2*9*len(acks))
+	numbers = binary.BigEndian.AppendUint32(append(numbers, 0xdd), uint32(2*len(acks)))
+	for i := range acks {
+		numbers = binary.BigEndian.AppendUint64(append(numbers, 0xcf), uint64(max(0, acks[i].Fence)))
+		numbers = binary.BigEndian.AppendUint64(append(numbers, 0xcf), uint64(max(0, acks[i].Took.Microseconds())))
+	}
+	args = append(args, numbers)
+	for i := range acks {
+		args = append(args, acks[i].Key)
+	}
+	for i := range acks {
+		a := &acks[i]
+		if a.Verdict == Done && len(a.Result) == 0 {
+			continue
+		}
+		if a.Verdict == Done {
+			args = append(args, i+1, "", a.Result)
+			continue
+		}
+		args = append(args, i+1, fmt.Sprintf("%s %s %d %d%s", a.Verdict, codeWord(cmp.Or(a.Code, "error")),
+			max(0, a.After.Microseconds()), max(0, a.Retries), a.breakerWords()), a.Error)
+	}
+	return args
 }
 
 // refused reports the wait of a refused job.

@@ -27,8 +27,13 @@ type submission struct {
 	priority, start, key, aggregate, tolerance, stopAt, results string
 	startAt, expiresAt, when                                    string
 	watch                                                       bool
-	format, delimiter                                           string
-	columns                                                     map[string]string
+	fileFormat
+}
+
+// fileFormat is how submit reads its file.
+type fileFormat struct {
+	format, delimiter string
+	columns           map[string]string
 }
 
 func newSubmit() *cobra.Command {

@@ -118,7 +118,7 @@ type Worker struct {
 	Count         int           `koanf:"count" default:"10" min:"0" max:"10000" unit:"workers" doc:"Jobs that this process runs at once. 0: none, for a store whose jobs other workers run, a team's own or such as pull jobs over HTTP: this process serves the API and does the housekeeping, accepts jobs of any type, and uses no processors but those of kind pull. Changes from and to 0 need a restart."`
 	Min           int           `koanf:"min" default:"0" min:"0" max:"10000" unit:"workers" doc:"Fewest workers when their number follows the load. 0: 1, or no autoscaling where max is 0 too."`
 	Max           int           `koanf:"max" default:"0" min:"0" max:"10000" unit:"workers" doc:"Most workers when their number follows the load. 0: no autoscaling."`
-	Batch         int           `koanf:"batch" default:"50" min:"1" max:"1000" unit:"jobs" doc:"Most jobs that are taken from the store, or acknowledged, at once."`
+	Batch         int           `koanf:"batch" default:"200" min:"1" max:"1000" unit:"jobs" doc:"Most jobs that are taken from the store at once, of 1 MiB together at most. Above 200 also how many are acknowledged at once."`
 	Lease         time.Duration `koanf:"lease" default:"30s" min:"100ms" max:"1h" doc:"Length of a lease, which this process renews while its job runs. A job of a process that died runs again after the lease has ended."`
 	JobTimeout    time.Duration `koanf:"job_timeout" default:"30s" min:"1ms" max:"24h" doc:"Longest run of one job; its context is then cancelled, and the try has failed."`
 	MaxRetries    int64         `koanf:"max_retries" default:"12" min:"0" max:"1000" unit:"tries" doc:"Most tries after the first failed one; then the job is a dead letter. For processors without retry.max."`

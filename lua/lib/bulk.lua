@@ -9,7 +9,7 @@ local K = {
   jobs = KEYS[13], runs = KEYS[14], order = KEYS[15], front = KEYS[16], ready = KEYS[17], leases = KEYS[18],
   waiting = KEYS[19], refused = KEYS[20], done = KEYS[21], dead = KEYS[22], chunks = KEYS[23], agenda = KEYS[24],
   sums = KEYS[25], bell = KEYS[26], history = KEYS[27], busy = KEYS[28], aside = KEYS[29],
-  lists = KEYS[30], uniques = KEYS[31], lapses = KEYS[32], links = KEYS[33],
+  lists = KEYS[30], uniques = KEYS[31], lapses = KEYS[32], links = KEYS[33], batches = KEYS[34],
 }
 
 -- Statuses, as bulk/store names them.

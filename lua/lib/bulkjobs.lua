@@ -14,7 +14,13 @@
 -- dead holds <gkey>/<id> of each dead job with a payload, and F<gkey>/<id> of each failed one, which the group's kept counts.
 -- runs holds one record for each job that has run and has not ended:
 --   <fence> <failed tries> <crashes> <refusals> <refused since, ms> <process> <counted type> @<created, ms> <type>
--- The process is there while it runs the job, the counted type while the run counts towards the type's concurrency.
+-- The process is there while it runs the job, the counted type while the run counts towards the type's concurrency. A job that runs for the
+-- first time usually has none, but a place in a batch (lib bulkleases).
+
+-- Work: where time is shared, a turn is charged the time that its jobs are expected to run, and the difference to the time that they did run is
+-- charged when they end. A run of UNIT µs moves a tag as a cost of 1 does; a difference of up to SLACK µs is charged with the group's next turn,
+-- which costs nothing. They are in one table, because a script has 200 local variables at most.
+local work = { by_time = set.by_time == 1 and set.gating == 1 and set.policy == 'fair', UNIT = 8000, SLACK = 10000, FIRST = 10000 }
 
 -- read_run parses a record of runs. likely is the fence that the record probably has, as text; held reports whether it has that fence. Most
 -- runs are the first of their job: these are parsed and written without the long pattern. created stays text.
@@ -39,14 +45,33 @@ local function write_run(r, owner, fence)
   return string.format('%d %d %d %d %d %s%s', r.fence, r.tries, r.crashes, r.refusals, r.since, owner or '', about)
 end
 
--- types.release subtracts a run from the concurrency of its type. text is the run's record.
-function types.release(text)
+-- types.release subtracts a run from the concurrency of its type. text is the run's record, and kind its counted type where there is none.
+function types.release(text, kind)
   if shard.marked == 0 then return end
-  local kind = string.match(text, '^%d+ %d+ %d+ %d+ %d+ %S+ ([^@%s]%S*)')
+  kind = text and string.match(text, '^%d+ %d+ %d+ %d+ %d+ %S+ ([^@%s]%S*)') or kind
   if not kind then return end
   local u = types.use(kind)
   if u.most > 0 and u.running >= u.most then wake_worker() end
   u.running, shard.marked = u.running - 1, shard.marked - 1
+end
+
+-- read_head returns what the first line of the record of a job that has not ended contains: cost, type (empty: the group's) and, as it is
+-- written, word, time of submission (ms, as text; nil: unknown), when it expires (ms; nil: never), and the
+-- length of the line; nil for others. Jobs that were submitted together usually have the same line: work.heads keeps those that this call has
+-- read.
+work.heads = {}
+local function read_head(rec)
+  local stop = rec and string.find(rec, '\n', 1, true)
+  if not stop then return nil end
+  local line = string.sub(rec, 1, stop)
+  local head = work.heads[line]
+  if head == nil then
+    local cost, kind, created, expires = string.match(line, '^P(%d+) (%S+) ?(%d*) ?(%d*)')
+    head = cost and { cost = tonumber(cost), kind = kind ~= '-' and kind or '', word = kind, created = created ~= '' and created or nil,
+      expires = tonumber(expires), length = stop } or false
+    work.heads[line] = head
+  end
+  return head or nil
 end
 
 -- read_pending returns cost, type, payload, time of submission (ms, as text; nil: unknown) of a job that has not ended, and when it expires (ms;
@@ -186,11 +211,6 @@ end
 
 local function now_ms() return (now - now % 1000) / 1000 end
 
--- Work: where time is shared, a turn is charged the time that its jobs are expected to run, and the difference to the time that they did run is
--- charged when they end. A run of UNIT µs moves a tag as a cost of 1 does; a difference of up to SLACK µs is charged with the group's next turn,
--- which costs nothing. They are in one table, because a script has 200 local variables at most.
-local work = { by_time = set.by_time == 1 and set.gating == 1 and set.policy == 'fair', UNIT = 8000, SLACK = 10000, FIRST = 10000 }
-
 -- The front has the jobs that came back: those that were due, run again, or were deferred. K.front holds for each, at one score,
 --   +<group> <µs when it was due, or came back> <number, for deferred jobs> <id>
 -- so that the job that was due first starts first. A group with both takes jobs from the front and from the order pages in turns, TURN of the
@@ -275,7 +295,7 @@ end
 
 -- end_job writes a job's outcome: the record, the log of outcomes, the counts.
 local function end_job(g, t, jobkey, record, count, run)
-  over[#over + 1] = jobkey
+  if not (run and run.shared) then over[#over + 1] = jobkey end
   work.log(g, jobkey, record, count)
   local before = ended(g)
   if #record > g[G_WIDEST] then raise_largest(g, G_WIDEST, before == 0, #record) end
@@ -477,37 +497,4 @@ local function pop_jobs(g, n, list, from_front, ends, size)
     end
   end
   shard.pending = shard.pending - n
-end
-
--- start_jobs leases jobs: it collects their runs and leases, which work.save_started writes, and adds each to the reply.
-work.runs, work.leases = {}, {}
-function work.save_started()
-  write_parts('HSET', K.runs, work.runs)
-  write_parts('ZADD', K.leases, work.leases)
-end
-
-local function start_jobs(g, t, reply, jobs, owner)
-  if not jobs[1] then return end
-  local runs, leases, till = work.runs, work.leases, int(now + set.lease)
-  for _, j in ipairs(jobs) do
-    -- At least the time in µs, so that a store that has lost its last writes uses no fence twice.
-    shard.fence = math.max(shard.fence + 1, now)
-    j.run.fence = shard.fence
-    if j.created then j.run.created, j.run.kind = j.created, j.kind ~= '' and j.kind or '-' end
-    local fence = string.format('%d', shard.fence)
-    local n = #runs
-    runs[n + 1], runs[n + 2] = j.key, write_run(j.run, j.mark and owner .. ' ' .. j.mark or owner, fence)
-    leases[n + 1], leases[n + 2] = till, j.key
-    n = #reply
-    reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = j.key, g[G_OF] == 1 and g[G_ID] .. '*' or g[G_ID], g[G_TENANT], j.kind ~= '' and j.kind or g[G_TYPE]
-    reply[n + 5], reply[n + 6], reply[n + 7], reply[n + 8] = j.run.tries + 1, j.run.crashes, fence, j.cost
-    reply[n + 9] = j.payload
-  end
-  g[G_INFLIGHT] = g[G_INFLIGHT] + #jobs
-  t[T_INFLIGHT] = t[T_INFLIGHT] + #jobs
-  t[T_SERVED] = t[T_SERVED] + #jobs
-  shard.inflight = shard.inflight + #jobs
-  shard.starts = shard.starts + #jobs
-  if g[G_STARTED] == 0 then g[G_STARTED], g[G_W_AT], g[G_P_AT] = now, now, now end
-  if g[G_STATUS] == DISPATCHED then set_status(g, RUNNING) end
 end

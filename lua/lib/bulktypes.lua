@@ -6,8 +6,8 @@
 -- types is deferred. Neither is tried again before the limit lets a job start.
 
 -- came has the jobs that this call has fetched from the deferred ones. foreign: this pull met jobs of types that its process
--- does not run; spent: a processor's batch is used up; open: a type with jobs may start one now.
-types.limits, types.came, types.foreign, types.spent, types.open = {}, {}, false, false, false
+-- does not run; spent: a processor's batch is used up; startable: a type with jobs may start one now.
+types.limits, types.came, types.foreign, types.spent, types.startable = {}, {}, false, false, false
 for kind, rate, most, batch in string.gmatch(ARGV[6], '(%S+) (%d+) (%d+) (%d+)') do
   types.limits[kind] = { kind = kind, rate = tonumber(rate), most = tonumber(most), batch = tonumber(batch), given = 0 }
 end

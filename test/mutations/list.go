@@ -186,19 +186,31 @@ var mutations = []mutation{
 	// Jobs.
 	{
 		fault: "a late acknowledgement decides a job",
-		file:  "lua/jobs_ack.lua",
-		old:   "if stored and run.held and", new: "if stored and",
+		file:  "lua/lib/bulkacks.lua",
+		old:   "if run and run.held and", new: "if run and",
 		pkg: "./bulk/store", tests: "^(TestAck_RefusesOldFence|TestStore_AgreesWithModel)$",
 	},
 	{
+		fault: "a late acknowledgement decides a job of a shared lease",
+		file:  "lua/lib/bulkleases.lua",
+		old:   "if b.keys[at] == jobkey and b.out[at] == 48 then return b, at end", new: "return b, at",
+		pkg: "./bulk/store", tests: "^TestSharedLease_",
+	},
+	{
+		fault: "the renewal of one job renews all of its pull",
+		file:  "lua/leases_renew.lua",
+		old:   "if named[b].n == b.left then", new: "if true then",
+		pkg: "./bulk/store", tests: "^TestSharedLease_",
+	},
+	{
 		fault: "retries never end",
-		file:  "lua/jobs_ack.lua",
+		file:  "lua/lib/bulkacks.lua",
 		old:   "if run.tries > retries then", new: "if false then",
 		pkg: "./bulk/store", tests: "^(TestRetry_ThenDeadThenRedriven|TestStore_AgreesWithModel)$",
 	},
 	{
 		fault: "a refusal spends a try",
-		file:  "lua/jobs_ack.lua",
+		file:  "lua/lib/bulkacks.lua",
 		old:   "run.refusals = run.refusals + 1", new: "run.refusals, run.tries = run.refusals + 1, run.tries + 1",
 		pkg: "./bulk/store", tests: "^(TestRefusal_DelaysItsOwnJob|TestStore_AgreesWithModel)$",
 	},

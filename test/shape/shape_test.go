@@ -21,7 +21,7 @@ const (
 const data = `
 	admission.Minute admission/adaptive.State admission/policy.Policy admission/snapshot.Snapshot bench/chaos.report bench/load.CrowdReport
 	bench/load.FillReport bench/simulate.Outcome bulk.Metrics bulk.depthsCollector bulk/api.Options bulk/bulktype.Group
-	bulk/store.Depths bulk/store.Group bulk/store.GroupSpec bulk/store.Settings bulk/store.audited eta.Input eta/backtest.Minute
+	bulk/bulktype.Schedule bulk/client.GroupSpec bulk/schedule.Schedule bulk/store.Depths bulk/store.Group bulk/store.GroupSpec bulk/store.Settings bulk/store.audited eta.Input eta/backtest.Minute
 	eta/backtest.Sale gateway.Options gateway.Room gateway/answer.Problem gateway/answer.Status
 	gateway/console.adaptiveView gateway/console.roomView gateway/metrics.Metrics gateway/metrics.collector gateway/page.Data gateway/page.View internal/config.Bulk internal/config.Config
 	internal/config.Processor internal/config.Room internal/settings.Setting token.Waiting token.claimSet
