@@ -2,14 +2,17 @@ package bulk
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/anteroom/anteroom/bulk/schedule"
 	"github.com/anteroom/anteroom/bulk/store"
 	"github.com/anteroom/anteroom/internal/redistest"
 	"github.com/anteroom/anteroom/internal/short"
@@ -279,6 +282,68 @@ func TestShards_ServedBySeveralProcesses(t *testing.T) {
 		if n != 1 {
 			t.Errorf("%s ran %d times", job, n)
 		}
+	}
+	if found, err := fleet.Audit(t.Context()); err != nil || len(found) > 0 {
+		t.Errorf("audit: %v, %v", found, err)
+	}
+}
+
+// A due schedule runs once over all shards, its group is at its home, and a group that waits for it runs on the same shard.
+func TestShards_RunSchedules(t *testing.T) {
+	t.Parallel()
+	client, prefix := redistest.Client(t), redistest.Prefix(t)
+	plan := &schedule.Schedule{ID: "hourly", Tenant: "acme", Cron: "@hourly", Overlap: schedule.Queue, Group: store.GroupSpec{Type: "t"}, Jobs: []schedule.Job{{Payload: json.RawMessage(`1`)}}}
+	if err := plan.Check(); err != nil {
+		t.Fatal(err)
+	}
+	plan.Next = time.Now().Add(-time.Second).UTC().Truncate(time.Second) // as if it had been planned
+	body, err := json.Marshal(plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var fleet *store.Fleet
+	var runs atomic.Int64
+	for n := range 2 {
+		set := store.Defaults()
+		fast(&set)
+		if fleet, err = store.NewFleet(store.Options{Shards: 3, Prefix: prefix, Timeout: patience / 2, Settings: set, Log: discard()}, client); err != nil {
+			t.Fatal(err)
+		}
+		if err := fleet.Prepare(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if n == 0 {
+			if _, _, err := fleet.WriteSchedule(t.Context(), store.ScheduleRecord{ID: plan.ID, Body: body}, plan.Next); err != nil {
+				t.Fatal(err)
+			}
+		}
+		engine(t, fleet, Options{}, func(e *Engine) {
+			e.Register("t", HandlerFunc(func(context.Context, *Job) ([]byte, error) { runs.Add(1); return nil, nil }))
+		})
+	}
+	first := schedule.GroupID("hourly", plan.Next)
+	await(t, "no run is made", func() bool { _, err := fleet.Group(t.Context(), first); return err == nil })
+	second := store.GroupSpec{ID: fleet.IDBeside(first, "second"), Tenant: "acme", Type: "t", After: first}
+	if _, _, err := fleet.CreateGroup(t.Context(), second); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fleet.AddJobs(t.Context(), second.ID, store.Chunk{}, []store.Job{{ID: "j", Payload: []byte("1")}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fleet.Seal(t.Context(), second.ID); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{first, second.ID} {
+		await(t, id+" does not end", func() bool {
+			g, err := fleet.Group(t.Context(), id)
+			return err == nil && g.Status == store.Completed
+		})
+	}
+	if n := runs.Load(); n != 2 {
+		t.Errorf("%d runs of 2 jobs", n)
+	}
+	if now, err := schedule.NewBook(fleet).Get(t.Context(), "hourly"); err != nil || now.Counts != (schedule.Counts{Started: 1}) {
+		t.Errorf("%+v %v", now, err)
 	}
 	if found, err := fleet.Audit(t.Context()); err != nil || len(found) > 0 {
 		t.Errorf("audit: %v, %v", found, err)

@@ -167,9 +167,6 @@ func (f *Fleet) Submit(ctx context.Context, in Single) (Submitted, error) {
 	if len(f.shards) == 1 {
 		return f.shards[0].Submit(ctx, in)
 	}
-	if err := in.check(); err != nil {
-		return Submitted{}, err
-	}
 	var names []string
 	if in.Unique.Key != "" {
 		names = append(names, "j"+in.Tenant+"/"+in.Unique.Key)
