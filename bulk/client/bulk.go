@@ -19,7 +19,7 @@ import (
 // stopped instead.)
 func (c uploads) Bulk(ctx context.Context, spec GroupSpec, body io.Reader) (*BulkAnswer, error) {
 	if spec.ID == "" {
-		spec.ID = newID("g-")
+		spec.ID = spec.newID()
 	}
 	k := post("v1", "bulk")
 	k.ndjson = true

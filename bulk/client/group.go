@@ -7,6 +7,7 @@ import (
 	"iter"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/anteroom/anteroom/bulk/bulktype"
@@ -74,10 +75,22 @@ func (s *Span) UnmarshalText(text []byte) error {
 	return err //nolint:wrapcheck // it names the text
 }
 
+// newID returns an id for a group that waits for others, which it has to share a shard with, or for any other.
+func (s *GroupSpec) newID() string {
+	id := newID("g-")
+	if len(s.After) > 0 {
+		first, _, _ := strings.Cut(s.After[0], "::")
+		if !strings.HasPrefix(first, "schedule:") && !strings.HasPrefix(first, "jobs:") && len(first)+2+len(id) <= 128 {
+			return first + "::" + id
+		}
+	}
+	return id
+}
+
 // CreateGroup creates a group. Repeated with the same spec and ID, it returns the existing group.
 func (c groups) CreateGroup(ctx context.Context, spec GroupSpec) (*Group, error) {
 	if spec.ID == "" {
-		spec.ID = newID("g-")
+		spec.ID = spec.newID()
 	}
 	return c.group(ctx, post("v1", "groups"), spec)
 }

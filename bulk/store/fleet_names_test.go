@@ -29,7 +29,7 @@ func TestPlacements_KeepTogether(t *testing.T) {
 	for _, row := range []struct{ id, key string }{
 		{"campaign::first", "campaign"}, {"campaign::first-r2", "campaign"}, {"a-r1::b", "a"}, {"::b", "::b"}, {"a:b:c", "a:b:c"},
 		{"schedule:nightly:20261126T020000Z", "schedule:nightly"}, {"schedule:nightly:20261126T020000Z-r3", "schedule:nightly"},
-		{"schedule:nightly::k-1", "schedule:nightly"}, {"schedule:", "schedule:"}, {"jobs:abc", "jobs:abc"}, {"jobs:acme::abc", "jobs:acme"},
+		{"schedule:nightly::k-1", "schedule:nightly"}, {"schedule:nightly:20261126T020000Z::x", "schedule:nightly"}, {"schedule:", "schedule:"}, {"jobs:abc", "jobs:abc"}, {"jobs:acme::abc", "jobs:acme"},
 	} {
 		if got := homeKey(row.id); got != row.key {
 			t.Errorf("the key of %s is %s, want %s", row.id, got, row.key)

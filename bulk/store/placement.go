@@ -117,7 +117,8 @@ const RunsPrefix = "schedule:"
 func homeKey(id string) string {
 	if part, _, cut := strings.Cut(id, together); cut && part != "" {
 		id = part
-	} else if at := strings.LastIndexByte(id, ':'); at > len(RunsPrefix) && strings.HasPrefix(id, RunsPrefix) {
+	}
+	if at := strings.LastIndexByte(id, ':'); at > len(RunsPrefix) && strings.HasPrefix(id, RunsPrefix) {
 		id = id[:at]
 	}
 	for {
