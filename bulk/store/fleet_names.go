@@ -52,6 +52,9 @@ func (f *Fleet) beside(ctx context.Context, s *Store, g *GroupSpec) (*Store, err
 	}
 }
 
+// longestID leaves room for the numbers of redrives.
+const longestID = 128
+
 // IDBeside returns an id for a new group that waits for others, made of one that nobody chose: it leads to the shard of
 // the first of them.
 func (f *Fleet) IDBeside(after, id string) string {
@@ -59,7 +62,7 @@ func (f *Fleet) IDBeside(after, id string) string {
 	if len(f.shards) == 1 || first == "" {
 		return id
 	}
-	if made := homeKey(first) + together + id; groupID.MatchString(made) {
+	if made := homeKey(first) + together + id; len(made) <= longestID {
 		return made
 	}
 	return id
