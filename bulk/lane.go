@@ -26,11 +26,17 @@ type lane struct {
 	watch   *watcher
 	health  *health
 	log     *slog.Logger
-	left    int // acks that a shutdown could not record
 
 	preference preference
+	laneLoops
+}
 
-	acking, renewing, watching, keeping, dispatching, counting, scheduling, fetching *loop
+// laneLoops are the loops of a lane that has begun.
+type laneLoops struct {
+	acking, renewing, watching, keeping, dispatching, counting, fetching *loop
+
+	scheduling *loop // of shard 0, which has the schedules
+	left       int   // acks that a shutdown could not record
 }
 
 type lanes []*lane

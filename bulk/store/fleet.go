@@ -21,9 +21,8 @@ var _, _ Sharded = (*Store)(nil), (*Fleet)(nil)
 // Shards returns the store itself.
 func (s *Store) Shards() []*Store { return []*Store{s} }
 
-// Fleet is the bulk engine's data in several shards, each in a slot of its own, on one Redis or on several. A group is
-// on one shard, its home; what lists or counts reads all of them. It starts nothing and may be used concurrently.
-type Fleet struct {
+// allShards is what all methods of a Fleet share.
+type allShards struct {
 	shards  []*Store
 	placing placing
 
@@ -32,6 +31,29 @@ type Fleet struct {
 	seen  map[string]map[int]tenantUse // tenants' last counts by shard, where they have a quota
 
 	started map[int]int64 // jobs that shards have started, at the last reading
+}
+
+// Fleet is the bulk engine's data in several shards, each in a slot of its own, on one Redis or on several. A group is
+// on one shard, its home; what lists or counts reads all of them. It starts nothing and may be used concurrently.
+type Fleet struct {
+	*allShards
+	fleetJobs
+	fleetLayout
+	fleetSchedules
+}
+
+// The methods of a Fleet, by what they concern.
+type (
+	fleetGroups    struct{ *allShards }
+	fleetJobs      struct{ fleetGroups }
+	fleetViews     struct{ *allShards }
+	fleetLayout    struct{ fleetViews }
+	fleetSchedules struct{ *allShards }
+)
+
+func newFleet(all []*Store) *Fleet {
+	s := &allShards{shards: all}
+	return &Fleet{s, fleetJobs{fleetGroups{s}}, fleetLayout{fleetViews{s}}, fleetSchedules{s}}
 }
 
 // NewFleet returns a Fleet of o.Shards shards. Shard n is on client n mod the number of clients. It does not connect yet.
@@ -46,16 +68,16 @@ func NewFleet(o Options, clients ...redis.UniversalClient) (*Fleet, error) {
 	if o.Process == "" {
 		o.Process = newProcess() // one name in all shards
 	}
-	f := &Fleet{}
+	var all []*Store
 	for n := range o.Shards {
 		o.Shard, o.Client = n, clients[n%len(clients)]
 		s, err := New(o)
 		if err != nil {
 			return nil, err
 		}
-		f.shards = append(f.shards, s)
+		all = append(all, s)
 	}
-	return f, nil
+	return newFleet(all), nil
 }
 
 // FleetOf returns s as a Fleet.
@@ -63,17 +85,17 @@ func FleetOf(s Sharded) *Fleet {
 	if f, is := s.(*Fleet); is {
 		return f
 	}
-	return &Fleet{shards: s.Shards()}
+	return newFleet(s.Shards())
 }
 
 // Shards returns the shards by number.
-func (f *Fleet) Shards() []*Store { return f.shards }
+func (f *allShards) Shards() []*Store { return f.shards }
 
 // Settings returns the settings in force in this process.
-func (f *Fleet) Settings() Settings { return f.shards[0].Settings() }
+func (f *allShards) Settings() Settings { return f.shards[0].Settings() }
 
 // Configure changes the settings of all shards from the next call on.
-func (f *Fleet) Configure(c Settings) error {
+func (f *allShards) Configure(c Settings) error {
 	for _, s := range f.shards {
 		if err := s.Configure(c); err != nil {
 			return err // of the settings, so the first shard returns it
@@ -130,7 +152,7 @@ func (f *Fleet) Prepare(ctx context.Context) error {
 }
 
 // Unused returns the shards that no placement has: they hold no group until AddShards.
-func (f *Fleet) Unused() []int {
+func (f *allShards) Unused() []int {
 	p := f.placing.last.Load()
 	if p == nil {
 		return nil
@@ -144,7 +166,7 @@ func (f *Fleet) Unused() []int {
 
 // checkServers returns an error if a server has the data of a shard that the configuration puts elsewhere: the list of
 // servers was reordered or changed in length. Servers that do not reply are not checked.
-func (f *Fleet) checkServers(ctx context.Context) error {
+func (f *allShards) checkServers(ctx context.Context) error {
 	var servers []redis.UniversalClient
 	for _, s := range f.shards {
 		if !slices.Contains(servers, s.o.Client) {
@@ -181,13 +203,13 @@ func (f *Fleet) checkServers(ctx context.Context) error {
 }
 
 // Ping returns an error unless every shard replies and its layout fits.
-func (f *Fleet) Ping(ctx context.Context) error {
+func (f *allShards) Ping(ctx context.Context) error {
 	_, errs := each(ctx, f, func(ctx context.Context, s *Store) (struct{}, error) { return struct{}{}, s.Ping(ctx) })
 	return errors.Join(errs...)
 }
 
 // RefreshPlacements reads the placements again. Processes must call it every PlaceEvery.
-func (f *Fleet) RefreshPlacements(ctx context.Context) error {
+func (f *allShards) RefreshPlacements(ctx context.Context) error {
 	if len(f.shards) == 1 {
 		return nil
 	}
@@ -203,7 +225,7 @@ func (f *Fleet) RefreshPlacements(ctx context.Context) error {
 
 // placements returns the placements, which it reads if the last reading is old. While shard 0 is away it returns the
 // last reading.
-func (f *Fleet) placements(ctx context.Context) (*placed, error) {
+func (f *allShards) placements(ctx context.Context) (*placed, error) {
 	p := f.placing.last.Load()
 	now := time.Since(f.shards[0].start).Nanoseconds()
 	if p != nil && (time.Since(p.at) < placeStale || now < f.placing.next.Load()) {
@@ -220,7 +242,7 @@ func (f *Fleet) placements(ctx context.Context) (*placed, error) {
 }
 
 // homes returns the shards that may have the group of an id, first the one for a new group.
-func (f *Fleet) homes(ctx context.Context, id string) ([]*Store, error) {
+func (f *allShards) homes(ctx context.Context, id string) ([]*Store, error) {
 	if len(f.shards) == 1 {
 		return f.shards, nil
 	}
@@ -240,7 +262,7 @@ func (f *Fleet) homes(ctx context.Context, id string) ([]*Store, error) {
 }
 
 // FixedHome returns the shard of a key that concerns several groups: that of the first placement, which never changes.
-func (f *Fleet) FixedHome(ctx context.Context, key string) (*Store, error) {
+func (f *allShards) FixedHome(ctx context.Context, key string) (*Store, error) {
 	if len(f.shards) == 1 {
 		return f.shards[0], nil
 	}
@@ -255,7 +277,7 @@ func (f *Fleet) FixedHome(ctx context.Context, key string) (*Store, error) {
 const mostKnown = 10_000
 
 // at returns the shard that has the group, or the one for a new group if none has it.
-func (f *Fleet) at(ctx context.Context, id string) (*Store, error) {
+func (f *allShards) at(ctx context.Context, id string) (*Store, error) {
 	homes, err := f.homes(ctx, id)
 	if err != nil || len(homes) == 1 {
 		return first(homes), err
@@ -293,7 +315,7 @@ func first(homes []*Store) *Store {
 }
 
 // on calls do with the shard of a group.
-func on[T any](ctx context.Context, f *Fleet, id string, do func(s *Store) (T, error)) (v T, err error) {
+func on[T any](ctx context.Context, f *allShards, id string, do func(s *Store) (T, error)) (v T, err error) {
 	s, err := f.at(ctx, id)
 	if err != nil {
 		return v, err
@@ -302,7 +324,7 @@ func on[T any](ctx context.Context, f *Fleet, id string, do func(s *Store) (T, e
 }
 
 // each calls do for all shards at once and returns the results by shard.
-func each[T any](ctx context.Context, f *Fleet, do func(ctx context.Context, s *Store) (T, error)) ([]T, []error) {
+func each[T any](ctx context.Context, f *allShards, do func(ctx context.Context, s *Store) (T, error)) ([]T, []error) {
 	all, errs := make([]T, len(f.shards)), make([]error, len(f.shards))
 	if len(f.shards) == 1 {
 		all[0], errs[0] = do(ctx, f.shards[0])
@@ -351,6 +373,6 @@ func some[T any](all []T, errs []error) (there []T, away Away, err error) {
 }
 
 // read calls do for all shards at once and returns the results of those that replied.
-func read[T any](ctx context.Context, f *Fleet, do func(ctx context.Context, s *Store) (T, error)) ([]T, Away, error) {
+func read[T any](ctx context.Context, f *allShards, do func(ctx context.Context, s *Store) (T, error)) ([]T, Away, error) {
 	return some(each(ctx, f, do))
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // CreateGroup creates a group on its home, as Store.CreateGroup does.
-func (f *Fleet) CreateGroup(ctx context.Context, g GroupSpec) (group Group, created bool, err error) {
+func (f fleetGroups) CreateGroup(ctx context.Context, g GroupSpec) (group Group, created bool, err error) {
 	if err := g.Validate(); err != nil {
 		return Group{}, false, err
 	}
@@ -35,7 +35,7 @@ func (f *Fleet) CreateGroup(ctx context.Context, g GroupSpec) (group Group, crea
 }
 
 // createCounted creates a group on a shard. A quota of its tenant counts the groups in all shards.
-func (f *Fleet) createCounted(ctx context.Context, s *Store, g GroupSpec) (group Group, created bool, err error) {
+func (f fleetGroups) createCounted(ctx context.Context, s *Store, g GroupSpec) (group Group, created bool, err error) {
 	if g.MaxGroups == 0 {
 		return s.CreateGroup(ctx, g)
 	}
@@ -67,7 +67,7 @@ func quotaUnless(err, quota error) error {
 }
 
 // AddJobs adds jobs to a group, as Store.AddJobs does. A quota of its tenant counts the jobs in all shards.
-func (f *Fleet) AddJobs(ctx context.Context, group string, c Chunk, jobs []Job) (added Added, err error) {
+func (f fleetGroups) AddJobs(ctx context.Context, group string, c Chunk, jobs []Job) (added Added, err error) {
 	s, err := f.at(ctx, group)
 	if err != nil {
 		return Added{}, err
@@ -99,7 +99,7 @@ const (
 
 // counting calls do with what the tenant has in the other shards than s, under a lock of the tenant, so that no other
 // process adds to it meanwhile. For a shard that is away the last count counts, since nothing is added there.
-func (f *Fleet) counting(ctx context.Context, s *Store, tenant string, do func(ctx context.Context, elsewhere tenantUse) error) error {
+func (f fleetGroups) counting(ctx context.Context, s *Store, tenant string, do func(ctx context.Context, elsewhere tenantUse) error) error {
 	return f.locked(ctx, "tenant/"+tenant, fmt.Sprintf("the quotas of tenant %q", tenant), func(ctx context.Context) error {
 		elsewhere, err := f.elsewhere(ctx, s, tenant)
 		if err != nil {
@@ -109,8 +109,8 @@ func (f *Fleet) counting(ctx context.Context, s *Store, tenant string, do func(c
 	})
 }
 
-func (f *Fleet) elsewhere(ctx context.Context, s *Store, tenant string) (sum tenantUse, err error) {
-	all, errs := each(ctx, f, func(ctx context.Context, other *Store) (tenantUse, error) {
+func (f fleetGroups) elsewhere(ctx context.Context, s *Store, tenant string) (sum tenantUse, err error) {
+	all, errs := each(ctx, f.allShards, func(ctx context.Context, other *Store) (tenantUse, error) {
 		if other == s {
 			return tenantUse{}, nil
 		}
@@ -155,38 +155,38 @@ func (s rateStore) counts(ctx context.Context, tenant string) (tenantUse, error)
 // The following call the method of Store on the shard of the group.
 
 // Group returns one group.
-func (f *Fleet) Group(ctx context.Context, group string) (Group, error) {
-	return on(ctx, f, group, func(s *Store) (Group, error) { return s.Group(ctx, group) })
+func (f fleetGroups) Group(ctx context.Context, group string) (Group, error) {
+	return on(ctx, f.allShards, group, func(s *Store) (Group, error) { return s.Group(ctx, group) })
 }
 
 // TenantOf returns the tenant of a group.
-func (f *Fleet) TenantOf(ctx context.Context, group string) (string, error) {
-	return on(ctx, f, group, func(s *Store) (string, error) { return s.TenantOf(ctx, group) })
+func (f fleetGroups) TenantOf(ctx context.Context, group string) (string, error) {
+	return on(ctx, f.allShards, group, func(s *Store) (string, error) { return s.TenantOf(ctx, group) })
 }
 
 // Seal ends the submission of jobs.
-func (f *Fleet) Seal(ctx context.Context, group string) (Group, error) {
-	return on(ctx, f, group, func(s *Store) (Group, error) { return s.Seal(ctx, group) })
+func (f fleetGroups) Seal(ctx context.Context, group string) (Group, error) {
+	return on(ctx, f.allShards, group, func(s *Store) (Group, error) { return s.Seal(ctx, group) })
 }
 
 // SealAbandoning is Seal for a group with incomplete chunks.
-func (f *Fleet) SealAbandoning(ctx context.Context, group string) (Group, error) {
-	return on(ctx, f, group, func(s *Store) (Group, error) { return s.SealAbandoning(ctx, group) })
+func (f fleetGroups) SealAbandoning(ctx context.Context, group string) (Group, error) {
+	return on(ctx, f.allShards, group, func(s *Store) (Group, error) { return s.SealAbandoning(ctx, group) })
 }
 
 // Patch changes a group's live fields.
-func (f *Fleet) Patch(ctx context.Context, group string, p Patch) (Group, error) {
-	return on(ctx, f, group, func(s *Store) (Group, error) { return s.Patch(ctx, group, p) })
+func (f fleetGroups) Patch(ctx context.Context, group string, p Patch) (Group, error) {
+	return on(ctx, f.allShards, group, func(s *Store) (Group, error) { return s.Patch(ctx, group, p) })
 }
 
 // Cancel ends a group.
-func (f *Fleet) Cancel(ctx context.Context, group string) (Group, error) {
-	return on(ctx, f, group, func(s *Store) (Group, error) { return s.Cancel(ctx, group) })
+func (f fleetGroups) Cancel(ctx context.Context, group string) (Group, error) {
+	return on(ctx, f.allShards, group, func(s *Store) (Group, error) { return s.Cancel(ctx, group) })
 }
 
 // Release lifts the delays that a group's downstream asked for.
-func (f *Fleet) Release(ctx context.Context, group string) (g Group, jobs int64, err error) {
-	g, err = on(ctx, f, group, func(s *Store) (g Group, err error) {
+func (f fleetGroups) Release(ctx context.Context, group string) (g Group, jobs int64, err error) {
+	g, err = on(ctx, f.allShards, group, func(s *Store) (g Group, err error) {
 		g, jobs, err = s.Release(ctx, group)
 		return g, err
 	})
@@ -194,12 +194,12 @@ func (f *Fleet) Release(ctx context.Context, group string) (g Group, jobs int64,
 }
 
 // Delete deletes an ended group.
-func (f *Fleet) Delete(ctx context.Context, group string, patience time.Duration) (gone bool, err error) {
-	return on(ctx, f, group, func(s *Store) (bool, error) { return s.Delete(ctx, group, patience) })
+func (f fleetGroups) Delete(ctx context.Context, group string, patience time.Duration) (gone bool, err error) {
+	return on(ctx, f.allShards, group, func(s *Store) (bool, error) { return s.Delete(ctx, group, patience) })
 }
 
 // RedriveJobs creates a redrive of a group, on its shard.
-func (f *Fleet) RedriveJobs(ctx context.Context, group string, o RedriveOptions) (g Group, err error) {
+func (f fleetJobs) RedriveJobs(ctx context.Context, group string, o RedriveOptions) (g Group, err error) {
 	err = f.redriving(ctx, group, o.MaxGroups, func(ctx context.Context, s *Store, left int64) (err error) {
 		o.MaxGroups = left
 		g, err = s.RedriveJobs(ctx, group, o)
@@ -209,7 +209,7 @@ func (f *Fleet) RedriveJobs(ctx context.Context, group string, o RedriveOptions)
 }
 
 // RetryJob starts a job that waits, or redrives one.
-func (f *Fleet) RetryJob(ctx context.Context, group, job string, maxGroups int64) (as *Group, err error) {
+func (f fleetJobs) RetryJob(ctx context.Context, group, job string, maxGroups int64) (as *Group, err error) {
 	err = f.redriving(ctx, group, maxGroups, func(ctx context.Context, s *Store, left int64) (err error) {
 		as, err = s.RetryJob(ctx, group, job, left)
 		return err
@@ -218,7 +218,7 @@ func (f *Fleet) RetryJob(ctx context.Context, group, job string, maxGroups int64
 }
 
 // redriving calls do with the shard of a group and how many groups its tenant may have there.
-func (f *Fleet) redriving(ctx context.Context, group string, maxGroups int64, do func(ctx context.Context, s *Store, left int64) error) error {
+func (f fleetJobs) redriving(ctx context.Context, group string, maxGroups int64, do func(ctx context.Context, s *Store, left int64) error) error {
 	s, err := f.at(ctx, group)
 	if err != nil {
 		return err
@@ -239,32 +239,32 @@ func (f *Fleet) redriving(ctx context.Context, group string, maxGroups int64, do
 }
 
 // ChunkState returns the state of a chunk.
-func (f *Fleet) ChunkState(ctx context.Context, group, key string) (ChunkState, error) {
-	return on(ctx, f, group, func(s *Store) (ChunkState, error) { return s.ChunkState(ctx, group, key) })
+func (f fleetJobs) ChunkState(ctx context.Context, group, key string) (ChunkState, error) {
+	return on(ctx, f.allShards, group, func(s *Store) (ChunkState, error) { return s.ChunkState(ctx, group, key) })
 }
 
 // Results returns outcomes of a group.
-func (f *Fleet) Results(ctx context.Context, group, cursor string, limit int) (Page, error) {
-	return on(ctx, f, group, func(s *Store) (Page, error) { return s.Results(ctx, group, cursor, limit) })
+func (f fleetJobs) Results(ctx context.Context, group, cursor string, limit int) (Page, error) {
+	return on(ctx, f.allShards, group, func(s *Store) (Page, error) { return s.Results(ctx, group, cursor, limit) })
 }
 
 // Dead returns the dead letters of a group.
-func (f *Fleet) Dead(ctx context.Context, group, cursor string, limit int) (Page, error) {
-	return on(ctx, f, group, func(s *Store) (Page, error) { return s.Dead(ctx, group, cursor, limit) })
+func (f fleetJobs) Dead(ctx context.Context, group, cursor string, limit int) (Page, error) {
+	return on(ctx, f.allShards, group, func(s *Store) (Page, error) { return s.Dead(ctx, group, cursor, limit) })
 }
 
 // Job returns one job of a group.
-func (f *Fleet) Job(ctx context.Context, group, job string) (JobState, error) {
-	return on(ctx, f, group, func(s *Store) (JobState, error) { return s.Job(ctx, group, job) })
+func (f fleetJobs) Job(ctx context.Context, group, job string) (JobState, error) {
+	return on(ctx, f.allShards, group, func(s *Store) (JobState, error) { return s.Job(ctx, group, job) })
 }
 
 // CancelJob cancels one job of a group.
-func (f *Fleet) CancelJob(ctx context.Context, group, job string) (running bool, err error) {
-	return on(ctx, f, group, func(s *Store) (bool, error) { return s.CancelJob(ctx, group, job) })
+func (f fleetJobs) CancelJob(ctx context.Context, group, job string) (running bool, err error) {
+	return on(ctx, f.allShards, group, func(s *Store) (bool, error) { return s.CancelJob(ctx, group, job) })
 }
 
 // Groups lists the groups of all shards, newest first, as Store.Groups does.
-func (f *Fleet) Groups(ctx context.Context, filter Filter) (groups []Group, next string, away Away, err error) {
+func (f fleetGroups) Groups(ctx context.Context, filter Filter) (groups []Group, next string, away Away, err error) {
 	if len(f.shards) == 1 {
 		groups, next, err = f.shards[0].Groups(ctx, filter)
 		return groups, next, nil, err
@@ -282,7 +282,7 @@ func (f *Fleet) Groups(ctx context.Context, filter Filter) (groups []Group, next
 		listedGroup
 		shard int
 	}
-	all, away, err := read(ctx, f, func(ctx context.Context, s *Store) (list []shardGroup, err error) {
+	all, away, err := read(ctx, f.allShards, func(ctx context.Context, s *Store) (list []shardGroup, err error) {
 		found, err := s.listed(ctx, filter, placeBefore(place, from, s.o.Shard))
 		for _, g := range found {
 			list = append(list, shardGroup{g, s.o.Shard})

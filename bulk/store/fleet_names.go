@@ -13,7 +13,7 @@ import (
 
 // beside returns the shard on which a new group with predecessors is created: theirs, if its id leads there. s is the shard
 // that has the group already, or the one for a new group.
-func (f *Fleet) beside(ctx context.Context, s *Store, g *GroupSpec) (*Store, error) {
+func (f fleetGroups) beside(ctx context.Context, s *Store, g *GroupSpec) (*Store, error) {
 	homes, err := f.homes(ctx, g.ID)
 	if err != nil {
 		return nil, err
@@ -57,7 +57,7 @@ const longestID = 128
 
 // IDBeside returns an id for a new group that waits for others, made of one that nobody chose: it leads to the shard of
 // the first of them.
-func (f *Fleet) IDBeside(after, id string) string {
+func (f fleetGroups) IDBeside(after, id string) string {
 	first, _, _ := strings.Cut(after, " ")
 	if len(f.shards) == 1 || first == "" {
 		return id
@@ -70,12 +70,12 @@ func (f *Fleet) IDBeside(after, id string) string {
 
 // named calls do under a lock of a name that one submission in all shards may use, so that no other process submits
 // anything under it meanwhile.
-func (f *Fleet) named(ctx context.Context, name string, do func(ctx context.Context) error) error {
+func (f fleetGroups) named(ctx context.Context, name string, do func(ctx context.Context) error) error {
 	return f.locked(ctx, "name/"+name, "the key "+strconv.Quote(name), do)
 }
 
 // locked calls do under a lock of a key that concerns several shards.
-func (f *Fleet) locked(ctx context.Context, key, what string, do func(ctx context.Context) error) error {
+func (f fleetGroups) locked(ctx context.Context, key, what string, do func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, countFor)
 	defer cancel()
 	home, err := f.FixedHome(ctx, key)
@@ -101,11 +101,11 @@ func (f *Fleet) locked(ctx context.Context, key, what string, do func(ctx contex
 
 // createNamed creates a group whose unique key nobody has used in any shard. The key is kept with the group, in the step that
 // creates it.
-func (f *Fleet) createNamed(ctx context.Context, s *Store, g GroupSpec) (group Group, created bool, err error) {
+func (f fleetGroups) createNamed(ctx context.Context, s *Store, g GroupSpec) (group Group, created bool, err error) {
 	name := "g" + g.Tenant + "/" + g.Unique.Key
 	err = f.named(ctx, name, func(ctx context.Context) error {
 		if _, err := s.short(ctx, g.ID); isCode(err, CodeNotFound) {
-			all, errs := each(ctx, f, func(ctx context.Context, other *Store) (string, error) {
+			all, errs := each(ctx, f.allShards, func(ctx context.Context, other *Store) (string, error) {
 				if other == s {
 					return "", nil // group_create looks there
 				}
@@ -166,7 +166,7 @@ func (s *shard) submittedUnder(ctx context.Context, names ...string) (string, er
 
 // Submit adds a single job, as Store.Submit does. With several shards, jobs that nobody named are spread, and those of a
 // tenant with an id or a unique key are on one shard, which has their names.
-func (f *Fleet) Submit(ctx context.Context, in Single) (Submitted, error) {
+func (f fleetJobs) Submit(ctx context.Context, in Single) (Submitted, error) {
 	if len(f.shards) == 1 {
 		return f.shards[0].Submit(ctx, in)
 	}
@@ -209,7 +209,7 @@ func (f *Fleet) Submit(ctx context.Context, in Single) (Submitted, error) {
 }
 
 // submitCounted is Store.Submit; a quota of the tenant counts the jobs in all shards.
-func (f *Fleet) submitCounted(ctx context.Context, s *Store, in Single) (done Submitted, err error) {
+func (f fleetJobs) submitCounted(ctx context.Context, s *Store, in Single) (done Submitted, err error) {
 	if in.MaxPending == 0 && f.Settings().PendingPerTenant == 0 {
 		return s.Submit(ctx, in)
 	}
@@ -224,24 +224,24 @@ func (f *Fleet) submitCounted(ctx context.Context, s *Store, in Single) (done Su
 // Schedules, with the time by which they run, are on shard 0.
 
 // WriteSchedule creates, changes or deletes a schedule.
-func (f *Fleet) WriteSchedule(ctx context.Context, r ScheduleRecord, next time.Time) (now ScheduleRecord, changed bool, err error) {
+func (f fleetSchedules) WriteSchedule(ctx context.Context, r ScheduleRecord, next time.Time) (now ScheduleRecord, changed bool, err error) {
 	return f.shards[0].WriteSchedule(ctx, r, next)
 }
 
 // DueSchedules returns schedules that are due, and the store's time.
-func (f *Fleet) DueSchedules(ctx context.Context) (now time.Time, due []ScheduleRecord, err error) {
+func (f fleetSchedules) DueSchedules(ctx context.Context) (now time.Time, due []ScheduleRecord, err error) {
 	return f.shards[0].DueSchedules(ctx)
 }
 
 // Time returns the store's time.
-func (f *Fleet) Time(ctx context.Context) (time.Time, error) { return f.shards[0].Time(ctx) }
+func (f fleetSchedules) Time(ctx context.Context) (time.Time, error) { return f.shards[0].Time(ctx) }
 
 // Schedule returns one schedule.
-func (f *Fleet) Schedule(ctx context.Context, id string) (ScheduleRecord, error) {
+func (f fleetSchedules) Schedule(ctx context.Context, id string) (ScheduleRecord, error) {
 	return f.shards[0].Schedule(ctx, id)
 }
 
 // Schedules returns all schedules in no order.
-func (f *Fleet) Schedules(ctx context.Context) ([]ScheduleRecord, error) {
+func (f fleetSchedules) Schedules(ctx context.Context) ([]ScheduleRecord, error) {
 	return f.shards[0].Schedules(ctx)
 }

@@ -24,12 +24,12 @@ const (
 )
 
 // ShardList returns the state of every shard.
-func (f *Fleet) ShardList(ctx context.Context) ([]ShardInfo, error) {
+func (f fleetLayout) ShardList(ctx context.Context) ([]ShardInfo, error) {
 	p, err := f.shared(ctx)
 	if err != nil {
 		return nil, err
 	}
-	all, errs := each(ctx, f, func(ctx context.Context, s *Store) (i ShardInfo, err error) {
+	all, errs := each(ctx, f.allShards, func(ctx context.Context, s *Store) (i ShardInfo, err error) {
 		if i.Depths, err = s.Depths(ctx); err != nil {
 			return i, err
 		}
@@ -50,7 +50,7 @@ func (f *Fleet) ShardList(ctx context.Context) ([]ShardInfo, error) {
 }
 
 // shared returns the placements as they are now.
-func (f *Fleet) shared(ctx context.Context) (*placed, error) {
+func (f fleetLayout) shared(ctx context.Context) (*placed, error) {
 	p, _, err := f.shards[0].readPlacements(ctx, "", nil)
 	if err == nil {
 		f.placing.last.Store(p)
@@ -59,7 +59,7 @@ func (f *Fleet) shared(ctx context.Context) (*placed, error) {
 }
 
 // DrainShard closes a shard for new groups. Its groups stay and end there. changed is false if it is closed already.
-func (f *Fleet) DrainShard(ctx context.Context, n int) (changed bool, err error) {
+func (f fleetLayout) DrainShard(ctx context.Context, n int) (changed bool, err error) {
 	return f.place(ctx, n, func(open []int) ([]int, error) {
 		if len(open) == 1 && open[0] == n {
 			return nil, refuse(CodeState, "shard %d is the only one for new groups: add or open another one first", n)
@@ -70,7 +70,7 @@ func (f *Fleet) DrainShard(ctx context.Context, n int) (changed bool, err error)
 
 // OpenShard opens a shard for new groups: one that was drained, or one that is not used yet. Every process must have it
 // in its configuration.
-func (f *Fleet) OpenShard(ctx context.Context, n int) (changed bool, err error) {
+func (f fleetLayout) OpenShard(ctx context.Context, n int) (changed bool, err error) {
 	if err := f.ready(ctx, n); err != nil {
 		return false, err
 	}
@@ -84,7 +84,7 @@ func (f *Fleet) OpenShard(ctx context.Context, n int) (changed bool, err error) 
 }
 
 // ready checks that a shard can be opened, and copies to it what operators have set live.
-func (f *Fleet) ready(ctx context.Context, n int) error {
+func (f fleetLayout) ready(ctx context.Context, n int) error {
 	if n < 0 || n >= len(f.shards) {
 		return refuse(CodeInvalid, "shard %d: the configuration has shards: %d", n, len(f.shards))
 	}
@@ -111,7 +111,7 @@ func (f *Fleet) ready(ctx context.Context, n int) error {
 }
 
 // copySettings copies live limits and the settings of tenants from shard 0.
-func (f *Fleet) copySettings(ctx context.Context, to *Store) error {
+func (f fleetLayout) copySettings(ctx context.Context, to *Store) error {
 	from := f.shards[0]
 	if to == from {
 		return nil
@@ -144,7 +144,7 @@ func (f *Fleet) copySettings(ctx context.Context, to *Store) error {
 }
 
 // copyTenants sets the settings that tenants have in shard 0 in every shard.
-func (f *Fleet) copyTenants(ctx context.Context) error {
+func (f fleetLayout) copyTenants(ctx context.Context) error {
 	from := f.shards[0]
 	names, err := from.tenantNames(ctx)
 	if err != nil {
@@ -166,7 +166,7 @@ func (f *Fleet) copyTenants(ctx context.Context) error {
 }
 
 // adoptTenants lends the limits of tenants that were set while there was one shard. They are in parts before that.
-func (f *Fleet) adoptTenants(ctx context.Context) error {
+func (f fleetLayout) adoptTenants(ctx context.Context) error {
 	s := f.shards[0]
 	call, cancel := context.WithTimeout(ctx, s.o.Timeout)
 	defer cancel()
@@ -205,7 +205,7 @@ func (s rateStore) liveRates(ctx context.Context) (p LimitsPatch, err error) {
 
 // place adds a placement with the shards that change returns for those of the last one. Several operators may do so at
 // once.
-func (f *Fleet) place(ctx context.Context, n int, change func(open []int) ([]int, error)) (changed bool, err error) {
+func (f fleetLayout) place(ctx context.Context, n int, change func(open []int) ([]int, error)) (changed bool, err error) {
 	if n < 0 || n >= len(f.shards) {
 		return false, refuse(CodeInvalid, "shard %d: the configuration has shards: %d", n, len(f.shards))
 	}

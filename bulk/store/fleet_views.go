@@ -14,12 +14,12 @@ import (
 )
 
 // Congestion returns the congestion of the tenants with groups, by name, over all shards; with a name, of that tenant only.
-func (f *Fleet) Congestion(ctx context.Context, tenant string) ([]Congestion, Away, error) {
+func (f fleetViews) Congestion(ctx context.Context, tenant string) ([]Congestion, Away, error) {
 	if len(f.shards) == 1 {
 		list, err := f.shards[0].Congestion(ctx, tenant)
 		return list, nil, err
 	}
-	all, away, err := read(ctx, f, func(ctx context.Context, s *Store) ([]Congestion, error) {
+	all, away, err := read(ctx, f.allShards, func(ctx context.Context, s *Store) ([]Congestion, error) {
 		list, err := s.Congestion(ctx, tenant)
 		if isCode(err, CodeNotFound) {
 			err = nil
@@ -50,7 +50,7 @@ func isCode(err error, code Code) bool {
 }
 
 // addCongestion returns the congestion of a tenant in two shards together.
-func (f *Fleet) addCongestion(a, b Congestion) Congestion {
+func (f fleetViews) addCongestion(a, b Congestion) Congestion {
 	finished := a.Finished + b.Finished
 	if finished > 0 {
 		a.AvgThrottles = (a.AvgThrottles*float64(a.Finished) + b.AvgThrottles*float64(b.Finished)) / float64(finished)
@@ -70,7 +70,7 @@ func (f *Fleet) addCongestion(a, b Congestion) Congestion {
 const historyHeld = 10 * time.Second
 
 // History returns a tenant's snapshots since then, oldest first, one a second: the sums of the shards' latest.
-func (f *Fleet) History(ctx context.Context, tenant string, since time.Time) ([]Congestion, Away, error) {
+func (f fleetViews) History(ctx context.Context, tenant string, since time.Time) ([]Congestion, Away, error) {
 	if len(f.shards) == 1 {
 		list, err := f.shards[0].History(ctx, tenant, since)
 		return list, nil, err
@@ -79,7 +79,7 @@ func (f *Fleet) History(ctx context.Context, tenant string, since time.Time) ([]
 		Congestion
 		shard int
 	}
-	all, away, err := read(ctx, f, func(ctx context.Context, s *Store) (list []point, err error) {
+	all, away, err := read(ctx, f.allShards, func(ctx context.Context, s *Store) (list []point, err error) {
 		past, err := s.History(ctx, tenant, since)
 		for _, c := range past {
 			list = append(list, point{c, s.o.Shard})
@@ -114,8 +114,8 @@ func (f *Fleet) History(ctx context.Context, tenant string, since time.Time) ([]
 }
 
 // Limits returns the rates in force, and how much of them all shards use.
-func (f *Fleet) Limits(ctx context.Context) (Limits, Away, error) {
-	all, away, err := read(ctx, f, func(ctx context.Context, s *Store) (Limits, error) { return s.Limits(ctx) })
+func (f fleetViews) Limits(ctx context.Context) (Limits, Away, error) {
+	all, away, err := read(ctx, f.allShards, func(ctx context.Context, s *Store) (Limits, error) { return s.Limits(ctx) })
 	if err != nil {
 		return Limits{}, nil, err
 	}
@@ -149,7 +149,7 @@ func sumTypes(a, b map[string]TypeLimits) map[string]TypeLimits {
 
 // setAll changes a setting in every shard, first in shard 0. If a shard is away, the others may have the change: the
 // error says so, and the same call completes it.
-func setAll[T any](ctx context.Context, f *Fleet, do func(ctx context.Context, s *Store) (T, error)) ([]T, error) {
+func setAll[T any](ctx context.Context, f *allShards, do func(ctx context.Context, s *Store) (T, error)) ([]T, error) {
 	first, err := do(ctx, f.shards[0])
 	if err != nil || len(f.shards) == 1 {
 		return []T{first}, err
@@ -167,14 +167,14 @@ func setAll[T any](ctx context.Context, f *Fleet, do func(ctx context.Context, s
 }
 
 // SetLimits changes the rates in the patch for every process and shard.
-func (f *Fleet) SetLimits(ctx context.Context, p LimitsPatch) (Limits, error) {
+func (f fleetViews) SetLimits(ctx context.Context, p LimitsPatch) (Limits, error) {
 	if p.PerTenant != nil {
 		set := f.Settings()
 		if set.PerTenant = *p.PerTenant; !set.partsOfTenants(len(f.shards)) {
 			return Limits{}, refuse(CodeInvalid, "per_tenant %v: %s", *p.PerTenant, perTenantNeeds(len(f.shards)))
 		}
 	}
-	all, err := setAll(ctx, f, func(ctx context.Context, s *Store) (Limits, error) { return s.SetLimits(ctx, p) })
+	all, err := setAll(ctx, f.allShards, func(ctx context.Context, s *Store) (Limits, error) { return s.SetLimits(ctx, p) })
 	if err != nil {
 		return Limits{}, err
 	}
@@ -182,9 +182,9 @@ func (f *Fleet) SetLimits(ctx context.Context, p LimitsPatch) (Limits, error) {
 }
 
 // Tenant returns a tenant, with its counts over all shards.
-func (f *Fleet) Tenant(ctx context.Context, name string) (Tenant, Away, error) {
+func (f fleetViews) Tenant(ctx context.Context, name string) (Tenant, Away, error) {
 	var missing error
-	all, away, err := read(ctx, f, func(ctx context.Context, s *Store) (*Tenant, error) {
+	all, away, err := read(ctx, f.allShards, func(ctx context.Context, s *Store) (*Tenant, error) {
 		t, err := s.Tenant(ctx, name)
 		if isCode(err, CodeNotFound) && len(f.shards) > 1 {
 			return nil, nil
@@ -216,8 +216,8 @@ func (t *Tenant) add(other *Tenant) {
 }
 
 // SetTenant changes a tenant's weight, rate and concurrency in every shard.
-func (f *Fleet) SetTenant(ctx context.Context, t Tenant) (Tenant, error) {
-	all, err := setAll(ctx, f, func(ctx context.Context, s *Store) (Tenant, error) { return s.SetTenant(ctx, t) })
+func (f fleetViews) SetTenant(ctx context.Context, t Tenant) (Tenant, error) {
+	all, err := setAll(ctx, f.allShards, func(ctx context.Context, s *Store) (Tenant, error) { return s.SetTenant(ctx, t) })
 	if err != nil {
 		return Tenant{}, err
 	}
@@ -230,8 +230,8 @@ func (f *Fleet) SetTenant(ctx context.Context, t Tenant) (Tenant, error) {
 
 // Breakers returns the open breakers by type and tenant. Each shard has breakers of its own; of one that is open in
 // several shards, the counts are sums, and it is open since the first of them opened.
-func (f *Fleet) Breakers(ctx context.Context) ([]OpenBreaker, Away, error) {
-	all, away, err := read(ctx, f, func(ctx context.Context, s *Store) ([]OpenBreaker, error) { return s.Breakers(ctx) })
+func (f fleetViews) Breakers(ctx context.Context) ([]OpenBreaker, Away, error) {
+	all, away, err := read(ctx, f.allShards, func(ctx context.Context, s *Store) ([]OpenBreaker, error) { return s.Breakers(ctx) })
 	return sumBreakers(all), away, err
 }
 
@@ -267,10 +267,10 @@ func sumBreakers(all [][]OpenBreaker) []OpenBreaker {
 }
 
 // LiftBreaker closes a breaker in every shard in which it is open.
-func (f *Fleet) LiftBreaker(ctx context.Context, kind, tenant string) ([]OpenBreaker, Away, error) {
+func (f fleetViews) LiftBreaker(ctx context.Context, kind, tenant string) ([]OpenBreaker, Away, error) {
 	lifted := false
 	var closed error
-	all, errs := each(ctx, f, func(ctx context.Context, s *Store) ([]OpenBreaker, error) { return s.LiftBreaker(ctx, kind, tenant) })
+	all, errs := each(ctx, f.allShards, func(ctx context.Context, s *Store) ([]OpenBreaker, error) { return s.LiftBreaker(ctx, kind, tenant) })
 	for n, err := range errs {
 		if isCode(err, CodeNotFound) && len(f.shards) > 1 {
 			closed = err
@@ -287,8 +287,8 @@ func (f *Fleet) LiftBreaker(ctx context.Context, kind, tenant string) ([]OpenBre
 }
 
 // Processes returns the processes by id. Keeper is set for the keeper of any shard.
-func (f *Fleet) Processes(ctx context.Context) ([]Process, Away, error) {
-	all, away, err := read(ctx, f, func(ctx context.Context, s *Store) ([]Process, error) { return s.Processes(ctx) })
+func (f fleetViews) Processes(ctx context.Context) ([]Process, Away, error) {
+	all, away, err := read(ctx, f.allShards, func(ctx context.Context, s *Store) ([]Process, error) { return s.Processes(ctx) })
 	if err != nil || len(all) == 1 {
 		return slices.Concat(all...), away, err
 	}
@@ -306,8 +306,8 @@ func (f *Fleet) Processes(ctx context.Context) ([]Process, Away, error) {
 }
 
 // Pullers returns the pullers by id, of any shard.
-func (f *Fleet) Pullers(ctx context.Context) ([]Puller, error) {
-	all, _, err := read(ctx, f, func(ctx context.Context, s *Store) ([]Puller, error) { return s.Pullers(ctx) })
+func (f fleetViews) Pullers(ctx context.Context) ([]Puller, error) {
+	all, _, err := read(ctx, f.allShards, func(ctx context.Context, s *Store) ([]Puller, error) { return s.Pullers(ctx) })
 	if err != nil {
 		return nil, err
 	}
@@ -317,12 +317,12 @@ func (f *Fleet) Pullers(ctx context.Context) ([]Puller, error) {
 }
 
 // Running returns the running jobs of all shards, longest running first, and their number; see Store.Running.
-func (f *Fleet) Running(ctx context.Context) (jobs []RunningJob, all int64, away Away, err error) {
+func (f fleetViews) Running(ctx context.Context) (jobs []RunningJob, all int64, away Away, err error) {
 	type part struct {
 		jobs []RunningJob
 		all  int64
 	}
-	parts, away, err := read(ctx, f, func(ctx context.Context, s *Store) (p part, err error) {
+	parts, away, err := read(ctx, f.allShards, func(ctx context.Context, s *Store) (p part, err error) {
 		p.jobs, p.all, err = s.Running(ctx)
 		return p, err
 	})
@@ -381,7 +381,7 @@ func levelRank(level string) int {
 }
 
 // Audit checks every invariant in all shards, and that each group is on a shard that its id leads to.
-func (f *Fleet) Audit(ctx context.Context) ([]Violation, error) {
+func (f fleetViews) Audit(ctx context.Context) ([]Violation, error) {
 	if len(f.shards) == 1 {
 		return f.shards[0].Audit(ctx)
 	}
@@ -413,7 +413,7 @@ func (f *Fleet) Audit(ctx context.Context) ([]Violation, error) {
 }
 
 // Repair restores what Store.Repair restores, in all shards.
-func (f *Fleet) Repair(ctx context.Context) ([]Repaired, error) {
+func (f fleetViews) Repair(ctx context.Context) ([]Repaired, error) {
 	var all []Repaired
 	for n, s := range f.shards {
 		mended, err := s.Repair(ctx)

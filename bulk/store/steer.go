@@ -19,7 +19,7 @@ type Steering struct {
 
 // Steer is Store.Steer for the rate of all shards: shard 0 has the state of rate control, and the others get the rate that
 // was found, of which they have a part while no lease tells otherwise.
-func (f *Fleet) Steer(ctx context.Context, report string, fence, rate int64, control string) (Steering, error) {
+func (f *allShards) Steer(ctx context.Context, report string, fence, rate int64, control string) (Steering, error) {
 	st, err := f.shards[0].Steer(ctx, report, fence, rate, control)
 	if err != nil || len(f.shards) == 1 {
 		return st, err
