@@ -3,13 +3,15 @@
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists,
 --   uniques, lapses, links, batches
--- ARGV: now, settings, group, chunk, offset, last, answer, most (open jobs of the tenant; 0: as configured), whole (number of jobs that the chunk must have for last to count; 0: any), elsewhere (open jobs of the tenant in other shards), id, type, cost, run_at, expires (µs; 0: never), payload, ...
+-- ARGV: now, settings, group, chunk, offset, last, answer, most (open jobs of the tenant; 0: as configured), whole (number of jobs that the chunk must have for last to count; 0: any), created (µs, when the group was created; 0: at any time), elsewhere (open jobs of the tenant in other shards), id, type, cost, run_at, expires (µs; 0: never), payload, ...
 -- RETURNS: {accepted, added by earlier attempts, 1 if the chunk is done, then 1 for each job that existed} or {reason, detail}
 -- INVARIANT: a job id is unique in its group; a sealed group takes no new id; a chunk that is done keeps its answer.
 -- INCLUDE: clock, limiter, fair, bulk, bulkqueue, bulklife, bulkjobs
 
 local g, gkey = named_group(ARGV[3])
 if not g then return { 'not_found' } end
+local created = tonumber(ARGV[10])
+if created > 0 and g[G_CREATED] ~= created then return { 'replaced' } end
 local chunk, last = ARGV[4], ARGV[6] == '1'
 local field, before = gkey .. ':' .. chunk, 0
 if chunk ~= '' then
@@ -22,7 +24,7 @@ if chunk ~= '' then
   end
 end
 local keys, n = {}, 0
-for i = 11, #ARGV, 6 do
+for i = 12, #ARGV, 6 do
   n = n + 1
   keys[n] = gkey .. '/' .. ARGV[i]
 end
@@ -39,13 +41,13 @@ for i = 1, n do reply[i + 3] = there[i] and 1 or 0 end
 local t = bulk_tenant(g[G_TENANT])
 if fresh > 0 then
   if g[G_SEALED] == 1 or g[G_STATUS] > RUNNING then return { 'sealed' } end
-  local most, open = tonumber(ARGV[8]), t[T_OPEN] + tonumber(ARGV[10])
+  local most, open = tonumber(ARGV[8]), t[T_OPEN] + tonumber(ARGV[11])
   if most > 0 and open + fresh > most then return { 'quota', int(open), 'api_tokens[].max_pending' } end
   if set.quota > 0 and open + fresh > set.quota then return { 'quota', int(open), 'limits.pending_per_tenant' } end
   local lines, ids = {}, {}
   for i = 1, n do
     if not there[i] then
-      local a = 11 + (i - 1) * 6
+      local a = 12 + (i - 1) * 6
       local run_at = tonumber(ARGV[a + 3])
       lines[#lines + 1] = keys[i]
       lines[#lines + 1] = types.submitted(g, ARGV[a + 2], ARGV[a + 1], tonumber(ARGV[a + 4]), ARGV[a + 5])

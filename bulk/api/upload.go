@@ -55,6 +55,8 @@ type upload struct {
 	to    sink
 	group string
 	key   string // of the chunk; empty: the upload cannot be resumed
+	// created is when the group was created; zero: any group.
+	created time.Time
 
 	maxPending int64
 	ids        lineIDs
@@ -220,7 +222,7 @@ func (u *upload) finish(ctx context.Context) error {
 
 // add calls the store, and again during an outage if the upload has a key, which makes repetition safe.
 func (u *upload) add(ctx context.Context, c store.Chunk, jobs []store.Job) (added store.Added, err error) {
-	c.Key, c.MaxPending = u.key, u.maxPending
+	c.Key, c.MaxPending, c.Created = u.key, u.maxPending, u.created
 	waits := u.waits
 	if u.key == "" {
 		waits = nil
@@ -306,6 +308,11 @@ func (s uploadRoutes) whole(body io.Reader, with string) (lines io.Reader, relea
 	}
 }
 
+var addFields = []field[time.Time]{{"created_at", ruleMoment, func(to *time.Time, raw []byte) (wrong string) {
+	*to, wrong = moment(raw)
+	return wrong
+}, true}}
+
 // addJobs adds a chunk of jobs to a group.
 func (s uploadRoutes) addJobs(w http.ResponseWriter, r *http.Request, who identity) error {
 	id, err := s.visible(r, who)
@@ -321,22 +328,29 @@ func (s uploadRoutes) addJobs(w http.ResponseWriter, r *http.Request, who identi
 	if err == nil {
 		err = ophttp.CheckContentType(r, true, lineTypes...)
 	}
+	var created time.Time
 	if err == nil {
-		err = noQuery(r)
+		err = readQuery(r, addFields, &created)
 	}
 	if err != nil {
 		return refuseUpload(r, err)
 	}
 	var body io.Reader = r.Body
-	u := &upload{to: counted{s.store, s.o.Enqueued}, group: id, maxPending: who.most.Pending, allow: s.o.AllowType, waits: outageWaits}
-	if key == "" {
+	u := &upload{created: created, to: counted{s.store, s.o.Enqueued}, group: id, maxPending: who.most.Pending, allow: s.o.AllowType, waits: outageWaits}
+	if key == "" || !created.IsZero() { // before the body is read
 		g, err := s.store.Group(r.Context(), id)
-		if err == nil && g.Sealed {
-			err = sealed(id) // before the body is read
+		switch {
+		case err != nil:
+		case !created.IsZero() && !g.CreatedAt.Equal(created):
+			err = store.Replaced(id)
+		case g.Sealed && key == "":
+			err = sealed(id)
 		}
 		if err != nil {
 			return refuseUpload(r, err)
 		}
+	}
+	if key == "" {
 		var release func()
 		if body, release, err = s.whole(body, "an Idempotency-Key"); err != nil {
 			return refuseUpload(r, err)

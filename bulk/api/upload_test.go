@@ -217,6 +217,19 @@ func TestAddJobs_WithoutKeyAddsAtEnd(t *testing.T) {
 	wantCode(t, b.ask("POST", jobs, lines(1)), 503, "busy", "Idempotency-Key")
 }
 
+func TestAddJobs_RefusesAGroupCreatedAtAnotherTime(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	id := b.create(`{"tenant":"acme","type":"mail"}`)
+	created := b.group(id)["created_at"].(string)
+	for _, header := range [][]string{nil, {key + "k"}} {
+		jobs := "/v1/groups/" + id + "/jobs?created_at="
+		wantCode(t, b.ask("POST", jobs+"2026-01-02T03:04:05.000006Z", lines(1), header...), 404, "not_found", id, "created_at")
+		wantCode(t, b.ask("POST", jobs+"noon", lines(1), header...), 422, "invalid", "created_at")
+		want(t, b.ask("POST", jobs+created, lines(1), header...), 200)
+	}
+}
+
 func TestAddJobs_DerivesIDsFromLines(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

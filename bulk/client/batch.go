@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/url"
+	"time"
 
 	"github.com/anteroom/anteroom/bulk/bulktype"
 )
@@ -15,7 +17,10 @@ const MaxBatch = 1000
 // AddBatch adds up to MaxBatch jobs, each with an ID, in one request. A job that the group has already is a duplicate, in whatever
 // batch it was sent, so a batch may be repeated with other jobs in it. AddLines and AddJobs are for jobs without ids and for longer
 // uploads. Lines of rejections count the jobs from 1. A *Problem with Accepted > 0 means that the group has some of the jobs.
-func (c uploads) AddBatch(ctx context.Context, group string, jobs []Job) (Uploaded, error) {
+//
+// created is the group's CreatedAt; zero: any. With it, a group that was deleted and created again does not accept the jobs
+// (not_found), however late the request arrives.
+func (c uploads) AddBatch(ctx context.Context, group string, created time.Time, jobs []Job) (Uploaded, error) {
 	if len(jobs) > MaxBatch {
 		return Uploaded{}, fmt.Errorf("a batch has at most %d jobs, got %d", MaxBatch, len(jobs))
 	}
@@ -32,6 +37,9 @@ func (c uploads) AddBatch(ctx context.Context, group string, jobs []Job) (Upload
 	}
 	k := post("v1", "groups", group, "jobs")
 	k.body, k.ndjson = body.Bytes(), true
+	if !created.IsZero() {
+		k.query = url.Values{"created_at": {created.UTC().Format(time.RFC3339Nano)}}
+	}
 	var answer bulktype.Tally
 	if err := c.do(ctx, k, &answer); err != nil {
 		return Uploaded{}, err

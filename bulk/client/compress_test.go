@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // The lines arrive, in fewer bytes, and a chunk is the same chunk whether it is compressed or not.
@@ -48,17 +49,17 @@ func TestAddBatch_RepeatsAreDuplicates(t *testing.T) {
 	c := newClient(t, s.URL, Options{Compression: Zstd})
 	g := create(t, c, GroupSpec{})
 	jobs := []Job{{ID: "a", Payload: []byte(`{"x": "<&>"}`)}, {ID: "b", Payload: []byte("1\n")}, {ID: "c", Payload: []byte("2"), Cost: 5000}}
-	first, err := c.AddBatch(t.Context(), g.ID, jobs)
+	first, err := c.AddBatch(t.Context(), g.ID, time.Time{}, jobs)
 	if err != nil || first.Accepted != 2 || first.Rejected != 1 || len(first.Rejections) != 1 || first.Rejections[0].Line != 3 {
 		t.Fatalf("%+v, %v", first, err)
 	}
 	// Another batch, with some of the jobs.
-	second, err := c.AddBatch(t.Context(), g.ID, []Job{{ID: "d", Payload: []byte("4")}, jobs[0]})
+	second, err := c.AddBatch(t.Context(), g.ID, time.Time{}, []Job{{ID: "d", Payload: []byte("4")}, jobs[0]})
 	if err != nil || second.Accepted != 1 || second.Duplicates != 1 {
 		t.Errorf("%+v, %v", second, err)
 	}
 	for name, jobs := range map[string][]Job{"no id": {{Payload: []byte("1")}}, "not JSON": {{ID: "x", Payload: []byte("{")}}, "too many": make([]Job, MaxBatch+1)} {
-		if got, err := c.AddBatch(t.Context(), g.ID, jobs); err == nil {
+		if got, err := c.AddBatch(t.Context(), g.ID, time.Time{}, jobs); err == nil {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}

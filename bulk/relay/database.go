@@ -87,7 +87,8 @@ type row struct {
 	payload             []byte        // nil: longer than maxPayload
 	created             time.Time
 
-	tried bool // sent_to was set by an earlier batch, so the row may have been sent
+	tried  bool // sent_to was set by an earlier batch, so the row may have been sent
+	marked bool // sent_to has to be written before the row is sent
 	outcome
 }
 
@@ -187,8 +188,8 @@ func (t txn) set(ctx context.Context, rows []*row, columns []string, values ...a
 
 // mark writes into rows the group to which they are about to be sent.
 func (t txn) mark(ctx context.Context, rows []*row) error {
-	for group, rows := range byGroup(rows) {
-		if err := t.set(ctx, rows, []string{"sent_to"}, group); err != nil {
+	for mark, rows := range by(rows, func(w *row) string { return w.sentTo.String }) {
+		if err := t.set(ctx, rows, []string{"sent_to"}, mark); err != nil {
 			return err
 		}
 	}

@@ -40,7 +40,7 @@ var (
   run_at     timestamptz,                             -- NULL: as soon as possible
   created_at timestamptz NOT NULL DEFAULT now(),
   -- Of the relay.
-  sent_to    text,                                    -- the group to which this row was sent, perhaps more than once
+  sent_to    text,                                    -- the group to which this row was sent, perhaps more than once, and when that was created
   error      text                                     -- why this row is kept aside; set it to NULL to try again
 ) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
 `,
@@ -69,7 +69,7 @@ var (
   run_at     TIMESTAMP(6) NULL,                       -- NULL: as soon as possible
   created_at TIMESTAMP(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6),
   -- Of the relay.
-  sent_to    VARCHAR(140),                            -- the group to which this row was sent, perhaps more than once
+  sent_to    VARCHAR(200),                            -- the group to which this row was sent, perhaps more than once, and when that was created
   error      VARCHAR(1000)                            -- why this row is kept aside; set it to NULL to try again
 ) CHARACTER SET utf8mb4;
 `,

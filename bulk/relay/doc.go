@@ -4,7 +4,7 @@
 // each batch, in this order:
 //
 //  1. creates the groups that new rows need,
-//  2. writes into each new row the group to which it goes (sent_to), and commits,
+//  2. writes into each new row the group to which it goes and when that was created (sent_to), and commits,
 //  3. sends the rows, each with its job_id as the id of the job,
 //  4. deletes the rows that the server has, and commits.
 //

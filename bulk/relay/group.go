@@ -31,43 +31,69 @@ func groupName(tenant, kind string, day time.Time, n int) string {
 
 // groups remembers what the relay has found out about groups.
 type groups struct {
-	types  map[string]string // of groups that accept jobs, the type of jobs without one
-	closed map[string]bool   // sealed or ended
+	open   map[string]openGroup // groups that accept jobs
+	closed map[string]bool      // sealed or ended
+}
+
+// openGroup is a group that accepts jobs.
+type openGroup struct {
+	created time.Time
+	kind    string // type of jobs without one
+}
+
+// target is one group, and not another that gets its id after its deletion.
+type target struct {
+	group   string
+	created time.Time
+}
+
+// again is the end of sent_to in a row that another batch than the one that wrote the rest may have sent.
+const again = " again"
+
+// mark returns sent_to of a row that was not sent yet.
+func (t target) mark() string { return t.group + " " + t.created.UTC().Format(time.RFC3339Nano) }
+
+// target returns where a row goes that has a mark. Without a time in it the group is any with this id.
+func (w *row) target() (t target) {
+	group, created, _ := strings.Cut(strings.TrimSuffix(w.sentTo.String, again), " ")
+	t.group = group
+	t.created, _ = time.Parse(time.RFC3339Nano, created) // zero if there is none
+	return t
 }
 
 // maxKnown bounds the memory of a relay that runs for long: what is forgotten is asked again.
 const maxKnown = 10_000
 
-func newGroups() groups { return groups{map[string]string{}, map[string]bool{}} }
+func newGroups() groups { return groups{map[string]openGroup{}, map[string]bool{}} }
 
 func (g *groups) forget() {
-	if len(g.types)+len(g.closed) > maxKnown {
+	if len(g.open)+len(g.closed) > maxKnown {
 		*g = newGroups()
 	}
 }
 
 func (g *groups) close(id string) {
-	delete(g.types, id)
+	delete(g.open, id)
 	g.closed[id] = true
 }
 
 // choose returns the group for a new row, and creates it if needed. An error is a refusal or an outage.
-func (r *Relay) choose(ctx context.Context, w *row, now time.Time) (string, error) {
+func (r *Relay) choose(ctx context.Context, w *row, now time.Time) (target, error) {
 	if w.group.Valid {
-		return w.group.String, r.ensure(ctx, w.group.String, w)
+		return r.ensure(ctx, w.group.String, w)
 	}
 	for n := 1; n <= 1000; n++ {
 		id := groupName(w.tenant, w.kind, now, n)
 		if r.groups.closed[id] {
 			continue
 		}
-		err := r.ensure(ctx, id, w)
+		to, err := r.ensure(ctx, id, w)
 		if _, closed := errors.AsType[*closedError](err); closed {
 			continue
 		}
-		return id, err
+		return to, err
 	}
-	return "", &client.Problem{Status: http.StatusTooManyRequests, Code: "sealed", Detail: "the tenant has a thousand sealed groups of this type today: find out who seals them"}
+	return target{}, &client.Problem{Status: http.StatusTooManyRequests, Code: "sealed", Detail: "the tenant has a thousand sealed groups of this type today: find out who seals them"}
 }
 
 // closedError is returned for a group that accepts no more jobs.
@@ -86,12 +112,12 @@ func (e *foreignError) Error() string {
 
 // ensure creates a group unless it exists. It must return before a row is marked with the group: of a marked row, an unknown group
 // was deleted.
-func (r *Relay) ensure(ctx context.Context, id string, w *row) error {
+func (r *Relay) ensure(ctx context.Context, id string, w *row) (to target, err error) {
 	if r.groups.closed[id] {
-		return &closedError{id}
+		return to, &closedError{id}
 	}
-	if _, known := r.groups.types[id]; known {
-		return nil
+	if g, known := r.groups.open[id]; known {
+		return target{id, g.created}, nil
 	}
 	spec := client.GroupSpec{ID: id, Tenant: w.tenant, Type: w.kind}
 	if !w.group.Valid {
@@ -106,30 +132,31 @@ func (r *Relay) ensure(ctx context.Context, id string, w *row) error {
 	}
 	switch {
 	case err != nil:
-		return err
+		return to, err
 	case g.Tenant != w.tenant:
-		return &foreignError{id, w.tenant}
+		return to, &foreignError{id, w.tenant}
 	case g.Sealed || g.Status.Ended():
 		r.groups.close(id)
-		return &closedError{id}
+		return to, &closedError{id}
 	}
-	r.groups.types[id] = g.Type
-	return nil
+	r.groups.open[id] = openGroup{g.CreatedAt, g.Type}
+	return target{id, g.CreatedAt}, nil
 }
 
-// byGroup iterates over rows by the group to which they go, in the order in which the groups appear.
-func byGroup(rows []*row) iter.Seq2[string, []*row] {
-	var order []string
-	parts := map[string][]*row{}
+// by iterates over rows by a key, in the order in which the keys appear.
+func by[K comparable](rows []*row, key func(*row) K) iter.Seq2[K, []*row] {
+	var order []K
+	parts := map[K][]*row{}
 	for _, w := range rows {
-		if parts[w.sentTo.String] == nil {
-			order = append(order, w.sentTo.String)
+		k := key(w)
+		if parts[k] == nil {
+			order = append(order, k)
 		}
-		parts[w.sentTo.String] = append(parts[w.sentTo.String], w)
+		parts[k] = append(parts[k], w)
 	}
-	return func(yield func(string, []*row) bool) {
-		for _, id := range order {
-			if !yield(id, parts[id]) {
+	return func(yield func(K, []*row) bool) {
+		for _, k := range order {
+			if !yield(k, parts[k]) {
 				return
 			}
 		}

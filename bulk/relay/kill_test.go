@@ -56,7 +56,7 @@ func newKilled(b *bench) *killed {
 			k.proxy.Reset()
 		case duringCommit:
 			next.ServeHTTP(w, r)
-			k.proxy.Drop(func(command []byte) bool {
+			k.proxy.DropReads(func(command []byte) bool {
 				if !bytes.Contains(command, []byte("COMMIT")) {
 					return false
 				}

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -273,7 +274,7 @@ func (r *Relay) batch(ctx, requests context.Context) (done batch, sealing []*row
 		ready, fresh = nil, false
 	}
 	if fresh {
-		if err := tx.mark(ctx, slices.DeleteFunc(slices.Clone(ready), func(w *row) bool { return w.tried })); err != nil {
+		if err := tx.mark(ctx, slices.DeleteFunc(slices.Clone(ready), func(w *row) bool { return !w.marked })); err != nil {
 			return done, nil, err
 		}
 	}
@@ -336,7 +337,7 @@ func (r *Relay) note(done *batch, rows []*row) {
 	}
 }
 
-// sort finds a group for each row that was not sent yet. ready are the rows to send, fresh reports whether one of them is new. A failure
+// sort finds a group for each row that was not sent yet. ready are the rows to send, fresh reports whether one of them has a mark to be written. A failure
 // concerns the server as a whole; rows before it are ready all the same.
 func (r *Relay) sort(ctx context.Context, rows []*row, now time.Time) (ready []*row, fresh bool, sealing []*row, failure error) {
 	for _, w := range rows {
@@ -355,12 +356,17 @@ func (r *Relay) sort(ctx context.Context, rows []*row, now time.Time) (ready []*
 			continue
 		}
 		if w.tried {
+			if !strings.HasSuffix(w.sentTo.String, again) { // its relay may be alive, and finds its mark changed
+				w.sentTo.String += again
+				w.marked, fresh = true, true
+			}
 			ready = append(ready, w)
 			continue
 		}
-		id, err := r.choose(ctx, w, now)
+		to, err := r.choose(ctx, w, now)
 		if err == nil {
-			w.sentTo.String, w.sentTo.Valid = id, true
+			w.sentTo.String, w.sentTo.Valid = to.mark(), true
+			w.marked = true
 			ready, fresh = append(ready, w), true
 			continue
 		}
@@ -376,12 +382,12 @@ func (r *Relay) sendAll(ctx context.Context, rows []*row) error {
 	var all errgroup.Group
 	all.SetLimit(concurrent)
 	var refused []*tenantError
-	for group, part := range byGroup(rows) {
+	for to, part := range by(rows, (*row).target) {
 		r.mu.Lock()
-		groupType := r.groups.types[group]
+		groupType := r.groups.open[to.group].kind
 		r.mu.Unlock()
 		all.Go(func() error {
-			err := r.send(ctx, group, groupType, part)
+			err := r.send(ctx, to, groupType, part)
 			if e, ok := errors.AsType[*tenantError](err); ok {
 				r.mu.Lock()
 				defer r.mu.Unlock()
@@ -418,13 +424,13 @@ func (r *Relay) sealOne(ctx, requests context.Context, w *row) error {
 	if busy, err := tx.has(ctx, id); err != nil || busy {
 		return err
 	}
-	err = r.ensure(requests, id, w) // a group without jobs is created
+	_, err = r.ensure(requests, id, w) // a group without jobs is created
 	if err == nil {
 		_, err = r.o.Client.Seal(requests, id)
 	}
 	_, closed := errors.AsType[*closedError](err)
 	if p, ok := errors.AsType[*client.Problem](err); ok && p.Code == "not_found" { // deleted: the next pass creates it again
-		delete(r.groups.types, id)
+		delete(r.groups.open, id)
 		r.freed++
 		return nil
 	}

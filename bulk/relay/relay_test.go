@@ -1,9 +1,11 @@
 package relay
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"slices"
@@ -15,6 +17,7 @@ import (
 
 	"github.com/anteroom/anteroom/bulk/client"
 	"github.com/anteroom/anteroom/bulk/store"
+	"github.com/anteroom/anteroom/internal/redistest"
 )
 
 func TestRelay_MovesAllRows(t *testing.T) {
@@ -300,6 +303,10 @@ func TestRelay_AsksForJobsOfASealedGroup(t *testing.T) {
 		{"past its retention", false, func(b *bench, group string) { b.expire(group) }, 3, 3},
 		{"deleted", false, func(b *bench, group string) { b.remove(group) }, 0, 3},
 		{"deleted, without the jobs", true, func(b *bench, group string) { b.remove(group) }, 0, 3}, // in doubt, aside
+		{"deleted, and a new row creates it again", false, func(b *bench, group string) {
+			b.remove(group)
+			b.insert("acme", "b", 1)
+		}, 1, 3},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			b := newBench(t, "postgres", func(s *store.Settings) {
@@ -349,6 +356,88 @@ func TestRelay_AsksForJobsOfASealedGroup(t *testing.T) {
 		})
 	}
 }
+
+// A request of a dead relay is delayed until its group is deleted and another one has its name.
+func TestRelay_LateRequestAddsNothing(t *testing.T) {
+	b := newBench(t, "postgres", nil)
+	b.insert("acme", "a", 3)
+	late := make(chan func(), 1)
+	delay := func(next http.Handler, w http.ResponseWriter, r *http.Request) {
+		if !strings.HasSuffix(r.URL.Path, "/jobs") {
+			next.ServeHTTP(w, r)
+			return
+		}
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		again := r.Clone(context.WithoutCancel(r.Context()))
+		again.Body = io.NopCloser(bytes.NewReader(body))
+		late <- func() { next.ServeHTTP(discard{http.Header{}}, again) }
+		panic(http.ErrAbortHandler)
+	}
+	b.handle.Store(&delay)
+	if err := b.relay().Run(t.Context()); err == nil {
+		t.Fatal("the request has a response")
+	}
+	b.handle.Store(nil)
+	b.once() // another relay
+	group := today("acme")
+	if got := b.totals(); got[group] != 3 {
+		t.Fatal(got)
+	}
+	if _, err := b.store.Seal(t.Context(), group); err != nil {
+		t.Fatal(err)
+	}
+	b.remove(group)
+	b.insert("acme", "b", 1)
+	b.once()
+	(<-late)()
+	if got := b.totals(); !maps.Equal(got, map[string]int64{group: 1}) {
+		t.Error(got)
+	}
+}
+
+// Another relay sends a row, and dies, between the commit of its mark and the next transaction of the relay that marked it.
+func TestRelay_NoticesThatAnotherSentItsRows(t *testing.T) {
+	both(t, func(t *testing.T, b *bench) {
+		b.insert("acme", "a", 3)
+		other := b.relay()
+		proxy := redistest.Proxy(t, server(t, b.name).Socket())
+		b.url = through(b.url, proxy)
+		first := b.relay()
+		lose := func(next http.Handler, _ http.ResponseWriter, r *http.Request) {
+			next.ServeHTTP(discard{http.Header{}}, r)
+			if strings.HasSuffix(r.URL.Path, "/jobs") {
+				panic(http.ErrAbortHandler)
+			}
+		}
+		var begun atomic.Int32
+		proxy.DropReads(func(command []byte) bool {
+			if bytes.Contains(command, begins[b.name]) && begun.Add(1) == 2 {
+				b.handle.Store(&lose)
+				if err := other.Run(t.Context()); err == nil {
+					t.Error("the request has a response")
+				}
+				b.handle.Store(nil)
+				if _, err := b.store.Seal(t.Context(), today("acme")); err != nil {
+					t.Error(err)
+				}
+			}
+			return false
+		})
+		if err := first.Run(t.Context()); err != nil {
+			t.Error(err)
+		}
+		b.once()
+		if got := b.totals(); begun.Load() < 2 || !maps.Equal(got, map[string]int64{today("acme"): 3}) {
+			t.Error(begun.Load(), got)
+		}
+	})
+}
+
+// begins is how a transaction begins in the protocol of a database.
+var begins = map[string][]byte{"postgres": []byte("BEGIN"), "mariadb": []byte("START TRANSACTION")}
 
 // discard is a response that gets lost.
 type discard struct{ header http.Header }

@@ -46,7 +46,7 @@ func (w *row) job(groupType string) (j client.Job, wrong string) {
 
 // send sends rows to their group and sets their verdicts. Its error concerns the server as a whole, or the tenant (tenantError);
 // rows without a verdict are then sent again later.
-func (r *Relay) send(ctx context.Context, group, groupType string, rows []*row) error {
+func (r *Relay) send(ctx context.Context, to target, groupType string, rows []*row) error {
 	for len(rows) > 0 {
 		var jobs []client.Job
 		n, size := 0, 0
@@ -55,7 +55,7 @@ func (r *Relay) send(ctx context.Context, group, groupType string, rows []*row) 
 			jobs = append(jobs, j)
 			size += len(rows[n].payload) + 200
 		}
-		if err := r.sendPart(ctx, group, rows[:n], jobs); err != nil {
+		if err := r.sendPart(ctx, to, rows[:n], jobs); err != nil {
 			return err
 		}
 		rows = rows[n:]
@@ -63,8 +63,8 @@ func (r *Relay) send(ctx context.Context, group, groupType string, rows []*row) 
 	return nil
 }
 
-func (r *Relay) sendPart(ctx context.Context, group string, rows []*row, jobs []client.Job) error {
-	sent, err := r.o.Client.AddBatch(ctx, group, jobs)
+func (r *Relay) sendPart(ctx context.Context, to target, rows []*row, jobs []client.Job) error {
+	sent, err := r.o.Client.AddBatch(ctx, to.group, to.created, jobs)
 	p, refused := errors.AsType[*client.Problem](err)
 	switch {
 	case err == nil:
@@ -84,15 +84,15 @@ func (r *Relay) sendPart(ctx context.Context, group string, rows []*row, jobs []
 	case !refused:
 		return err
 	case p.Code == "sealed":
-		return r.resolve(ctx, group, rows, p.Accepted > 0)
+		return r.resolve(ctx, to, rows, p.Accepted > 0)
 	case p.Code == "not_found":
-		return r.gone(ctx, group, rows, p.Accepted > 0)
+		return r.gone(ctx, to.group, rows, p.Accepted > 0)
 	case p.Status == http.StatusRequestEntityTooLarge && len(rows) > 1:
 		half := len(rows) / 2
-		if err := r.sendPart(ctx, group, rows[:half], jobs[:half]); err != nil {
+		if err := r.sendPart(ctx, to, rows[:half], jobs[:half]); err != nil {
 			return err
 		}
-		return r.sendPart(ctx, group, rows[half:], jobs[half:])
+		return r.sendPart(ctx, to, rows[half:], jobs[half:])
 	case p.Status == http.StatusRequestEntityTooLarge:
 		rows[0].verdict, rows[0].reason = aside, p.Error()
 		return nil
@@ -112,7 +112,8 @@ func (e *tenantError) Error() string { return fmt.Sprintf("tenant %q: %v", e.ten
 func (e *tenantError) Unwrap() error { return e.cause }
 
 // resolve finds out which rows a sealed group has. partly is set if it accepted some of them before its seal.
-func (r *Relay) resolve(ctx context.Context, group string, rows []*row, partly bool) error {
+func (r *Relay) resolve(ctx context.Context, to target, rows []*row, partly bool) error {
+	group := to.group
 	r.mu.Lock()
 	r.groups.close(group)
 	r.mu.Unlock()
@@ -140,9 +141,10 @@ func (r *Relay) resolve(ctx context.Context, group string, rows []*row, partly b
 		return nil
 	}
 	// A group that was deleted meanwhile does not have the jobs either.
-	_, err := r.o.Client.Group(ctx, group)
-	if p, ok := errors.AsType[*client.Problem](err); ok && p.Code == "not_found" {
-		return r.gone(ctx, group, rows, partly)
+	g, err := r.o.Client.Group(ctx, group)
+	p, ok := errors.AsType[*client.Problem](err)
+	if ok && p.Code == "not_found" || err == nil && !to.created.IsZero() && !g.CreatedAt.Equal(to.created) {
+		return r.gone(ctx, to.group, rows, partly)
 	}
 	if err != nil { // in doubt, all are asked about again
 		for _, w := range rows {
@@ -166,7 +168,7 @@ func (r *Relay) gone(ctx context.Context, group string, rows []*row, partly bool
 		break
 	}
 	r.mu.Lock()
-	delete(r.groups.types, group)
+	delete(r.groups.open, group)
 	r.mu.Unlock()
 	for _, w := range rows {
 		switch {

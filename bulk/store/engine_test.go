@@ -288,6 +288,26 @@ func TestPatch_PausesAndResumes(t *testing.T) {
 	clean(t, s)
 }
 
+// Jobs for a group that was deleted arrive when another group has its id.
+func TestAddJobs_RefusesAGroupCreatedAtAnotherTime(t *testing.T) {
+	s, _ := open(t, nil)
+	create(t, s, GroupSpec{ID: "g", Tenant: "a"})
+	g, err := s.Group(t.Context(), "g")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []Chunk{{}, {Key: "k"}} {
+		c.Created = g.CreatedAt.Add(-time.Microsecond)
+		_, err = s.AddJobs(t.Context(), "g", c, []Job{{ID: "j" + c.Key, Payload: []byte("1")}})
+		refused(t, err, CodeNotFound)
+		c.Created = g.CreatedAt
+		if a, err := s.AddJobs(t.Context(), "g", c, []Job{{ID: "j" + c.Key, Payload: []byte("1")}}); err != nil || a.Accepted != 1 {
+			t.Errorf("%+v, %v", a, err)
+		}
+	}
+	clean(t, s)
+}
+
 func TestAddJobs_ContinuesChunk(t *testing.T) {
 	stores(t, func(t *testing.T, client redis.UniversalClient) {
 		s, _ := openOn(t, client, nil)

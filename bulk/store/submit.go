@@ -86,8 +86,8 @@ func (s groupStore) AddJobs(ctx context.Context, group string, c Chunk, jobs []J
 	if len(c.Key) > 200 || strings.ContainsAny(c.Key, "\n\x00") {
 		return Added{}, refuse(CodeChunkReuse, "Idempotency-Key: at most 200 bytes, no line ends")
 	}
-	args := make([]any, 0, 8+6*len(jobs))
-	args = append(args, group, c.Key, c.Offset, flag(c.Last), c.Answer, c.MaxPending, c.Whole, c.elsewhere)
+	args := make([]any, 0, 9+6*len(jobs))
+	args = append(args, group, c.Key, c.Offset, flag(c.Last), c.Answer, c.MaxPending, c.Whole, sinceEpoch(c.Created), c.elsewhere)
 	for i := range jobs {
 		j := &jobs[i]
 		if err := j.Validate(); err != nil {
@@ -103,6 +103,8 @@ func (s groupStore) AddJobs(ctx context.Context, group string, c Chunk, jobs []J
 	case "":
 	case "done":
 		return Added{}, &ChunkDone{Answer: []byte(r.string(1))}
+	case "replaced":
+		return Added{}, Replaced(group)
 	default:
 		return Added{}, groupRefusal(reason, group, r)
 	}
@@ -114,6 +116,11 @@ func (s groupStore) AddJobs(ctx context.Context, group string, c Chunk, jobs []J
 		}
 	}
 	return a, nil
+}
+
+// Replaced returns the refusal of jobs for a group that was deleted, and whose id a later group has.
+func Replaced(group string) error {
+	return refuse(CodeNotFound, "group %q was created at another time than created_at: the one that was meant is deleted", group)
 }
 
 // ChunkDone is returned when a chunk with this key is complete already. Answer is the response of the first time.

@@ -167,6 +167,8 @@ type Chunk struct {
 	MaxPending int64
 	// Answer is stored with the last call as the response to repetitions of the chunk.
 	Answer []byte
+	// Created is when the group was created: another group of the same id is refused as unknown. Zero: any group.
+	Created time.Time
 
 	elsewhere int64 // open jobs of the tenant in other shards
 }

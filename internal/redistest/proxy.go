@@ -30,6 +30,7 @@ type fault struct {
 	delay  time.Duration
 	slice  int
 	drop   func(command []byte) bool
+	reads  bool // drop is for another protocol than Redis's
 	half   bool
 	hold   bool
 	refuse bool
@@ -75,6 +76,11 @@ func (p *FaultProxy) Drop(match func(command []byte) bool) {
 		match = func([]byte) bool { return true }
 	}
 	p.set(func(f *fault) { f.drop = match })
+}
+
+// DropReads is Drop for another protocol than Redis's: match is called with whatever is read at once.
+func (p *FaultProxy) DropReads(match func(read []byte) bool) {
+	p.set(func(f *fault) { f.drop, f.reads = match, true })
 }
 
 // Dropped returns how many replies, or parts of replies, Drop has dropped.
@@ -190,9 +196,10 @@ func (w *wire) commands() {
 			return
 		}
 		// A command begins with *; later reads without one continue it.
-		if drop := w.p.now().drop; bytes.HasPrefix(b[:n], []byte("*")) {
+		if f := w.p.now(); f.reads || bytes.HasPrefix(b[:n], []byte("*")) {
+			mute := f.drop != nil && f.drop(b[:n])
 			w.mu.Lock()
-			w.mute = drop != nil && drop(b[:n])
+			w.mute = mute
 			w.mu.Unlock()
 		}
 		if _, err := w.server.Write(b[:n]); err != nil {

@@ -331,7 +331,7 @@ var mutations = []mutation{
 	{
 		fault: "a relay sends rows that it has not marked",
 		file:  "bulk/relay/relay.go",
-		old:   "slices.DeleteFunc(slices.Clone(ready), func(w *row) bool { return w.tried })", new: "nil",
+		old:   "slices.DeleteFunc(slices.Clone(ready), func(w *row) bool { return !w.marked })", new: "nil",
 		pkg: "./bulk/relay", tests: "^(TestRelay_AsksForJobsOfASealedGroup|TestRelay_LosesAndRepeatsNothing)$",
 	},
 	{
@@ -345,6 +345,18 @@ var mutations = []mutation{
 		file:  "bulk/relay/send.go",
 		old:   "case w.tried || partly:", new: "case partly:",
 		pkg: "./bulk/relay", tests: "^(TestRelay_AsksForJobsOfASealedGroup|TestRelay_LosesAndRepeatsNothing)$",
+	},
+	{
+		fault: "a relay sends a row again to another group with the id of a deleted one",
+		file:  "lua/jobs_add.lua",
+		old:   "created > 0 and g[G_CREATED] ~= created", new: "created < 0",
+		pkg: "./bulk/store", tests: "^TestAddJobs_RefusesAGroupCreatedAtAnotherTime$",
+	},
+	{
+		fault: "a relay does not notice that another one has sent its rows",
+		file:  "bulk/relay/relay.go",
+		old:   "w.sentTo.String += again", new: "_ = again",
+		pkg: "./bulk/relay", tests: "^TestRelay_NoticesThatAnotherSentItsRows$",
 	},
 	{
 		fault: "a compressed upload may expand without bounds",
