@@ -127,7 +127,7 @@ func TestBulkStore_Killed(t *testing.T) {
 		t.Errorf("%+v", g)
 	}
 	b.results("g", n)
-	few(t, f.to.of("g"), n, 3*2*workers)
+	few(t, f.to.of("g"), n, 3*2*2*workers) // of each of two workers, three times: its running jobs, and as many whose acks travel with the next pull
 }
 
 // With an embedded store, the worker is killed, then its Redis, then both at the same time. Work resumes without loss.
