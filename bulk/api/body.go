@@ -54,3 +54,15 @@ func drain(body io.Reader, most int64) error {
 	_, err := io.Copy(io.Discard, body)
 	return err
 }
+
+// creation reads what every request that creates something has: its Idempotency-Key and its body, an object; it has no query.
+func creation(r *http.Request) (key string, body []byte, err error) {
+	if err := noQuery(r); err != nil {
+		return "", nil, err
+	}
+	if key, err = uploadKey(r); err != nil {
+		return "", nil, err
+	}
+	body, err = readObject(r, false)
+	return key, body, err
+}

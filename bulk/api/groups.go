@@ -45,14 +45,7 @@ func (s *Server) visible(r *http.Request, who identity) (id string, err error) {
 }
 
 func (s groupRoutes) createGroup(w http.ResponseWriter, r *http.Request, who identity) error {
-	if err := noQuery(r); err != nil {
-		return err
-	}
-	key, err := uploadKey(r)
-	if err != nil {
-		return err
-	}
-	body, err := readObject(r, false)
+	key, body, err := creation(r)
 	if err != nil {
 		return err
 	}

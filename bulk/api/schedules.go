@@ -169,14 +169,7 @@ func compacted(raw []byte) json.RawMessage {
 }
 
 func (s scheduleRoutes) createSchedule(w http.ResponseWriter, r *http.Request, who identity) error {
-	if err := noQuery(r); err != nil {
-		return err
-	}
-	key, err := uploadKey(r)
-	if err != nil {
-		return err
-	}
-	body, err := readObject(r, false)
+	key, body, err := creation(r)
 	if err != nil {
 		return err
 	}

@@ -65,14 +65,7 @@ func (s *Server) singleFields() []field[store.Single] {
 
 // submitJob accepts a single job: 202, or 200 for a duplicate, with its group, where GET shows it.
 func (s jobRoutes) submitJob(w http.ResponseWriter, r *http.Request, who identity) error {
-	if err := noQuery(r); err != nil {
-		return err
-	}
-	key, err := uploadKey(r)
-	if err != nil {
-		return err
-	}
-	body, err := readObject(r, false)
+	key, body, err := creation(r)
 	if err != nil {
 		return err
 	}
