@@ -43,6 +43,7 @@ type Records struct {
 	line   bytes.Buffer
 	text   *json.Encoder // into line
 	taken  int64         // records
+	told   int64         // bytes of the file that Append has returned as sizes; the first record has those of the header
 	lines  []position    // of records that are not followed by the next line
 	next   int64         // line of the next record, if the last has one
 }
@@ -59,10 +60,12 @@ func NewRecords(r io.Reader, o Options) (*Records, error) {
 	}
 	limit := &bounded{r: r, left: maxRecord}
 	b := bufio.NewReaderSize(limit, 64<<10)
+	mark := int64(0)
 	begin, _ := b.Peek(3) // its error comes again
 	switch {
 	case bytes.HasPrefix(begin, []byte("\ufeff")):
 		_, _ = b.Discard(3)
+		mark = 3
 	case bytes.HasPrefix(begin, []byte{0xff, 0xfe}), bytes.HasPrefix(begin, []byte{0xfe, 0xff}):
 		return nil, errors.New("the file is UTF-16: save it as CSV UTF-8, or convert it with iconv -f UTF-16 -t UTF-8")
 	}
@@ -70,7 +73,7 @@ func NewRecords(r io.Reader, o Options) (*Records, error) {
 		text, _ := b.Peek(32 << 10) // as much as there is
 		o.Delimiter = delimiter(text)
 	}
-	c := &Records{r: csv.NewReader(b), limit: limit, index: map[string]int{}, next: 2}
+	c := &Records{r: csv.NewReader(b), limit: limit, index: map[string]int{}, next: 2, told: -mark}
 	c.r.Comma, c.r.ReuseRecord = o.Delimiter, true
 	c.text = json.NewEncoder(&c.line)
 	c.text.SetEscapeHTML(false)
@@ -155,10 +158,9 @@ var errNotUTF8 = errors.New("not valid UTF-8: convert the file, as with iconv -f
 
 // Append appends the line of the next record, as client.Source describes.
 func (c *Records) Append(b []byte) ([]byte, int64, error) {
-	before := c.r.InputOffset()
 	c.limit.left = maxRecord + (64 << 10) // with what the buffers read ahead
 	record, err := c.r.Read()
-	size := c.r.InputOffset() - before
+	size := c.r.InputOffset() - c.told
 	wrong := ""
 	switch {
 	case errors.Is(err, io.EOF):
@@ -168,6 +170,7 @@ func (c *Records) Append(b []byte) ([]byte, int64, error) {
 	case err != nil:
 		return b, 0, explain(err)
 	}
+	c.told += size
 	c.place(record)
 	if wrong == "" {
 		wrong = c.write(record)

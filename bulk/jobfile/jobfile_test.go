@@ -215,3 +215,22 @@ func FuzzRecords(f *testing.F) {
 		}
 	})
 }
+
+// The sizes of the records add up to the file, with its header and its mark, so that progress ends at 100 %.
+func TestRecords_CountWholeFile(t *testing.T) {
+	for _, text := range []string{"id,to\na1,x\na2,y\n", "\ufeffid;to\r\na1;\"x\ny\"\r\n\r\na2;y"} {
+		c, err := NewRecords(strings.NewReader(text), Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum := int64(0)
+		for err == nil {
+			var size int64
+			_, size, err = c.Append(nil)
+			sum += size
+		}
+		if !errors.Is(err, io.EOF) || sum != int64(len(text)) {
+			t.Errorf("%d bytes of %d, %v", sum, len(text), err)
+		}
+	}
+}
