@@ -48,7 +48,7 @@ func checkStart(cfg *config.Config) error {
 		return err
 	}
 	defer func() { _ = g.Shutdown(context.Background()) }()
-	_, err = newConsole(cfg, g, g.Ready, core, prometheus.NewRegistry(), log)
+	_, err = newOperators(cfg, g, g.Ready, core, prometheus.NewRegistry(), log)
 	return err
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/anteroom/anteroom/gateway/access"
+	"github.com/anteroom/anteroom/gateway/console/signin"
 	"github.com/anteroom/anteroom/internal/ophttp"
 )
 
@@ -57,7 +58,9 @@ func (c *Console) table() []route {
 	rows := []route{
 		open("/metrics", ophttp.Metrics(c.o.Registry, c.log)),
 		open("/{$}", c.page),
+		open("/auth", c.answering(c.showMethods)),
 
+		inOwnRooms("GET", "/admin/v1/me", access.Any, c.showMe),
 		inOwnRooms("GET", rooms, access.Viewer, c.listRooms),
 		inOneRoom("GET", room, access.Viewer, c.inRoom(c.showRoom)),
 		inOneRoom("PATCH", room, access.Operator, c.inRoom(c.patchRoom)),
@@ -75,6 +78,13 @@ func (c *Console) table() []route {
 	if c.o.Redeem != nil {
 		rows = append(rows, inOwnRooms("POST", "/admin/v1/permits/redeem", access.Operator, c.redeemPermit))
 	}
+	if c.o.SignIn != nil {
+		rows = append(rows,
+			open(signin.LoginPath, c.answering(c.o.SignIn.Login)),
+			open(signin.CallbackPath, c.answering(c.o.SignIn.Callback)),
+			inOwnRooms("POST", signin.LogoutPath, access.Any, c.logout),
+		)
+	}
 	return append(rows, profiles()...)
 }
 
@@ -90,7 +100,7 @@ func (c *Console) serve(table []route) {
 		if paths[row.path] == nil {
 			paths[row.path] = methods{}
 		}
-		paths[row.path][row.method] = row.authorized()
+		paths[row.path][row.method] = c.inSession(row.authorized())
 	}
 	for path, served := range paths {
 		c.mux.Guarded(path, served)
