@@ -4,7 +4,7 @@
 -- ARGV: now, epoch, seq, policy, who, room, action, ...
 -- RETURNS: {OK, epoch, seq, fence, order time, wall, version}
 -- INVARIANT: the version only grows, so that after a loss of data the newest change wins.
--- INCLUDE: clock, limiter, room, meter
+-- INCLUDE: clock, audit, limiter, room, meter
 
 -- Then groups of three: set or clear, field, value.
 local s, err = open_room()

@@ -161,3 +161,10 @@ func consoleRooms(g *gateway.Gateway) []console.Room {
 	}
 	return rooms
 }
+
+// addAuditWatch compares the audit log with what this gateway has seen of it.
+func addAuditWatch(parts *lifecycle.Group, core *admission.Core, log *slog.Logger) {
+	ctx, cancel := context.WithCancel(context.Background())
+	watch := admission.NewAuditWatch(core, log)
+	parts.Add(func() error { return watch.Run(ctx) }, cancel)
+}

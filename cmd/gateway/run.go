@@ -134,6 +134,7 @@ func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config,
 	if s.Away != nil {
 		addFit(&parts, func(ctx context.Context) error { return errors.Join(s.Fit(ctx), core.CheckLayout(ctx)) })
 	}
+	addAuditWatch(&parts, core, log)
 	addCore(&parts, core)
 	err = parts.Run()
 	log.Info("stopped")

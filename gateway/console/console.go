@@ -96,6 +96,8 @@ type Console struct {
 	page  page
 	log   *slog.Logger
 	mux   *ophttp.Mux[*access.Person]
+	// actions are the routes that a second person can confirm, by action.
+	actions map[string]route
 }
 
 // New checks the options. Its error names the setting and how to correct it.

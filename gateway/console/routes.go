@@ -34,6 +34,13 @@ type route struct {
 	scope        scope
 	serve        handler
 	public       http.Handler // of a public route, in place of serve
+	action       string       // name of what a second person can confirm; "": nothing
+}
+
+// confirmed returns the row for an action that admin.two_person can name. Its handler calls askSecond.
+func (row route) confirmed(action string) route {
+	row.action = action
+	return row
 }
 
 func inOneRoom(method, path string, role access.Role, serve handler) route {
@@ -67,13 +74,18 @@ func (c *Console) table() []route {
 		inOneRoom("POST", room+"/pause", access.Operator, c.inRoom(c.pause)),
 		inOneRoom("POST", room+"/resume", access.Operator, c.inRoom(c.resume)),
 		inOneRoom("POST", room+"/drain", access.Operator, c.inRoom(c.drain)),
-		inOneRoom("POST", room+"/reset", access.Admin, c.inRoom(c.reset)),
+		inOneRoom("POST", room+"/reset", access.Admin, c.inRoom(c.reset)).confirmed("reset"),
 		inOneRoom("GET", room+"/history", access.Viewer, c.inRoom(c.history)),
 		inOneRoom("GET", room+"/tickets/{jti}", access.Viewer, c.inRoom(c.showTicket)),
 		inOneRoom("DELETE", room+"/tickets/{jti}", access.Operator, c.inRoom(c.removeTicket)),
 		inOneRoom("POST", room+"/sessions/{sid}/revoke", access.Operator, c.inRoom(c.revokeSession)),
 
+		inOwnRooms("GET", "/admin/v1/pending", access.Viewer, c.listApprovals),
+		inOwnRooms("DELETE", "/admin/v1/pending/{approval}", access.Viewer, c.withdrawAction),
+		inOwnRooms("POST", "/admin/v1/pending/{approval}/confirm", access.Viewer, c.confirmAction),
+
 		inOwnRooms("GET", "/admin/v1/audit", access.Viewer, c.audit),
+		inOwnRooms("GET", "/admin/v1/audit/export", access.Viewer, c.exportAudit),
 	}
 	if c.o.Redeem != nil {
 		rows = append(rows, inOwnRooms("POST", "/admin/v1/permits/redeem", access.Operator, c.redeemPermit))
@@ -92,10 +104,14 @@ func (c *Console) table() []route {
 func (c *Console) serve(table []route) {
 	c.mux.Probes(c.o.Health, c.o.Ready)
 	paths := map[string]methods{}
+	c.actions = map[string]route{}
 	for _, row := range table {
 		if row.scope == nobody {
 			c.mux.Public(row.path, row.public)
 			continue
+		}
+		if row.action != "" {
+			c.actions[row.action] = row
 		}
 		if paths[row.path] == nil {
 			paths[row.path] = methods{}

@@ -40,7 +40,7 @@ type Provider struct {
 	mu sync.Mutex
 	// groups are the values of the claim groups, by user id.
 	groups map[string][]string
-	life   time.Duration                // of ID tokens
+	life   time.Duration                 // of ID tokens
 	tokens func(response map[string]any) // changes responses of the token endpoint; may be nil
 }
 
