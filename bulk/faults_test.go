@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/anteroom/anteroom/bulk/store"
+	"github.com/anteroom/anteroom/internal/sleep"
 	"github.com/anteroom/anteroom/internal/redistest"
 	"github.com/anteroom/anteroom/internal/short"
 )
@@ -152,7 +153,7 @@ func TestEngine_SurvivesStoreFaults(t *testing.T) {
 	e, stop := engine(t, hasty, o, func(e *Engine) {
 		e.Register("t", HandlerFunc(func(ctx context.Context, j *Job) ([]byte, error) {
 			runs.Add(1)
-			sleep(ctx, 10*time.Millisecond)
+			sleep.For(ctx, 10*time.Millisecond)
 			return j.Payload, nil
 		}))
 	})

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/anteroom/anteroom/bulk/store"
+	"github.com/anteroom/anteroom/internal/sleep"
 )
 
 // keepers elects the keeper.
@@ -48,7 +49,7 @@ func (k *keeper) run(ctx context.Context) {
 		if k.other != nil && k.other() && !kept.Keeper {
 			pause *= 3 // another one is first in line; this process only stays in the list
 		}
-		sleep(ctx, pause)
+		sleep.For(ctx, pause)
 	}
 	k.is.Store(false)
 	_ = k.store.Unkeep(context.WithoutCancel(ctx)) // otherwise the entry expires

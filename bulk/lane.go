@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/anteroom/anteroom/bulk/store"
+	"github.com/anteroom/anteroom/internal/sleep"
 )
 
 // lane has the loops of this process for one shard. Lanes share nothing but the workers, so a shard that is away holds up
@@ -121,7 +122,7 @@ func (e *Engine) place(ctx context.Context, r *role) {
 	if !is || len(e.shards) == 1 {
 		return
 	}
-	for sleep(ctx, store.PlaceEvery) {
+	for sleep.For(ctx, store.PlaceEvery) {
 		if err := fleet.RefreshPlacements(ctx); err != nil {
 			r.failed(ctx, err)
 			continue

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/anteroom/anteroom/bulk/lend"
+	"github.com/anteroom/anteroom/internal/sleep"
 )
 
 // lendEvery is how often the lender calls the shards: shares follow the need after two calls.
@@ -34,7 +35,7 @@ func (d *lender) run(ctx context.Context) {
 		return
 	}
 	d.began = time.Now()
-	for sleep(ctx, lendEvery) {
+	for sleep.For(ctx, lendEvery) {
 		if !d.keeper.is.Load() {
 			d.lend = nil
 			continue

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/anteroom/anteroom/bulk/store"
+	"github.com/anteroom/anteroom/internal/sleep"
 )
 
 // preferredShards is how many shards a process takes jobs from first, and the fewest processes that a shard is served by
@@ -75,7 +76,7 @@ func (all lanes) prefer(ctx context.Context) {
 	if len(all) <= preferredShards {
 		return
 	}
-	for ok := true; ok; ok = sleep(ctx, preferEvery) {
+	for ok := true; ok; ok = sleep.For(ctx, preferEvery) {
 		for _, l := range all {
 			names, err := l.stores.peers.Peers(ctx)
 			if err != nil {
@@ -104,7 +105,7 @@ func (all lanes) idle() bool {
 func (all lanes) turn(ctx context.Context, l *lane) bool {
 	p := &l.preference
 	for p.other.Load() && (!all.idle() || time.Since(p.emptyAt) < stealEvery) {
-		if !sleep(ctx, stealCheck) {
+		if !sleep.For(ctx, stealCheck) {
 			return false
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/anteroom/anteroom/bulk/store"
+	"github.com/anteroom/anteroom/internal/sleep"
 )
 
 func TestRun_MapsHandlerErrorsToVerdicts(t *testing.T) {
@@ -166,7 +167,10 @@ func TestRun_LogsPanicWithStack(t *testing.T) {
 func TestRenewer_KeepsLeaseOfLongJob(t *testing.T) {
 	m := newMemory("long")
 	o := Options{Worker: WorkerOptions{JobTimeout: 10 * time.Minute}}
-	h := HandlerFunc(func(ctx context.Context, _ *Job) ([]byte, error) { sleep(ctx, 5*time.Minute); return nil, ctx.Err() })
+	h := HandlerFunc(func(ctx context.Context, _ *Job) ([]byte, error) {
+		sleep.For(ctx, 5*time.Minute)
+		return nil, ctx.Err()
+	})
 	bubble(t, m, o, map[string]Handler{"t": h}, func(t *testing.T, _ *Engine, _ *journal, _ func()) {
 		finished(t, m, []string{"long succeeded"})
 		m.under(func() {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/anteroom/anteroom/bulk/schedule"
 	"github.com/anteroom/anteroom/bulk/store"
+	"github.com/anteroom/anteroom/internal/sleep"
 )
 
 // scheduleEvery is how often the keeper looks for schedules that are due.
@@ -31,7 +32,7 @@ type scheduler struct {
 func (s *scheduler) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		if !s.turns.due() {
-			sleep(ctx, standbyEvery)
+			sleep.For(ctx, standbyEvery)
 			continue
 		}
 		did, err := s.runs.Round(ctx)
@@ -47,6 +48,6 @@ func (s *scheduler) run(ctx context.Context) {
 			s.told = time.Now()
 			s.log.Error("cannot make the runs of a schedule; will try again", "error", err)
 		}
-		sleep(ctx, scheduleEvery)
+		sleep.For(ctx, scheduleEvery)
 	}
 }
