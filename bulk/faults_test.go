@@ -16,9 +16,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/anteroom/anteroom/bulk/store"
-	"github.com/anteroom/anteroom/internal/sleep"
 	"github.com/anteroom/anteroom/internal/redistest"
 	"github.com/anteroom/anteroom/internal/short"
+	"github.com/anteroom/anteroom/internal/sleep"
 )
 
 // TestEngine_JobsSurviveKill: another process runs the jobs of a killed one within lease + 1 s, and no try is spent.

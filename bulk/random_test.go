@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/anteroom/anteroom/bulk/store"
-	"github.com/anteroom/anteroom/internal/sleep"
 	"github.com/anteroom/anteroom/internal/redistest"
 	"github.com/anteroom/anteroom/internal/short"
+	"github.com/anteroom/anteroom/internal/sleep"
 )
 
 // TestEngine_SurvivesRandomOperations lets engines come, go, shrink and grow while groups are submitted, paused, cancelled and changed and the store

@@ -296,11 +296,11 @@ func TestFetcher_PassesOnWhatItHearsOfWhileAllWorkersAreBusy(t *testing.T) {
 	m := newMemory()
 	bubble(t, m, Options{Worker: WorkerOptions{Count: 1}}, map[string]Handler{"t": noop}, func(t *testing.T, e *Engine, _ *journal, _ func()) {
 		e.pool.start() // busy
-		f := &fetcher{store: m, pool: e.pool, acks: &acker{}, ear: newEar(m, nil)}
+		f := &fetcher{store: m, pool: e.pool, acks: &acker{}, events: newListener(m, nil)}
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() { f.run(ctx); close(ended) }()
-		f.ear.heard <- struct{}{}
+		f.events.arrived <- struct{}{}
 		until(t, "nobody else is told", func() bool { return called(m, "Ring") == 1 })
 		cancel()
 		<-ended
