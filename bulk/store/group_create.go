@@ -76,8 +76,8 @@ func (g *GroupSpec) Validate() error {
 	return g.Unique.check()
 }
 
-// CreateGroup creates a group. Repeated with the same id and content, it returns the group and created is false; and
-// so it does for another group under the same Unique key, with the first group, a Duplicate.
+// CreateGroup creates a group. If a group with the same id and content exists, it returns that group and created is false. If
+// the Unique key is in use, it returns the group that was created first, with Duplicate set, and created is false.
 func (s groupStore) CreateGroup(ctx context.Context, g GroupSpec) (group Group, created bool, err error) {
 	args, err := createArgs(&g, s.today())
 	if err != nil {
@@ -121,7 +121,7 @@ func (s groupStore) CreateGroup(ctx context.Context, g GroupSpec) (group Group, 
 	return f.Group, r.refusal() == "" && r.int(0) == 1, err
 }
 
-// createArgs validates a new group and returns the arguments of group_create; now is about the time.
+// createArgs validates a new group and returns the arguments of group_create. now is approximate: see today.
 func createArgs(g *GroupSpec, now time.Time) ([]any, error) {
 	if err := g.Validate(); err != nil {
 		return nil, err
