@@ -111,7 +111,7 @@ func TestRecords_RefuseFile(t *testing.T) {
 		{"not UTF-8", "\xe9,b\n", Options{}, "not valid UTF-8"},
 		{"a quote in a cell", "a\n1\nx\"y\n", Options{}, "line 3, column 2"},
 		{"a quote without an end", "a\n\"" + strings.Repeat("x\n", 4<<20), Options{}, "perhaps a quote is not closed"},
-		{"a quote at the end", "a\n\"x", Options{}, "written twice"},
+		{"a quote at the end", "a\n\"x", Options{}, "each quote in it twice"},
 	} {
 		if got, err := lines(row.text, row.o); err == nil || !strings.Contains(err.Error(), row.want) {
 			t.Errorf("%s: %.100s, %v; want %q", row.name, got, err, row.want)

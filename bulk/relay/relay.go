@@ -20,16 +20,16 @@ import (
 )
 
 const (
-	// leastPause and Options.Interval bound the time between two looks at an empty table.
+	// leastPause and Options.Interval bound the time between two reads of an empty table.
 	leastPause = 20 * time.Millisecond
-	// requestBound and batchBound end a batch that hangs; the database releases its locks after idleBound at the latest.
+	// requestBound and batchBound end a batch that hangs. The database releases its locks after idleBound at the latest.
 	requestBound = 30 * time.Second
 	batchBound   = 60 * time.Second
 	// stopGrace is how long the requests of the current batch may go on after the end of Run's context.
 	stopGrace = 5 * time.Second
 	// concurrent is how many groups of a batch are sent to at once.
 	concurrent = 4
-	// fullEvery is how long a row that was committed late can be overlooked while a tenant waits.
+	// fullEvery is how long a pass may miss rows that were committed late, while a tenant waits.
 	fullEvery = 5 * time.Second
 	// maxExcluded bounds the tenants that a query leaves out.
 	maxExcluded = 1000
@@ -40,10 +40,10 @@ const (
 // Options of a Relay. Database and Client are required.
 type Options struct {
 	Database *Database
-	// Client should not retry (a negative Patience): the relay does, without locks in the database meanwhile.
+	// Client should not retry (a negative Patience): the relay retries, and holds no locks in the database meanwhile.
 	Client   *client.Client
 	Batch    int           // most rows that are locked and sent at once, up to client.MaxBatch; 500
-	Interval time.Duration // longest pause between two looks at an empty table; 1 s
+	Interval time.Duration // longest pause between two reads of an empty table; 1 s
 	// Once ends Run when the table has no more rows that can be sent. Patience is how long it retries after a failure.
 	Once     bool
 	Patience time.Duration
@@ -58,13 +58,13 @@ type Relay struct {
 	mu     sync.Mutex // of groups, while a batch is sent
 	groups groups
 
-	waits    map[string]*wait // of tenants that were refused
+	waits    map[string]*wait // tenants that were refused
 	excluded map[string]bool  // tenants left out until the end of the pass, so that their rows keep their order
 	after    int64            // the last id of the pass
 	moved    int              // rows of the pass that were sent or set aside
 	freed    int              // rows of the pass for which another group has to be found
 	full     time.Time        // when a pass last began at the first row
-	asides   int              // rows that were set aside since the start
+	asides   int              // rows set aside since the start
 }
 
 // wait is the back-off of a tenant.
@@ -150,7 +150,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	return nil
 }
 
-// left returns what a run with Once could not move.
+// left returns the rows that a run with Once could not move, as a *Left.
 func (r *Relay) left() error {
 	if r.asides == 0 && len(r.waits) == 0 {
 		return nil
@@ -171,8 +171,8 @@ func delay(b *backoff.ExponentialBackOff, err error) time.Duration {
 	return after
 }
 
-// rewind begins a new pass over the table. Tenants whose wait is over take part in it. While others wait, most passes begin behind
-// their rows, which may be many.
+// rewind begins a new pass over the table, with the tenants whose wait is over. While tenants wait, most passes begin after the
+// last row that was read, because the rows of these tenants may be many.
 func (r *Relay) rewind() {
 	r.moved, r.freed = 0, 0
 	due := false
@@ -239,7 +239,7 @@ type batch struct {
 	read   int
 	more   bool          // the table may have more rows
 	oldest time.Duration // age of the first row
-	rows   []*row        // with a verdict
+	rows   []*row        // rows with a verdict
 }
 
 // batch moves the next rows of the table. It returns the rows that ask for a seal.
@@ -325,17 +325,18 @@ func (r *Relay) note(done *batch, rows []*row) {
 	}
 	r.asides += n
 	if first != nil {
-		r.o.Log.Error("rows are kept aside; correct them, then set their error to NULL", "rows", n, "first_id", first.id, "error", first.reason)
+		r.o.Log.Error("set rows aside; correct them, then set their error to NULL", "rows", n, "first_id", first.id, "error", first.reason)
 	}
 }
 
-// sort finds a group for each row that was not sent yet. ready are the rows to send, fresh reports whether one of them has a mark to be written. A failure
-// concerns the server as a whole; rows before it are ready all the same.
+// sort finds a group for each row that was not sent yet. ready has the rows to send, and fresh reports whether a mark must be
+// written to one of them first. sealing has the rows that ask for a seal. After a failure, which concerns the whole server, no
+// later row is sorted.
 func (r *Relay) sort(ctx context.Context, rows []*row, now time.Time) (ready []*row, fresh bool, sealing []*row, failure error) {
 	for _, w := range rows {
 		if w.seal {
 			if sealing = append(sealing, w); !w.group.Valid {
-				w.verdict, w.reason = aside, "seal is set and group_id is NULL: name the group to seal"
+				w.verdict, w.reason = aside, "seal is set and group_id is NULL: set group_id to the group to seal"
 				sealing = sealing[:len(sealing)-1]
 			}
 			continue
@@ -348,7 +349,7 @@ func (r *Relay) sort(ctx context.Context, rows []*row, now time.Time) (ready []*
 			continue
 		}
 		if w.tried {
-			if !strings.HasSuffix(w.sentTo.String, again) { // its relay may be alive, and finds its mark changed
+			if !strings.HasSuffix(w.sentTo.String, again) { // the relay that wrote the mark may still run: it leaves changed rows alone
 				w.sentTo.String += again
 				w.marked, fresh = true, true
 			}
@@ -448,7 +449,7 @@ func (r *Relay) refused(w *row, err error) error {
 	switch {
 	case closed, foreign, refused && (p.Status == http.StatusUnprocessableEntity || p.Status == http.StatusBadRequest):
 		w.verdict, w.reason = aside, err.Error()
-	case refused && (ofTenant(p) || p.Status == http.StatusConflict): // as chunk_open, another upload to the group
+	case refused && (ofTenant(p) || p.Status == http.StatusConflict): // such as chunk_open: another upload to the group
 		r.postpone(&tenantError{w.tenant, p})
 	default:
 		return err

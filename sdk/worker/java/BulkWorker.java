@@ -26,7 +26,7 @@ import java.util.function.Consumer;
 
 /**
  * Runs jobs of Anteroom's bulk engine: it leases them over HTTP, calls a function for each in a thread, extends leases while functions
- * run, and reports what became of the jobs. Java 17 or later, nothing else; copy this file. See docs/workers.md.
+ * run, and reports the outcomes. Java 17 or later, nothing else; copy this file. See docs/workers.md.
  *
  * <pre>
  * var config = new BulkWorker.Config();
@@ -196,7 +196,7 @@ public final class BulkWorker {
         return this;
     }
 
-    /** Runs jobs until stop. It returns when running jobs have ended, or were given back after the grace. */
+    /** Runs jobs until stop. It returns when running jobs have ended, or were returned after the grace. */
     public void run() {
         if (kinds.isEmpty()) throw new IllegalStateException("no type has a function: call handle before run");
         // Daemons: a function that never returns must not keep the program alive.
@@ -256,7 +256,7 @@ public final class BulkWorker {
         return true;
     }
 
-    /** Waits after a failed call, longer after each in turn, and logs the first. */
+    /** Waits after a failed call, longer after each further one, and logs the first. */
     private void pause(CallError e, int failures) {
         if (failures == 1) config.log.accept("anteroom: " + e.getMessage() + "; trying again");
         long backoff = (long) (Math.min(5000, 100 << Math.min(failures, 6)) * ThreadLocalRandom.current().nextDouble(0.5, 1));
@@ -296,7 +296,7 @@ public final class BulkWorker {
     }
 
     private int free() {
-        // During an outage verdicts pile up: take no more jobs than may be remembered.
+        // During an outage verdicts accumulate: lease no more jobs than fit in memory.
         return verdicts.size() > 2 * config.parallel + MOST ? 0 : config.parallel - busy;
     }
 
