@@ -55,7 +55,7 @@ public final class BulkWorker {
         public Duration timeout = Duration.ZERO;
         /** Time for running jobs after stop. */
         public Duration grace = Duration.ofSeconds(30);
-        /** Called with problems that the worker goes on from. */
+        /** Called with errors after which the worker continues. */
         public Consumer<String> log = System.err::println;
         /** Sends the requests; null: one with default settings. */
         public HttpClient client;
@@ -250,7 +250,7 @@ public final class BulkWorker {
             try {
                 wait(left);
             } catch (InterruptedException e) {
-                stopping = true; // who interrupts run wants it to end
+                stopping = true; // an interrupt of run ends it
             }
         }
         return true;
@@ -286,7 +286,7 @@ public final class BulkWorker {
         try {
             value = new Json(response.body()).read();
         } catch (IOException e) {
-            value = null; // not the API's: a proxy's
+            value = null; // the response of a proxy, not of the API
         }
         Map<?, ?> answer = value instanceof Map<?, ?> map ? map : Map.of();
         if (response.statusCode() == 200 && value instanceof Map<?, ?>) return answer;
@@ -314,7 +314,7 @@ public final class BulkWorker {
             if (stopped()) break;
             String request = word();
             List<String> named = List.copyOf(lost.subList(0, Math.min(8, lost.size())));
-            int most = slot ? Math.min(freeNow(), MOST) : 0; // 0: the worker is busy, and still here
+            int most = slot ? Math.min(freeNow(), MOST) : 0; // 0: the worker is busy, and only reports its types
             double wait = most > 0 ? config.wait.toMillis() / 1000.0 : 0;
             Map<String, Object> body = new LinkedHashMap<>(Map.of("worker", name, "types", types, "max", most, "wait", wait, "request", request));
             if (!named.isEmpty()) body.put("lost", named);
