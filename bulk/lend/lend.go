@@ -209,7 +209,7 @@ func (l *Lender) divide(name string, whole Limit, now time.Duration, calls []Cal
 			return max(0, want)
 		}
 		next.Burst = grant(last.Burst, most.Burst, want.Burst, whole.Burst, &held.Burst)
-		if next.Burst < job { // the scripts take a burst of less than one job for one
+		if next.Burst < job { // the scripts would treat a smaller burst as one job
 			next.Burst, want.Rate = 0, 0
 		}
 		next.Rate = grant(last.Rate, most.Rate, want.Rate, whole.Rate, &held.Rate)
