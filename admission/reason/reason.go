@@ -67,7 +67,7 @@ type Facts struct {
 	Health  *Health       // nil: the room is not adaptive
 	Event   *policy.Event // in force; may be nil
 	Next    int64         // when a closed room opens by itself; 0: not planned
-	Change  Change        // the operator's change that Code is due to, if it is due to one
+	Changes Changes       // the newest changes by operators
 	NextEnd time.Duration // until the first of the sessions ends if its visitor stays away; 0: not known
 	SoldOut bool          // the room is closed because all is sold out
 }
@@ -91,6 +91,9 @@ type Change struct {
 	Who string
 	At  int64
 }
+
+// Changes are the newest changes by the names of the fields, as in Snapshot.Live.
+type Changes map[string]Change
 
 // Reason is why a room admits, or does not.
 type Reason struct {

@@ -34,7 +34,11 @@ func adapting(f *reason.Facts, level adaptive.Level, p95 time.Duration, errors i
 	f.Health = &reason.Health{Level: level, Health: adaptive.Health{Requests: 1000, Errors: errors, P95: p95}}
 }
 
-var alice = reason.Change{Who: "alice", At: now - 180*second}
+// byAlice notes that alice has set a field 3 min ago.
+func byAlice(f *reason.Facts, field string) {
+	f.Snapshot.Live = append(f.Snapshot.Live, field)
+	f.Changes = reason.Changes{field: {Who: "alice", At: now - 180*second}, "message": {Who: "bob", At: now}}
+}
 
 func TestOf_NamesTheCause(t *testing.T) {
 	covered := map[reason.Code]bool{}
@@ -48,9 +52,12 @@ func TestOf_NamesTheCause(t *testing.T) {
 		who    string
 	}{
 		{"rate", func(*reason.Facts) {}, reason.Rate, true, "Admitting 5.0/s: limited by the rate", 0, ""},
-		{"rate of an operator", func(f *reason.Facts) { f.Snapshot.Live, f.Change = []string{"rate"}, alice }, reason.Rate, true,
+		{"rate of an operator", func(f *reason.Facts) { byAlice(f, "rate") }, reason.Rate, true,
 			"Admitting 5.0/s: limited by the rate, set by alice 3 min ago", 0, "alice"},
 		{"small rate", func(f *reason.Facts) { f.Snapshot.Policy.Rate, f.Expected = 25, 25 }, reason.Rate, true, "Admitting 0.025/s: limited by the rate", 0, ""},
+		{"a rate that was returned to the file", func(f *reason.Facts) { byAlice(f, "rate"); f.Snapshot.Live = nil }, reason.Rate, true, "Admitting 5.0/s: limited by the rate", 0, ""},
+		{"closed by an operator", func(f *reason.Facts) { f.Snapshot.Policy.Method = policy.Reject; byAlice(f, "method") }, reason.Closed, false,
+			"Not admitting: the room is closed (method reject), set by alice 3 min ago", 0, "alice"},
 		{"head_window", func(f *reason.Facts) { f.Snapshot.Policy.Rate, f.Expected = 90_000, 40_000 }, reason.Rate, true,
 			"Admitting 40.0/s: burst and head_window do not allow the rate of 90.0/s", 0, ""},
 		{"draining with a queue", func(f *reason.Facts) { f.Snapshot.Policy.Draining = true }, reason.Rate, true,
@@ -65,7 +72,7 @@ func TestOf_NamesTheCause(t *testing.T) {
 			"Not admitting from the queue: the store does not reply; passes work, places are kept, new visitors are refused (on_store_error: closed)", 0, ""},
 		{"store away, local", func(f *reason.Facts) { f.Away, f.Snapshot.Policy.OnStoreError = true, policy.OnErrorLocal }, reason.StoreAway, false,
 			"Not admitting from the queue: the store does not reply; passes work, places are kept, each gateway admits by its own part of the rate (on_store_error: local)", 0, ""},
-		{"switched off", func(f *reason.Facts) { f.Snapshot.Policy.Enabled, f.Change = false, alice }, reason.Off, true,
+		{"switched off", func(f *reason.Facts) { f.Snapshot.Policy.Enabled = false; byAlice(f, "enabled") }, reason.Off, true,
 			"Every visitor passes: the room is switched off (enabled: false), set by alice 3 min ago", 0, "alice"},
 		{"passthrough", func(f *reason.Facts) { f.Snapshot.Policy.Method = policy.Passthrough }, reason.Passthrough, true, "Every visitor passes: method passthrough", 0, ""},
 		{"closed", func(f *reason.Facts) { f.Snapshot.Policy.Method = policy.Reject }, reason.Closed, false, "Not admitting: the room is closed (method reject)", 0, ""},
@@ -75,7 +82,7 @@ func TestOf_NamesTheCause(t *testing.T) {
 		}, reason.Closed, false, "Not admitting: the room is closed (method reject), by the event night until 11:08:10 UTC; it opens in 90 s", 90, ""},
 		{"sold out", func(f *reason.Facts) { f.Snapshot.Policy.Method, f.SoldOut = policy.Reject, true }, reason.SoldOut, false,
 			"Not admitting: all is sold out and the room is closed", 0, ""},
-		{"paused", func(f *reason.Facts) { f.Snapshot.Policy.Paused, f.Change = true, alice }, reason.Paused, false, "Paused by alice 3 min ago: 12 visitors wait", 0, "alice"},
+		{"paused", func(f *reason.Facts) { f.Snapshot.Policy.Paused = true; byAlice(f, "paused") }, reason.Paused, false, "Paused by alice 3 min ago: 12 visitors wait", 0, "alice"},
 		{"paused, nobody known", func(f *reason.Facts) { f.Snapshot.Policy.Paused, f.Snapshot.Waiting = true, 1 }, reason.Paused, false, "Paused: 1 visitor waits", 0, ""},
 		{"before the opening", func(f *reason.Facts) {
 			p := &f.Snapshot.Policy
@@ -87,7 +94,7 @@ func TestOf_NamesTheCause(t *testing.T) {
 		}, reason.BeforeOpening, false, "Not admitting: the lottery opens at 11:10:00 UTC, in 3 min; the pre-queue opens in 100 s", 200, ""},
 		{"after an outage", func(f *reason.Facts) { f.Snapshot.Hold = now + 4*second }, reason.Recovering, false,
 			"Not admitting for 4 s: the store is back after an outage, and visitors report again first", 4, ""},
-		{"rate 0", func(f *reason.Facts) { f.Snapshot.Policy.Rate, f.Change = 0, alice }, reason.RateZero, false, "Not admitting: the rate is 0, set by alice 3 min ago", 0, "alice"},
+		{"rate 0", func(f *reason.Facts) { f.Snapshot.Policy.Rate = 0; byAlice(f, "rate") }, reason.RateZero, false, "Not admitting: the rate is 0, set by alice 3 min ago", 0, "alice"},
 		{"max_active", func(f *reason.Facts) {
 			f.Snapshot.Policy.MaxActive, f.Snapshot.Active, f.Snapshot.Admitted, f.NextEnd = 2000, 1990, 10, 41*time.Second
 		}, reason.MaxActive, false, "Not admitting: max_active 2,000 of 2,000 reached, of which 10 not claimed yet; the next session ends in about 41 s", 41, ""},
@@ -96,7 +103,10 @@ func TestOf_NamesTheCause(t *testing.T) {
 		{"max_active not reached", func(f *reason.Facts) { f.Snapshot.Policy.MaxActive = 41 }, reason.Rate, true, "Admitting 5.0/s: limited by the rate", 0, ""},
 		{"nobody waits", func(f *reason.Facts) { f.Snapshot.Waiting, f.Snapshot.Parked = 0, 3 }, reason.NobodyWaits, true,
 			"Nobody waits: up to 5.0/s are admitted immediately; 3 absent visitors keep their places", 0, ""},
-		{"drained", func(f *reason.Facts) { f.Snapshot.Waiting, f.Snapshot.Policy.Draining, f.Change = 0, true, alice }, reason.Draining, false,
+		{"drained", func(f *reason.Facts) {
+			f.Snapshot.Waiting, f.Snapshot.Policy.Draining = 0, true
+			byAlice(f, "draining")
+		}, reason.Draining, false,
 			"Nobody waits and nobody joins: the room is draining, set by alice 3 min ago", 0, "alice"},
 		{"min_wait", func(f *reason.Facts) { f.Snapshot.Policy.MinWait = 90 * time.Second }, reason.MinWait, false,
 			"Not admitting: the first visitor has waited less than min_wait 1m30s, for 30 s more", 30, ""},
@@ -129,7 +139,8 @@ func TestOf_NamesTheCause(t *testing.T) {
 		}, reason.Rate, true, "Admitting 5.0/s: limited by the rate", 0, ""},
 		{"adaptive, rate of an operator", func(f *reason.Facts) {
 			adapting(f, adaptive.Unhealthy, time.Second, 0)
-			f.Health.Pinned, f.Snapshot.Live, f.Change = true, []string{"rate"}, alice
+			f.Health.Pinned = true
+			byAlice(f, "rate")
 		}, reason.Rate, true, "Admitting 5.0/s: limited by the rate, set by alice 3 min ago", 0, "alice"},
 		{"adaptive beyond the budget", func(f *reason.Facts) {
 			adapting(f, adaptive.Healthy, 110*time.Millisecond, 0)

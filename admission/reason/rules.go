@@ -37,9 +37,9 @@ func storeAway(f *Facts) (Reason, bool) {
 func open(f *Facts) (Reason, bool) {
 	switch p := &f.Snapshot.Policy; {
 	case !p.Enabled:
-		return Reason{Code: Off, Admitting: true, Who: f.Change.Who, Text: "Every visitor passes: the room is switched off (enabled: false)" + f.by()}, true
+		return Reason{Code: Off, Admitting: true, Who: f.change("enabled").Who, Text: "Every visitor passes: the room is switched off (enabled: false)" + f.by("enabled")}, true
 	case p.Method == policy.Passthrough:
-		return Reason{Code: Passthrough, Admitting: true, Who: f.Change.Who, Text: "Every visitor passes: method passthrough" + f.byEvent() + f.by()}, true
+		return Reason{Code: Passthrough, Admitting: true, Who: f.change("method").Who, Text: "Every visitor passes: method passthrough" + f.byEvent() + f.by("method")}, true
 	}
 	return Reason{}, false
 }
@@ -48,7 +48,7 @@ func closed(f *Facts) (Reason, bool) {
 	if f.Snapshot.Policy.Method != policy.Reject {
 		return Reason{}, false
 	}
-	r := Reason{Code: Closed, Until: f.Next, Who: f.Change.Who, Text: "Not admitting: the room is closed (method reject)" + f.byEvent() + f.by()}
+	r := Reason{Code: Closed, Until: f.Next, Who: f.change("method").Who, Text: "Not admitting: the room is closed (method reject)" + f.byEvent() + f.by("method")}
 	if f.SoldOut {
 		r.Code, r.Text = SoldOut, "Not admitting: all is sold out and the room is closed"
 	}
@@ -62,7 +62,8 @@ func paused(f *Facts) (Reason, bool) {
 	if !f.Snapshot.Policy.Paused {
 		return Reason{}, false
 	}
-	r := Reason{Code: Paused, Text: "Paused", Who: f.Change.Who, Since: f.Change.At}
+	by := f.change("paused")
+	r := Reason{Code: Paused, Text: "Paused", Who: by.Who, Since: by.At}
 	if r.Who != "" {
 		r.Text += " by " + r.Who
 	}
@@ -105,7 +106,7 @@ func rateZero(f *Facts) (Reason, bool) {
 	if f.Snapshot.Policy.Rate > 0 {
 		return Reason{}, false
 	}
-	return Reason{Code: RateZero, Who: f.Change.Who, Text: "Not admitting: the rate is 0" + f.by()}, true
+	return Reason{Code: RateZero, Who: f.change("rate").Who, Text: "Not admitting: the rate is 0" + f.by("rate")}, true
 }
 
 func full(f *Facts) (Reason, bool) {
@@ -114,7 +115,7 @@ func full(f *Facts) (Reason, bool) {
 	if most == 0 || inside < most {
 		return Reason{}, false
 	}
-	r := Reason{Code: MaxActive, Who: f.Change.Who, Text: fmt.Sprintf("Not admitting: max_active %s of %s reached", number(inside), number(most))}
+	r := Reason{Code: MaxActive, Who: f.change("max_active").Who, Text: fmt.Sprintf("Not admitting: max_active %s of %s reached", number(inside), number(most))}
 	if s.Admitted > 0 {
 		r.Text += ", of which " + number(s.Admitted) + " not claimed yet"
 	}
@@ -130,7 +131,7 @@ func queueEmpty(f *Facts) (Reason, bool) {
 	case s.Waiting > 0:
 		return Reason{}, false
 	case s.Policy.Draining:
-		return Reason{Code: Draining, Who: f.Change.Who, Text: "Nobody waits and nobody joins: the room is draining" + f.by()}, true
+		return Reason{Code: Draining, Who: f.change("draining").Who, Text: "Nobody waits and nobody joins: the room is draining" + f.by("draining")}, true
 	}
 	r := Reason{Code: NobodyWaits, Admitting: true, Text: "Nobody waits: up to " + perSecond(f.rate()) + " are admitted immediately"}
 	if s.Parked > 0 {
@@ -205,8 +206,8 @@ func byRate(f *Facts) Reason {
 	r := Reason{Code: Rate, Admitting: true, Text: "Admitting " + perSecond(f.rate()) + ": limited by the rate"}
 	switch e := f.Event; {
 	case live:
-		r.Who = f.Change.Who
-		r.Text += f.by()
+		r.Who = f.change("rate").Who
+		r.Text += f.by("rate")
 	case e != nil && e.Rate > 0 && f.Now >= e.Starts:
 		r.Code, r.Until, r.Text = Event, e.Ends, "Admitting "+perSecond(f.rate())+": limited by the rate of the event "+nameOf(e)+", which ends in "+span(e.Ends-f.Now)
 	case f.Expected > 0 && f.Expected < p.Rate:
@@ -233,9 +234,17 @@ func (f *Facts) measured() string {
 	return text
 }
 
-// by returns the operator to whom the cause is due, and when.
-func (f *Facts) by() string {
-	switch c := f.Change; {
+// change returns the newest change of a field that an operator has set; the zero value if none has.
+func (f *Facts) change(field string) Change {
+	if !slices.Contains(f.Snapshot.Live, field) {
+		return Change{}
+	}
+	return f.Changes[field]
+}
+
+// by returns the operator who has set a field, and when.
+func (f *Facts) by(field string) string {
+	switch c := f.change(field); {
 	case c.Who == "":
 		return ""
 	case c.At == 0:
