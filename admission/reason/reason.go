@@ -82,8 +82,7 @@ type Shared struct {
 // Health is the health of the origin of an adaptive room.
 type Health struct {
 	adaptive.Health
-	Level  adaptive.Level
-	Pinned bool // an operator has set the rate
+	Level adaptive.Level
 }
 
 // Change is the newest change by an operator of a field. The zero value: not known.

@@ -139,7 +139,6 @@ func TestOf_NamesTheCause(t *testing.T) {
 		}, reason.Rate, true, "Admitting 5.0/s: limited by the rate", 0, ""},
 		{"adaptive, rate of an operator", func(f *reason.Facts) {
 			adapting(f, adaptive.Unhealthy, time.Second, 0)
-			f.Health.Pinned = true
 			byAlice(f, "rate")
 		}, reason.Rate, true, "Admitting 5.0/s: limited by the rate, set by alice 3 min ago", 0, "alice"},
 		{"adaptive beyond the budget", func(f *reason.Facts) {

@@ -177,7 +177,7 @@ func budget(f *Facts) (Reason, bool) {
 // byHealth holds if the controller of an adaptive room has found the rate in force.
 func byHealth(f *Facts) (Reason, bool) {
 	h, p := f.Health, &f.Snapshot.Policy
-	if h == nil || h.Pinned || !p.Adapts() || f.Shared != nil && f.Expected < p.Rate {
+	if h == nil || slices.Contains(f.Snapshot.Live, "rate") || !p.Adapts() || f.Shared != nil && f.Expected < p.Rate {
 		return Reason{}, false
 	}
 	r := Reason{Code: Adaptive, Admitting: true}
