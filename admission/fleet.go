@@ -135,8 +135,8 @@ func (f *Fleet) Gateways() (all []Gateway, at int64) {
 // Self returns the id of this gateway.
 func (f *Fleet) Self() string { return f.c.o.Gateway }
 
-// inFlight returns the requests to an origin of all gateways that reported in the last seconds; false without a report.
-func (f *Fleet) inFlight(origin string) (n int64, known bool) {
+// InFlight returns the requests to an origin of all gateways that reported in the last seconds; false without a report.
+func (f *Fleet) InFlight(origin string) (n int64, known bool) {
 	all, at := f.Gateways()
 	for i := range all {
 		if time.Duration(at-all[i].At)*time.Microsecond <= healthAge {

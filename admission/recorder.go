@@ -214,7 +214,7 @@ func (r *Recorder) figures(ctx context.Context, room *Room, m *Measures, health 
 	if h.Requests > 0 {
 		f[series.P95], f[series.ErrorRate] = h.P95.Microseconds(), int64(h.ErrorRate()*1e6+0.5)
 	}
-	if n, known := r.fleet.inFlight(origin); known {
+	if n, known := r.fleet.InFlight(origin); known {
 		f[series.InFlight] = n
 	}
 	return f, nil

@@ -198,6 +198,9 @@ func queueUp(v *visit, policy *admission.Policy) (decision, *answer.Problem) {
 
 // join takes a ticket, or starts a session if there is capacity. lost is the reason why a former ticket is replaced, or empty.
 func join(v *visit, lost string) (decision, *answer.Problem) {
+	if lost == "" {
+		v.room.metrics.Arrivals.Inc()
+	}
 	asks := v.room.asks()
 	if v.kind == client.Navigation && (!asks || v.account.state == accountKnown) {
 		v.grant.giveNonce()

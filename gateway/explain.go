@@ -11,50 +11,19 @@ import (
 
 	"github.com/anteroom/anteroom/gateway/answer"
 	"github.com/anteroom/anteroom/gateway/client"
+	"github.com/anteroom/anteroom/gateway/explain"
 	"github.com/anteroom/anteroom/gateway/metrics"
 	"github.com/anteroom/anteroom/gateway/route"
 	"github.com/anteroom/anteroom/gateway/wire"
 	"github.com/anteroom/anteroom/token"
 )
 
-// Described is a request whose decision is explained.
-type Described struct {
-	Method, Host, Target string
-	Address              netip.Addr // of the visitor
-	TLS                  bool
-	Header               [][2]string
-}
-
-// Explanation is what a gateway would do with a request, and why.
-type Explanation struct {
-	Room     string // empty: none
-	Rule     string // kind of the rule that matched: room, bypass, default_origin, own, none, ambiguous
-	Host     string // pattern of the room that matched
-	Path     string // pattern of the room that matched; empty: the path could not be matched
-	Index    int    // of a bypass rule
-	Decision string // proxy, admit, wait, challenge, redirect, refuse, own
-	Why      string // the ground: one of the words of grounds, or refused
-	Text     string
-	Status   int    // of the gateway's response; 0: the origin's
-	Code     string // of the problem
-	Origin   string
-	Kind     string   // of the request
-	Readings []string // of the path
-	Pass     string   // none, valid, invalid
-	Ticket   string   // none, valid, invalid
-}
-
-// ErrDescription is returned for a request that the gateway would refuse as malformed.
-type ErrDescription struct{ Code, Detail string }
-
-func (e *ErrDescription) Error() string { return e.Detail }
-
 // explainTime bounds the lookups of an explanation.
 const explainTime = 2 * time.Second
 
 // Explain decides about a request as if a visitor had sent it, with the same code, and explains the decision. Nothing is changed or
 // counted: the store is only read.
-func (g *Gateway) Explain(ctx context.Context, q *Described) (*Explanation, error) {
+func (g *Gateway) Explain(ctx context.Context, q *explain.Request) (*explain.Explanation, error) {
 	ctx, cancel := context.WithTimeout(ctx, explainTime)
 	defer cancel()
 	e := g.explainer(ctx)
@@ -71,22 +40,22 @@ func (g *Gateway) Explain(ctx context.Context, q *Described) (*Explanation, erro
 	limits := g.limits.OfDescribed()
 	described, refusal := d.Request(&limits)
 	if refusal != nil {
-		return nil, &ErrDescription{refusal.Code, refusal.Detail}
+		return nil, &explain.Fault{Code: refusal.Code, Detail: refusal.Detail}
 	}
 	v.req = described
 	v.out.Begin(described, nil, v.start)
 	at := v.locate()
 	v.peer = client.Peer{Addr: address, Secure: q.TLS}
-	out := &Explanation{Pass: tokenNone, Ticket: tokenNone, Kind: kindNames[client.KindOf(described)], Readings: v.readings.List()}
+	out := &explain.Explanation{Tokens: explain.Tokens{Pass: tokenNone, Ticket: tokenNone}, Kind: kindNames[client.KindOf(described)], Readings: v.readings.List()}
 	if at.Kind == route.ToOwn {
-		out.Rule, out.Decision, out.Why = "own", "own", groundNames[onOther]
+		out.Rule.Kind, out.Decision, out.Why = "own", "own", groundNames[onOther]
 		out.Text = "The gateway answers below " + route.Own + " itself."
 		return out, nil
 	}
 	decided, problem := v.decide(at)
-	out.place(v, at)
-	out.tokens(v)
-	out.decide(v, &decided, problem)
+	explainPlace(out, v, at)
+	explainTokens(&out.Tokens, v)
+	explainDecision(out, v, &decided, problem)
 	return out, nil
 }
 
@@ -131,23 +100,23 @@ var groundNames = map[ground]string{
 	onCapacity: "capacity", onAdmission: "admitted", onQueue: "queue", onChallenge: "challenge", onRedirect: "several_readings",
 }
 
-// place sets the rule that led to the room.
-func (e *Explanation) place(v *visit, at route.Place) {
-	e.Rule, e.Host, e.Path = "none", at.Host, at.Path
+// explainPlace sets the rule that led to the room.
+func explainPlace(e *explain.Explanation, v *visit, at route.Place) {
+	e.Rule = explain.Rule{Kind: "none", Host: at.Host, Path: at.Path}
 	switch at.Kind {
 	case route.TwoRooms, route.TooMany:
-		e.Rule = "ambiguous"
+		e.Rule.Kind = "ambiguous"
 	case route.ToRoom:
-		e.Rule, e.Room = "room", v.roomID()
+		e.Rule.Kind, e.Room = "room", v.roomID()
 	case route.ToOrigin:
 		if v.state.byDefault != nil || len(v.state.order) > 0 && (!v.state.table.HasRooms() || v.state.table.Knows(v.host)) {
-			e.Rule = "default_origin"
+			e.Rule.Kind = "default_origin"
 		}
 	}
 }
 
-// tokens sets what the request's tokens are worth.
-func (e *Explanation) tokens(v *visit) {
+// explainTokens sets what the request's tokens are worth.
+func explainTokens(e *explain.Tokens, v *visit) {
 	if v.room == nil {
 		return
 	}
@@ -167,8 +136,8 @@ func (e *Explanation) tokens(v *visit) {
 	}
 }
 
-// decide sets the decision and its text.
-func (e *Explanation) decide(v *visit, d *decision, p *answer.Problem) {
+// explainDecision sets the decision and its text.
+func explainDecision(e *explain.Explanation, v *visit, d *decision, p *answer.Problem) {
 	if p != nil {
 		e.Decision, e.Why, e.Status, e.Code = "refuse", "refused", p.Status, p.Code
 		e.Text = strings.TrimSuffix(cmp.Or(p.Detail, p.Title), ".") + "."
@@ -191,7 +160,7 @@ func (e *Explanation) decide(v *visit, d *decision, p *answer.Problem) {
 	}
 	switch d.ground {
 	case onBypass:
-		e.Rule, e.Index = "bypass", d.rule
+		e.Rule.Kind, e.Rule.Index = "bypass", new(d.rule)
 		e.Text = fmt.Sprintf("Bypass rule %d of the room %s matches: the request goes to the origin without a pass, and is not counted.", d.rule, e.Room)
 	case onNoRoom:
 		e.Text = "No room has this host and path: the request goes to the default origin without a pass."
@@ -206,7 +175,7 @@ func (e *Explanation) decide(v *visit, d *decision, p *answer.Problem) {
 	case onAdmission:
 		e.Decision = "admit"
 		e.Text = "Nobody waits and the room admits: the visitor gets a session with this request, if the limiter has capacity."
-		if e.Ticket == tokenValid {
+		if e.Tokens.Ticket == tokenValid {
 			e.Text = "The ticket of the request is admitted: the visitor gets a session with this request."
 		}
 	case onQueue:

@@ -7,14 +7,15 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/anteroom/anteroom/gateway/explain"
 	"github.com/anteroom/anteroom/gateway/guard"
 	"github.com/anteroom/anteroom/gateway/proxy"
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
 // toExplain returns a request in the form of bench.call as one to explain.
-func toExplain(lines ...string) *Described {
-	d := &Described{Host: "shop.test", Address: netip.MustParseAddr("127.0.0.1")}
+func toExplain(lines ...string) *explain.Request {
+	d := &explain.Request{Host: "shop.test", Address: netip.MustParseAddr("127.0.0.1")}
 	d.Method, d.Target, _ = strings.Cut(lines[0], " ")
 	for _, l := range lines[1:] {
 		name, value, _ := strings.Cut(l, ": ")
@@ -95,7 +96,11 @@ func TestExplain_ForetellsDecision(t *testing.T) {
 			}
 			return s
 		}
-		got := fmt.Sprint(orDash(e.Room), " ", e.Rule, " ", e.Host, " ", e.Path, " ", e.Index, " ", e.Decision, " ", e.Why, " ", e.Status, " ", e.Code, " ", orDash(e.Origin), " ", e.Kind, " ", e.Pass, " ", e.Ticket)
+		index := 0
+		if e.Rule.Index != nil {
+			index = *e.Rule.Index
+		}
+		got := fmt.Sprint(orDash(e.Room), " ", e.Rule.Kind, " ", e.Rule.Host, " ", e.Rule.Path, " ", index, " ", e.Decision, " ", e.Why, " ", e.Status, " ", e.Code, " ", orDash(e.Origin), " ", e.Kind, " ", e.Tokens.Pass, " ", e.Tokens.Ticket)
 		if got != row.want || e.Text == "" {
 			t.Errorf("%s: %s, want %s", row.name, got, row.want)
 		}
@@ -117,17 +122,17 @@ func TestExplain_ForetellsDecision(t *testing.T) {
 		pause(20e6)
 		admitted = b.call("GET /buy", "Host: b.open.test", asPage, admitted.jar())
 	}
-	if e, err := b.Explain(t.Context(), toExplain("GET /bUy", "Host: b.open.test", admitted.jar())); err == nil && admitted.cookies["wr_open_pass"] != "" && (e.Why != "pass" || e.Pass != tokenValid) {
+	if e, err := b.Explain(t.Context(), toExplain("GET /bUy", "Host: b.open.test", admitted.jar())); err == nil && admitted.cookies["wr_open_pass"] != "" && (e.Why != "pass" || e.Tokens.Pass != tokenValid) {
 		t.Errorf("with a pass: %+v", e)
 	}
 	waits := b.call("GET /sale", asPage)
-	if e, err := b.Explain(t.Context(), toExplain("GET /sale", asPage, waits.jar())); err != nil || e.Why != "queue" || e.Ticket != tokenValid {
+	if e, err := b.Explain(t.Context(), toExplain("GET /sale", asPage, waits.jar())); err != nil || e.Why != "queue" || e.Tokens.Ticket != tokenValid {
 		t.Errorf("with a ticket: %+v, %v", e, err)
 	}
-	if e, err := b.Explain(t.Context(), toExplain("GET /.waiting-room/sale/status")); err != nil || e.Rule != "own" || e.Text == "" {
+	if e, err := b.Explain(t.Context(), toExplain("GET /.waiting-room/sale/status")); err != nil || e.Rule.Kind != "own" || e.Text == "" {
 		t.Errorf("%+v, %v", e, err)
 	}
-	for _, bad := range []*Described{{Method: "G T", Target: "/", Host: "a"}, {Method: "GET", Target: "/\r\nX: y", Host: "a"}, {Method: "GET", Target: "/"}, {Method: "GET", Target: "/", Host: "a", Header: [][2]string{{"a b", "c"}}}} {
+	for _, bad := range []*explain.Request{{Method: "G T", Target: "/", Host: "a"}, {Method: "GET", Target: "/\r\nX: y", Host: "a"}, {Method: "GET", Target: "/"}, {Method: "GET", Target: "/", Host: "a", Header: [][2]string{{"a b", "c"}}}} {
 		if e, err := b.Explain(t.Context(), bad); err == nil {
 			t.Errorf("%+v is explained as %+v", bad, e)
 		}

@@ -41,6 +41,9 @@ func NewTable(l Length, in Range, rows []Row) Table {
 
 func mod(a, b int64) int64 { return (a%b + b) % b }
 
+// Before returns the last row before the range; nil if it is too old for its totals to be those of the start.
+func (t *Table) Before() *Row { return t.before }
+
 // At returns the start of a step.
 func (t *Table) At(i int) int64 { return t.From + int64(i)*t.Length.Seconds }
 
