@@ -73,6 +73,11 @@ func (s *Snapshot) overlay(configured *policy.Span, line, message string, p *int
 	}
 	for f := range strings.FieldsSeq(line) {
 		name, v, _ := strings.Cut(f, "=")
+		if name == "evacuated" {
+			fence, at, _ := strings.Cut(v, ":")
+			s.Evacuation = Evacuation{Fence: p.int(fence), At: p.int(at)}
+			continue
+		}
 		s.Live = append(s.Live, name)
 		switch name {
 		case "rate":
