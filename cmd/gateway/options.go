@@ -11,9 +11,11 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/eta"
 	"github.com/anteroom/anteroom/gateway"
 	"github.com/anteroom/anteroom/gateway/access"
 	"github.com/anteroom/anteroom/gateway/console"
+	"github.com/anteroom/anteroom/gateway/forecast"
 	"github.com/anteroom/anteroom/gateway/guard"
 	"github.com/anteroom/anteroom/gateway/meter"
 	"github.com/anteroom/anteroom/gateway/permit"
@@ -239,6 +241,9 @@ func consoleRooms(g *gateway.Gateway) []console.Room {
 	rooms := make([]console.Room, len(views))
 	for i, v := range views {
 		rooms[i] = console.Room{Queue: v.Line, File: v.File, Origin: v.Origin, Wait: v.Wait, WaitError: v.WaitError, WaitCoverage: v.WaitCoverage}
+		rooms[i].Simulate = func(c console.Change) (now, with eta.Outcome, ok bool) {
+			return v.Simulate(forecast.Change{Rate: c.Rate, MaxActive: c.MaxActive, Paused: c.Paused})
+		}
 		rooms[i].Guard = func() (console.Guard, bool) {
 			number, proofs, refused, ok := v.Guard()
 			return console.Guard{Number: number, Proofs: proofs, Refused: refused}, ok

@@ -65,6 +65,8 @@ func (c *Console) table() []route {
 		inOneRoom("POST", room+"/resume", access.Operator, c.inRoom(c.resume)),
 		inOneRoom("POST", room+"/drain", access.Operator, c.inRoom(c.drain)),
 		inOneRoom("POST", room+"/reset", access.Admin, c.inRoom(c.reset)),
+		inOneRoom("POST", room+"/evacuate", access.Admin, c.inRoom(c.evacuate)),
+		inOneRoom("POST", room+"/simulate", access.Operator, c.inRoom(c.simulate)),
 		inOneRoom("GET", room+"/history", access.Viewer, c.inRoom(c.history)),
 		inOneRoom("GET", room+"/tickets/{jti}", access.Viewer, c.inRoom(c.showTicket)),
 		inOneRoom("DELETE", room+"/tickets/{jti}", access.Operator, c.inRoom(c.removeTicket)),
