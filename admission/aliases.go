@@ -15,9 +15,10 @@ type (
 	Event    = policy.Event
 	Draw     = policy.Draw
 
-	Snapshot = snapshot.Snapshot
-	Flow     = snapshot.Flow
-	AgeCount = snapshot.AgeCount
+	Snapshot   = snapshot.Snapshot
+	Evacuation = snapshot.Evacuation
+	Flow       = snapshot.Flow
+	AgeCount   = snapshot.AgeCount
 )
 
 // Methods, strategies and outage behaviours of a Policy.

@@ -17,6 +17,7 @@ type operators struct {
 	store  *store
 	calls  *ticketCalls
 	ticker *ticker
+	ramping
 }
 
 // Live is a change by an operator. nil leaves a field as it is; a name in Clear returns it to the configuration.
@@ -117,14 +118,13 @@ func (r *operators) Evacuate(ctx context.Context, who, reason string) error {
 		if err != nil {
 			return err
 		}
-		if again == 0 {
-			r.store.wakeIdle()
+		if len(rest) == 0 || asInt(rest[0]) == 0 {
+			return r.ticker.Tick(ctx)
+		}
+		if again == 0 { // passes are void before the last admission is taken back
 			if err := r.ticker.Tick(ctx); err != nil {
 				return err
 			}
-		}
-		if len(rest) == 0 || asInt(rest[0]) == 0 {
-			return r.ticker.Tick(ctx)
 		}
 	}
 }

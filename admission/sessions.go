@@ -6,8 +6,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/anteroom/anteroom/admission/snapshot"
 )
 
 // sessions sends heartbeats and revocations. It remembers the last heartbeat of each session of this gateway.
@@ -147,7 +145,7 @@ func (r *sessions) markRevoked(sid ID, end int64) {
 }
 
 // Evacuation returns the last evacuation of the room.
-func (r *sessions) Evacuation() snapshot.Evacuation { return r.view.Snapshot().Evacuation }
+func (r *sessions) Evacuation() Evacuation { return r.view.Snapshot().Evacuation }
 
 // evacuate forgets the heartbeats of all sessions. A session that was claimed since is renewed by its next request.
 func (r *sessions) evacuate() {

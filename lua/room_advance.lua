@@ -364,7 +364,7 @@ local function read_flow(second)
   return flow
 end
 
--- read_live returns the live changes and the last evacuation as 'field=value', the message and the version of the changes.
+-- read_live returns the live changes, the last evacuation and the number of changes of records as 'field=value', the message and the version of the changes.
 local function read_live()
   local live, message, version = {}, '', '0'
   local changes = redis.call('HGETALL', LIVE)
@@ -379,6 +379,7 @@ local function read_live()
     end
   end
   if s.evacuated > 0 then live[#live + 1] = 'evacuated=' .. str(s.evacuated) .. ':' .. str(s.evacuated_wall) end
+  if s.records > 0 then live[#live + 1] = 'records=' .. str(s.records) end
   return live, message, version
 end
 

@@ -78,6 +78,10 @@ func (s *Snapshot) overlay(configured *policy.Span, line, message string, p *int
 			s.Evacuation = Evacuation{Fence: p.int(fence), At: p.int(at)}
 			continue
 		}
+		if name == "records" {
+			s.Records = p.int(v)
+			continue
+		}
 		s.Live = append(s.Live, name)
 		switch name {
 		case "rate":

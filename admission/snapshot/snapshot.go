@@ -47,6 +47,7 @@ type Snapshot struct {
 	Policy     policy.Policy // in force: the configuration with the live changes over it
 	Version    int64         // of the live changes
 	Live       []string      // names of the fields that are changed live
+	Records    int64         // changes of the records of ramps and alarms since the room began in this store
 
 	Front    []int64 // the first orders, exactly
 	Sketch   []Rank  // samples behind Front; the last is the end of the queue

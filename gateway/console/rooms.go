@@ -38,6 +38,7 @@ type roomView struct {
 	Draining   bool          `json:"draining"`
 
 	Evacuated *timestamp   `json:"evacuated_at,omitempty"`
+	Ramp      *rampView    `json:"ramp,omitempty"`
 	Event     *eventView   `json:"event,omitempty"` // in force
 	NextEvent *eventView   `json:"next_event,omitempty"`
 	Lottery   *lotteryView `json:"lottery,omitempty"`
@@ -224,7 +225,7 @@ func (c *Console) viewOf(room Room, s *admission.Snapshot, now int64, age time.D
 	if s.Oldest > 0 {
 		v.OldestWait = tidy(float64(max(0, now-max(s.Oldest, s.Drawn))) / 1e6) // drawn tickets have waited since the opening
 	}
-	v.Evacuated = optional(s.Evacuation.At)
+	v.Evacuated, v.Ramp = optional(s.Evacuation.At), recentRamp(room.Queue)
 	event, next := room.File.Plan.Events(room.Queue.RedisNow())
 	v.Event, v.NextEvent, v.Lottery = viewEvent(event), viewEvent(next), viewLottery(s, &p)
 	if room.Wait != nil {

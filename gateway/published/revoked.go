@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/anteroom/anteroom/admission"
-	"github.com/anteroom/anteroom/admission/snapshot"
 )
 
 // Max is the largest number of sessions in a list, about 55 bytes each.
@@ -31,7 +30,7 @@ type Source interface {
 	// Redis's clock.
 	EachRevoked(f func(sid admission.ID, until int64))
 	// Evacuation returns the last evacuation of the room.
-	Evacuation() snapshot.Evacuation
+	Evacuation() admission.Evacuation
 	// RedisNow returns the time by Redis's clock in µs.
 	RedisNow() int64
 }

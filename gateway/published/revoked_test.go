@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/anteroom/anteroom/admission"
-	"github.com/anteroom/anteroom/admission/snapshot"
 )
 
 // sessions is a source with a clock that begins at start.
@@ -19,10 +18,10 @@ type sessions struct {
 	until   map[admission.ID]int64
 	passed  time.Duration
 	walks   int
-	out     snapshot.Evacuation
+	out     admission.Evacuation
 }
 
-func (s *sessions) Evacuation() snapshot.Evacuation {
+func (s *sessions) Evacuation() admission.Evacuation {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.out
@@ -109,7 +108,7 @@ func TestRevoked_HasTheLastEvacuation(t *testing.T) {
 	s.revoke(1, 300)
 	var r Revoked
 	first := r.Document("sale", s, time.Unix(start, 0))
-	s.out, s.passed = snapshot.Evacuation{Fence: start*1e6 + 7, At: start*1e6 + 999_999}, time.Second
+	s.out, s.passed = admission.Evacuation{Fence: start*1e6 + 7, At: start*1e6 + 999_999}, time.Second
 	d := r.Document("sale", s, time.Unix(start, 0).Add(s.passed))
 	const want = `{"room":"sale","generated_at":"2026-01-02T03:04:06.000000Z","complete":true,"evacuated":{"ct":1767323045000007,"iat":1767323045},"revoked":[{"sid":"AQAAAAAAAAAAAAAAAAAAAA","until":1767323345}]}`
 	if string(d.Body) != want || d.ETag == first.ETag {

@@ -66,7 +66,9 @@ local FIELDS = { 'epoch', 'seq', 'adj', 'lead', 'last', 'gaps', 'reset', 'owed',
   -- the longest claim window by which a visitor may have been advised to poll, and until when it applies (room time)
   'window', 'window_till',
   -- the last evacuation (order time, and wall); 0: none
-  'evacuated', 'evacuated_wall' }
+  'evacuated', 'evacuated_wall',
+  -- the number of changes of records (live.lua)
+  'records' }
 
 local TEXTS = { epoch = true, gaps = true }
 

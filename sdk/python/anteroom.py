@@ -121,6 +121,12 @@ class NoRedirect(urllib.request.HTTPRedirectHandler):
         return None
 
 
+def revocations(text):
+    """Returns the revoked sessions of a list, and its last evacuation or None."""
+    listed = json.loads(text)
+    return {entry["sid"] for entry in listed["revoked"]}, listed.get("evacuated")
+
+
 class Document:
     """A key set or a list of revoked sessions. The value is None until a fetch succeeds."""
 
@@ -243,8 +249,11 @@ class Verifier:
         if self.revoked_url:
             with self.lock:
                 if room not in self.revoked:
-                    self.revoked[room] = Document(self.revoked_url.replace("{room}", room), lambda text: {entry["sid"] for entry in json.loads(text)["revoked"]}, self.now)
-            sessions = self.revoked[room].load(2)
-            refuse(sessions is None, "revocations")
-            refuse(session in sessions, "revoked", session, exp)
+                    self.revoked[room] = Document(self.revoked_url.replace("{room}", room), revocations, self.now)
+            loaded = self.revoked[room].load(2)
+            refuse(loaded is None, "revocations")
+            sessions, out = loaded
+            # Sessions that were claimed by the last evacuation have ended.
+            ended = out and (claims["ct"] <= out["ct"] if "ct" in claims else iat <= out["iat"])
+            refuse(ended or session in sessions, "revoked", session, exp)
         return Result("pass", "", session, exp)
