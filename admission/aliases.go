@@ -1,11 +1,12 @@
 package admission
 
 import (
+	"github.com/anteroom/anteroom/admission/alarm"
 	"github.com/anteroom/anteroom/admission/policy"
 	"github.com/anteroom/anteroom/admission/snapshot"
 )
 
-// The types of packages policy and snapshot that the methods of Room take and return.
+// The types of packages alarm, policy and snapshot that the methods of Room take and return.
 type (
 	Policy   = policy.Policy
 	Adaptive = policy.Adaptive
@@ -14,6 +15,10 @@ type (
 	Plan     = policy.Plan
 	Event    = policy.Event
 	Draw     = policy.Draw
+
+	Alarm     = alarm.Spec
+	AlarmWhen = alarm.When
+	AlarmDo   = alarm.Do
 
 	Snapshot   = snapshot.Snapshot
 	Evacuation = snapshot.Evacuation

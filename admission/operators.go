@@ -18,6 +18,7 @@ type operators struct {
 	calls  *ticketCalls
 	ticker *ticker
 	ramping
+	alarms
 }
 
 // Live is a change by an operator. nil leaves a field as it is; a name in Clear returns it to the configuration.

@@ -2,7 +2,6 @@ package admission
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -41,7 +40,9 @@ func ramps(t *testing.T, r *Room) (list []string) {
 	for _, e := range slices.Backward(entries) {
 		text := e.Who + ": " + e.Action
 		for _, change := range e.Changes {
-			text += fmt.Sprint(" ", change.Field, " ", *change.After)
+			if text += " " + change.Field; change.After != nil {
+				text += " " + *change.After
+			}
 		}
 		list = append(list, text)
 	}

@@ -62,6 +62,7 @@ func newRoom(c *Core, id string, p Policy) *Room {
 	r.steering.identity, r.steering.view, r.steering.store = me, &r.view, &r.store
 	r.operators.identity, r.operators.view, r.operators.store, r.operators.calls, r.operators.ticker = me, &r.view, &r.store, &r.calls, &r.ticker
 	r.operators.ramping.init(me, &r.view, &r.store, &r.ticker)
+	r.operators.alarms.init(me, &r.view, &r.store, &r.ticker)
 	r.setPolicy(p)
 	unknown := &Snapshot{Policy: p.At(r.RedisNow()), Configured: r.view.schedule.Load().At(r.RedisNow())}
 	r.view.snap.Store(unknown)

@@ -55,7 +55,7 @@ func TestEvacuate_VoidsPassesAndKeepsOrders(t *testing.T) {
 	var list struct {
 		Evacuated struct{ CT, IAT int64 }
 	}
-	if err := json.Unmarshal([]byte(two.call("GET /.waiting-room/sale/revoked").code(t, 200).text()), &list); err != nil {
+	if err := json.NewDecoder(strings.NewReader(two.call("GET /.waiting-room/sale/revoked").code(t, 200).text())).Decode(&list); err != nil {
 		t.Fatal(err)
 	}
 	for _, p := range passes {

@@ -39,6 +39,7 @@ type roomView struct {
 
 	Evacuated *timestamp   `json:"evacuated_at,omitempty"`
 	Ramp      *rampView    `json:"ramp,omitempty"`
+	Alarms    []alarmView  `json:"alarms,omitempty"`
 	Event     *eventView   `json:"event,omitempty"` // in force
 	NextEvent *eventView   `json:"next_event,omitempty"`
 	Lottery   *lotteryView `json:"lottery,omitempty"`
@@ -226,6 +227,7 @@ func (c *Console) viewOf(room Room, s *admission.Snapshot, now int64, age time.D
 		v.OldestWait = tidy(float64(max(0, now-max(s.Oldest, s.Drawn))) / 1e6) // drawn tickets have waited since the opening
 	}
 	v.Evacuated, v.Ramp = optional(s.Evacuation.At), recentRamp(room.Queue)
+	v.Alarms = viewAlarms(room.Queue)
 	event, next := room.File.Plan.Events(room.Queue.RedisNow())
 	v.Event, v.NextEvent, v.Lottery = viewEvent(event), viewEvent(next), viewLottery(s, &p)
 	if room.Wait != nil {

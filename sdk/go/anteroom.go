@@ -83,7 +83,7 @@ func New(c Config) (v *Verifier, err error) {
 	}
 	v = &Verifier{Config: c, secrets: map[string]key{}, keys: &document{c: &c, url: c.JWKSURL, entries: map[string]key{}}}
 	for kid, secret := range c.Secrets {
-		v.secrets[kid] = key{"HS256", func(text, signature []byte) bool {
+		v.secrets[kid] = key{alg: "HS256", verify: func(text, signature []byte) bool {
 			mac := hmac.New(sha256.New, []byte(secret))
 			mac.Write(text)
 			return hmac.Equal(mac.Sum(nil), signature)

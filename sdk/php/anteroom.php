@@ -225,7 +225,9 @@ final class Verifier
             $document = $status === 200 ? json_decode($body, true) : null;
             $list = $document[$member] ?? null;
             if (is_array($list)) {
-                $list[] = ['evacuated' => $document['evacuated'] ?? null]; // of a list of revoked sessions
+                if (isset($document['evacuated'])) { // of a list of revoked sessions
+                    $list[] = ['evacuated' => $document['evacuated']];
+                }
                 $state = ['list' => $list, 'etag' => $etag] + $state;
             } elseif ($status !== 304) {
                 error_log("anteroom: cannot fetch $url: status $status; using the last list");

@@ -27,7 +27,7 @@ except ImportError:
 
 COOKIE = re.compile(r'[ \t]*([^=]*?)[ \t]*=[ \t]*(?:"(.*)"|(.*?))[ \t]*', re.S)
 TYPES = {"nbf": None, "off": bool, "acc": bool, **dict.fromkeys(["iss", "aud", "jti", "sid", "ep", "ah", "bnd"], str)}
-TYPES.update(dict.fromkeys(["iat", "exp", "ord", "seen", "hold", "hd", "fn", "used", "eta", "elo", "ehi"], int))
+TYPES.update(dict.fromkeys(["iat", "exp", "ord", "seen", "hold", "hd", "fn", "ct", "used", "eta", "elo", "ehi"], int))
 ID = re.compile(r"[A-Za-z0-9_-]{21}[AQgw]")
 RANK = ["none", "invalid", "expired", "revoked", "pass"]
 log = logging.getLogger("anteroom")
