@@ -256,20 +256,12 @@ func wait(v *visit, r *forecast.Room, w *token.Waiting, poll int, lost string) d
 		poll = v.room.forecaster.FirstPoll(r, w.Epoch != "", &t, random())
 	}
 	s := v.status(r, w, &t, waitingState(r, w.Order))
-	s.Refresh, s.Token, s.Reason = poll, v.grant.token, v.reasonToWait(lost)
+	s.Refresh, s.Token, s.Reason = poll, v.grant.token, v.tokens.reasonToWait(lost)
 	code := 503
 	if v.isRead() {
 		code = 202
 	}
 	return decision{action: doWait, outcome: waiting, code: code, status: s}
-}
-
-// reasonToWait returns why the client of this request waits where lost, the reason for which a former ticket was replaced, does not say it.
-func (v *visit) reasonToWait(lost string) string {
-	if v.tokens.cleared {
-		return answer.ReasonEvacuated
-	}
-	return lost
 }
 
 // reject returns the problem of a refused join. keeps reports whether the client keeps a ticket.

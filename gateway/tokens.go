@@ -104,6 +104,14 @@ func evacuated(r *request, p *token.Pass) bool {
 	return r.room.queue.Snapshot().Evacuation.Ends(p.Claimed, p.IssuedAt)
 }
 
+// reasonToWait returns why the client of the request waits: an evacuation, or lost, the reason for which a former ticket was replaced.
+func (c *tokenCheck) reasonToWait(lost string) string {
+	if c.cleared {
+		return answer.ReasonEvacuated
+	}
+	return lost
+}
+
 // heard is what a gateway knows of the session of a pass.
 type heard uint8
 

@@ -15,8 +15,11 @@ import (
 
 const maxReason = 200 // characters
 
+// levers serves the requests that act on a whole room at once: evacuations, simulations and ramps.
+type levers struct{ *Console }
+
 // evacuate ends every session of a room, for a reason that goes into the audit log.
-func (c *Console) evacuate(w http.ResponseWriter, r *http.Request, who *access.Person, room Room) error {
+func (l levers) evacuate(w http.ResponseWriter, r *http.Request, who *access.Person, room Room) error {
 	body, err := readObject(r, false)
 	if err != nil {
 		return err
@@ -34,7 +37,7 @@ func (c *Console) evacuate(w http.ResponseWriter, r *http.Request, who *access.P
 	if len(faults) > 0 {
 		return ophttp.Invalid(faults...)
 	}
-	return c.change(w, r, who, room, "evacuate", func(ctx context.Context) error {
+	return l.change(w, r, who, room, "evacuate", func(ctx context.Context) error {
 		return room.Queue.Evacuate(ctx, who.Name, strings.TrimSpace(reason))
 	})
 }
@@ -70,7 +73,7 @@ func viewEstimate(e eta.Estimate) *etaView {
 }
 
 // simulate responds with the effect of a change that is not made.
-func (c *Console) simulate(w http.ResponseWriter, r *http.Request, _ *access.Person, room Room) error {
+func (l levers) simulate(w http.ResponseWriter, r *http.Request, _ *access.Person, room Room) error {
 	body, err := readObject(r, true)
 	if err != nil {
 		return err
@@ -97,13 +100,13 @@ func (c *Console) simulate(w http.ResponseWriter, r *http.Request, _ *access.Per
 // decodeChange decodes the body of simulate and returns all its faults.
 func decodeChange(body []byte) (change Change, faults []ophttp.Fault) {
 	faults = unknownFields(body, "rate", "max_active", "pause")
-	var l admission.Live
+	var live admission.Live
 	ophttp.Members(body, func(name, value []byte) bool {
 		var wrong, allowed string
 		switch string(name) {
 		case "rate", "max_active":
 			f := fieldAt[string(name)]
-			wrong, allowed = f.set(&l, value), f.allowed
+			wrong, allowed = f.set(&live, value), f.allowed
 		case "pause":
 			wrong, allowed = setBool(&change.Paused, value), "true or false"
 		}
@@ -112,9 +115,9 @@ func decodeChange(body []byte) (change Change, faults []ophttp.Fault) {
 		}
 		return true
 	})
-	if l.Rate != nil {
-		change.Rate = new(float64(*l.Rate) / 1000)
+	if live.Rate != nil {
+		change.Rate = new(float64(*live.Rate) / 1000)
 	}
-	change.MaxActive = l.MaxActive
+	change.MaxActive = live.MaxActive
 	return change, faults
 }

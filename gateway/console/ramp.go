@@ -60,7 +60,7 @@ func recentRamp(queue *admission.Room) *rampView {
 	return viewRamp(&r)
 }
 
-func (c *Console) showRamp(w http.ResponseWriter, _ *http.Request, _ *access.Person, room Room) error {
+func (l levers) showRamp(w http.ResponseWriter, _ *http.Request, _ *access.Person, room Room) error {
 	r, ok := room.Queue.Ramp()
 	if !ok {
 		return ophttp.NewProblem(http.StatusNotFound, "no_ramp", "the room has had no ramp")
@@ -68,7 +68,7 @@ func (c *Console) showRamp(w http.ResponseWriter, _ *http.Request, _ *access.Per
 	return ophttp.OK(w, viewRamp(&r))
 }
 
-func (c *Console) startRamp(w http.ResponseWriter, r *http.Request, who *access.Person, room Room) error {
+func (l levers) startRamp(w http.ResponseWriter, r *http.Request, who *access.Person, room Room) error {
 	body, err := readObject(r, false)
 	if err != nil {
 		return err
@@ -84,12 +84,12 @@ func (c *Console) startRamp(w http.ResponseWriter, r *http.Request, who *access.
 	case err != nil:
 		return err
 	}
-	c.log.InfoContext(r.Context(), "room changed", "who", who.Name, "room", room.Queue.ID(), "action", "ramp")
+	l.log.InfoContext(r.Context(), "room changed", "who", who.Name, "room", room.Queue.ID(), "action", "ramp")
 	ophttp.WriteJSON(w, http.StatusCreated, "application/json", viewRamp(&now))
 	return nil
 }
 
-func (c *Console) stopRamp(w http.ResponseWriter, r *http.Request, who *access.Person, room Room) error {
+func (l levers) stopRamp(w http.ResponseWriter, r *http.Request, who *access.Person, room Room) error {
 	if err := checkNoFields(r); err != nil {
 		return err
 	}
@@ -100,7 +100,7 @@ func (c *Console) stopRamp(w http.ResponseWriter, r *http.Request, who *access.P
 	case err != nil:
 		return err
 	}
-	c.log.InfoContext(r.Context(), "room changed", "who", who.Name, "room", room.Queue.ID(), "action", "ramp stop")
+	l.log.InfoContext(r.Context(), "room changed", "who", who.Name, "room", room.Queue.ID(), "action", "ramp stop")
 	return ophttp.OK(w, viewRamp(&now))
 }
 
