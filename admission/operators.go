@@ -14,6 +14,8 @@ type operators struct {
 	store  *store
 	calls  *ticketCalls
 	ticker *ticker
+	ramping
+	alarms
 }
 
 // Live is a change by an operator. nil leaves a field as it is; a name in Clear returns it to the configuration.
@@ -102,6 +104,25 @@ func (r *operators) Reset(ctx context.Context, who string) error {
 		}
 		if len(rest) == 0 || asInt(rest[0]) == 0 {
 			return r.ticker.Tick(ctx)
+		}
+	}
+}
+
+// Evacuate ends every session of the room, for a reason that goes into the audit log. Passes that were issued before are void at every
+// gateway once it has the next snapshot; their visitors may return at the order of arrival.
+func (r *operators) Evacuate(ctx context.Context, who, reason string) error {
+	for again := 0; ; again = 1 {
+		_, rest, err := r.store.do(ctx, r.tickTimeout(), "room_evacuate", who, r.id, reason, again, resetMost)
+		if err != nil {
+			return err
+		}
+		if len(rest) == 0 || asInt(rest[0]) == 0 {
+			return r.ticker.Tick(ctx)
+		}
+		if again == 0 { // passes are void before the last admission is taken back
+			if err := r.ticker.Tick(ctx); err != nil {
+				return err
+			}
 		}
 	}
 }

@@ -35,7 +35,7 @@ func TestVerify_FindsWhatWasChanged(t *testing.T) {
 		"at": func(e *Entry) { e.At++ }, "who": func(e *Entry) { e.Who = "bob" }, "room": func(e *Entry) { e.Room = "vip" }, "action": func(e *Entry) { e.Action = "pause" },
 		"field": func(e *Entry) { e.Changes = []Change{{"burst", nil, e.Changes[0].After}} }, "value": func(e *Entry) { e.Changes = []Change{{"rate", nil, new("9")}} },
 		"nil value": func(e *Entry) { e.Changes = []Change{{"rate", new(""), e.Changes[0].After}} }, "no changes": func(e *Entry) { e.Changes = nil },
-		"unchained": func(e *Entry) { e.Seq, e.Before, e.Hash = 0, "", "" },
+		"unchained":         func(e *Entry) { e.Seq, e.Before, e.Hash = 0, "", "" },
 		"who, and its hash": func(e *Entry) { e.Who = "bob"; e.Hash = e.Sum() },
 	}
 	for i := range entries {

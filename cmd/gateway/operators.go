@@ -14,10 +14,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/eta"
 	"github.com/anteroom/anteroom/gateway"
 	"github.com/anteroom/anteroom/gateway/access"
 	"github.com/anteroom/anteroom/gateway/console"
 	"github.com/anteroom/anteroom/gateway/console/signin"
+	"github.com/anteroom/anteroom/gateway/forecast"
 	"github.com/anteroom/anteroom/gateway/permit"
 	"github.com/anteroom/anteroom/internal/certs"
 	"github.com/anteroom/anteroom/internal/config"
@@ -67,7 +69,7 @@ type operators struct {
 	log     *slog.Logger
 }
 
-func newOperators(cfg *config.Config, g *gateway.Gateway, ready func() bool, core *admission.Core, registry *prometheus.Registry, log *slog.Logger) (*operators, error) {
+func newOperators(cfg *config.Config, g *gateway.Gateway, ready func() bool, core *admission.Core, insight console.Insight, registry *prometheus.Registry, log *slog.Logger) (*operators, error) {
 	o, err := newOperatorOptions(cfg)
 	if err != nil {
 		return nil, err
@@ -84,7 +86,7 @@ func newOperators(cfg *config.Config, g *gateway.Gateway, ready func() bool, cor
 		}
 	}
 	s.console, err = console.New(console.Options{
-		Core: core, Listen: o.Listen, Tokens: o.Tokens, SignIn: s.signIn, TwoPerson: o.TwoPerson, Registry: registry, Ready: ready, Log: log,
+		Core: core, Listen: o.Listen, Tokens: o.Tokens, SignIn: s.signIn, TwoPerson: o.TwoPerson, Registry: registry, Ready: ready, Log: log, Insight: insight,
 		Rooms: func() []console.Room { return consoleRooms(g) }, OriginStats: g.OriginStats,
 		Redeem: func(ctx context.Context, raw, key string, in func(string) bool) (permit.Redemption, error) {
 			return gateway.RedeemPermit(ctx, g, raw, key, in)
@@ -118,10 +120,13 @@ func (s *operators) reload(cfg *config.Config) error {
 
 // add serves operators and metrics until the visitors' part has ended.
 func (s *operators) add(parts *lifecycle.Group, ln net.Listener) {
+	streams, endStreams := context.WithCancel(context.Background())
 	server := &http.Server{
 		Handler: s.console.Handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 75 * time.Second,
-		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+		ErrorLog:    slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+		BaseContext: func(net.Listener) context.Context { return streams },
 	}
+	server.RegisterOnShutdown(endStreams) // an event stream has no end of its own
 	if s.tls.Load() != nil {
 		ln = certs.Listener(ln, s.tls.Load)
 	}
@@ -154,6 +159,9 @@ func consoleRooms(g *gateway.Gateway) []console.Room {
 	rooms := make([]console.Room, len(views))
 	for i, v := range views {
 		rooms[i] = console.Room{Queue: v.Line, File: v.File, Origin: v.Origin, Wait: v.Wait, WaitError: v.WaitError, WaitCoverage: v.WaitCoverage}
+		rooms[i].Simulate = func(c console.Change) (now, with eta.Outcome, ok bool) {
+			return v.Simulate(forecast.Change{Rate: c.Rate, MaxActive: c.MaxActive, Paused: c.Paused})
+		}
 		rooms[i].Guard = func() (console.Guard, bool) {
 			number, proofs, refused, ok := v.Guard()
 			return console.Guard{Number: number, Proofs: proofs, Refused: refused}, ok

@@ -121,8 +121,22 @@ func roomOptions(cfg *config.Config, r *config.Room) (gateway.Room, error) {
 	for _, s := range r.Permits {
 		room.Permits = append(room.Permits, gateway.Step{Paths: s.Paths, Methods: s.Methods, Forward: s.Forward})
 	}
+	room.Alarms = alarmsOf(r)
 	room.Guard, err = guardOptions(&r.Guard)
 	return room, err
+}
+
+// alarmsOf returns the alarms of a room.
+func alarmsOf(r *config.Room) []admission.Alarm {
+	var all []admission.Alarm
+	for _, a := range r.Alarms {
+		alarm := admission.Alarm{Name: a.Name, When: admission.AlarmWhen(a.When), Above: a.Above, For: a.For, Do: admission.AlarmDo(a.Do), ResumeAfter: a.ResumeAfter}
+		if a.Rate != nil {
+			alarm.Rate = int64(*a.Rate)
+		}
+		all = append(all, alarm)
+	}
+	return all
 }
 
 func guardOptions(g *config.Guard) (gateway.Guard, error) {

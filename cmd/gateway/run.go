@@ -25,6 +25,8 @@ import (
 // when a file has changed; after an error the old configuration stays in force. log and the access log write to queue.
 func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config, error), queue *logs.Queue, log *slog.Logger) error {
 	hup, started := lifecycle.Hangups(), cfg
+	failures := newLastError(log.Handler())
+	log = slog.New(failures)
 	s, err := openStore(ctx, cfg.Store, log)
 	if err != nil {
 		return err
@@ -61,7 +63,11 @@ func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config,
 		return err
 	}
 	probes := newBalancers(g.Ready)
-	operators, err := newOperators(cfg, g, probes.Ready, core, registry, log)
+	seen, err := newInsight(cfg, g, core, options.Ring, name, failures, registry)
+	if err != nil {
+		return err
+	}
+	operators, err := newOperators(cfg, g, probes.Ready, core, seen.insight(g), registry, log)
 	if err != nil {
 		return err
 	}
@@ -98,6 +104,7 @@ func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config,
 		listen, grpc := started.Check.Listen, started.Check.GRPC
 		started.Check = next.Check
 		started.Check.Listen, started.Check.GRPC = listen, grpc
+		seen.loaded(next, options.Ring)
 		log.Info("configuration reloaded", "rooms", len(next.Rooms))
 	}
 
@@ -135,6 +142,7 @@ func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config,
 		addFit(&parts, func(ctx context.Context) error { return errors.Join(s.Fit(ctx), core.CheckLayout(ctx)) })
 	}
 	addAuditWatch(&parts, core, log)
+	addInsight(&parts, seen)
 	addCore(&parts, core)
 	err = parts.Run()
 	log.Info("stopped")

@@ -16,6 +16,9 @@ import (
 // confirmed marks the context of an action that a second person has confirmed.
 type confirmed struct{}
 
+// approvals serves the actions that need two persons.
+type approvals struct{ *Console }
+
 // approvalView is an action that waits for a second person.
 type approvalView struct {
 	ID     string    `json:"id"`
@@ -36,7 +39,7 @@ func unique(who *access.Person) string { return string(who.Via) + ":" + who.Subj
 
 // askSecond records an action that needs a second person, and answers 202. It returns false where the action may be done now: it needs no second person,
 // or one has confirmed it. body is the body of the request, which the handler reads again after the confirmation.
-func (c *Console) askSecond(w http.ResponseWriter, r *http.Request, who *access.Person, room Room, action string, body []byte) (asked bool, err error) {
+func (c approvals) askSecond(w http.ResponseWriter, r *http.Request, who *access.Person, room Room, action string, body []byte) (asked bool, err error) {
 	if !slices.Contains(c.o.TwoPerson, action) || r.Context().Value(confirmed{}) != nil {
 		return false, nil
 	}
@@ -50,7 +53,7 @@ func (c *Console) askSecond(w http.ResponseWriter, r *http.Request, who *access.
 	return true, nil
 }
 
-func (c *Console) listApprovals(w http.ResponseWriter, r *http.Request, who *access.Person) error {
+func (c approvals) listApprovals(w http.ResponseWriter, r *http.Request, who *access.Person) error {
 	answer := struct {
 		Pending []approvalView `json:"pending"`
 	}{Pending: []approvalView{}}
@@ -71,7 +74,7 @@ func (c *Console) listApprovals(w http.ResponseWriter, r *http.Request, who *acc
 }
 
 // findApproval returns the room and the route of an action that waits, for a person with the role of the route in the room.
-func (c *Console) findApproval(r *http.Request, who *access.Person) (Room, route, error) {
+func (c approvals) findApproval(r *http.Request, who *access.Person) (Room, route, error) {
 	id := r.PathValue("approval")
 	for _, room := range c.o.Rooms() {
 		if !who.May(access.Viewer, room.Queue.ID()) {
@@ -96,7 +99,7 @@ func noApproval() error {
 }
 
 // confirmAction does an action that another person has asked for.
-func (c *Console) confirmAction(w http.ResponseWriter, r *http.Request, who *access.Person) error {
+func (c approvals) confirmAction(w http.ResponseWriter, r *http.Request, who *access.Person) error {
 	if err := checkNoFields(r); err != nil {
 		return err
 	}
@@ -119,7 +122,7 @@ func (c *Console) confirmAction(w http.ResponseWriter, r *http.Request, who *acc
 	return row.serve(w, again, &both)
 }
 
-func (c *Console) withdrawAction(w http.ResponseWriter, r *http.Request, who *access.Person) error {
+func (c approvals) withdrawAction(w http.ResponseWriter, r *http.Request, who *access.Person) error {
 	if err := checkNoFields(r); err != nil {
 		return err
 	}

@@ -43,6 +43,9 @@ func (c *Console) inSession(serve handler) handler {
 	}
 }
 
+// people serves what is about the person who sends a request.
+type people struct{ *Console }
+
 // methodsView is the public answer to which ways of authentication there are.
 type methodsView struct {
 	Token bool      `json:"token"`
@@ -54,7 +57,7 @@ type oidcView struct {
 	Ready bool   `json:"ready"`
 }
 
-func (c *Console) showMethods(w http.ResponseWriter, _ *http.Request) error {
+func (c people) showMethods(w http.ResponseWriter, _ *http.Request) error {
 	v := methodsView{Token: c.guard.HasTokens()}
 	if c.o.SignIn != nil {
 		v.OIDC = &oidcView{Login: signin.LoginPath, Ready: c.o.SignIn.Ready()}
@@ -73,7 +76,7 @@ type personView struct {
 	IdleUntil *timestamp     `json:"idle_until,omitempty"`
 }
 
-func (c *Console) showMe(w http.ResponseWriter, r *http.Request, who *access.Person) error {
+func (c people) showMe(w http.ResponseWriter, r *http.Request, who *access.Person) error {
 	v := personView{Name: who.Name, Via: who.Via, Grants: who.Grants, TwoPerson: append([]string{}, c.o.TwoPerson...)}
 	if session := c.session(r); session != nil {
 		v.CSRF = session.CSRF
@@ -82,7 +85,7 @@ func (c *Console) showMe(w http.ResponseWriter, r *http.Request, who *access.Per
 	return ophttp.OK(w, v)
 }
 
-func (c *Console) logout(w http.ResponseWriter, r *http.Request, _ *access.Person) error {
+func (c people) logout(w http.ResponseWriter, r *http.Request, _ *access.Person) error {
 	if err := checkNoFields(r); err != nil {
 		return err
 	}

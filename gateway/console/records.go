@@ -95,18 +95,13 @@ func (c *Console) audit(w http.ResponseWriter, r *http.Request, who *access.Pers
 		Entries []entryView `json:"entries"`
 	}{Entries: make([]entryView, 0, len(list))}
 	for _, e := range list {
-		v := entryView{Seq: e.Seq, Hash: e.Hash, At: timestamp(e.At * 1e6), Who: e.Who, Room: e.Room, Action: e.Action, Before: map[string]any{}, After: map[string]any{}}
-		for _, change := range e.Changes {
-			record(v.Before, change.Field, change.Before)
-			record(v.After, change.Field, change.After)
-		}
-		answer.Entries = append(answer.Entries, v)
+		answer.Entries = append(answer.Entries, viewEntry(e))
 	}
 	return ophttp.OK(w, answer)
 }
 
 // exportAudit sends all entries that the store keeps, by room and oldest first, as "gateway audit verify" reads them.
-func (c *Console) exportAudit(w http.ResponseWriter, r *http.Request, who *access.Person) error {
+func (c people) exportAudit(w http.ResponseWriter, r *http.Request, who *access.Person) error {
 	var lines bytes.Buffer
 	for _, room := range c.o.Rooms() {
 		if !who.May(access.Viewer, room.Queue.ID()) {
@@ -123,6 +118,16 @@ func (c *Console) exportAudit(w http.ResponseWriter, r *http.Request, who *acces
 	w.Header().Set("Content-Disposition", `attachment; filename="audit.ndjson"`)
 	ophttp.Write(w, http.StatusOK, "application/x-ndjson", lines.Bytes())
 	return nil
+}
+
+// viewEntry returns an entry of the audit log as the API shows it.
+func viewEntry(e admission.Entry) entryView {
+	v := entryView{Seq: e.Seq, Hash: e.Hash, At: timestamp(e.At * 1e6), Who: e.Who, Room: e.Room, Action: e.Action, Before: map[string]any{}, After: map[string]any{}}
+	for _, change := range e.Changes {
+		record(v.Before, change.Field, change.Before)
+		record(v.After, change.Field, change.After)
+	}
+	return v
 }
 
 // record adds a field of the audit log at its path in the body of a PATCH, so that sending the entry's before undoes the
@@ -156,7 +161,7 @@ func meaning(field string, stored *string) any {
 		return duration(n * int64(time.Microsecond))
 	case "paused", "draining", "enabled":
 		return n != 0
-	case "max_active", "tickets":
+	case "max_active", "tickets", "sessions":
 		return n
 	}
 	return *stored

@@ -59,15 +59,16 @@ func open(path string, serve http.Handler) route {
 	return route{method: http.MethodGet, path: path, scope: nobody, public: serve}
 }
 
-// table returns every route of the operators' listener, except health and readiness. docs/access.md lists the same rows.
-func (c *Console) table() []route {
+// routes returns every route of the operators' listener, except health and readiness. docs/access.md lists the same rows.
+func (c *Console) routes() []route {
 	const rooms, room = "/admin/v1/rooms", "/admin/v1/rooms/{id}"
+	l, p, a := levers{c}, people{c}, approvals{c}
 	rows := []route{
 		open("/metrics", ophttp.Metrics(c.o.Registry, c.log)),
 		open("/{$}", c.page),
-		open("/auth", c.answering(c.showMethods)),
+		open("/auth", c.answering(p.showMethods)),
 
-		inOwnRooms("GET", "/admin/v1/me", access.Any, c.showMe),
+		inOwnRooms("GET", "/admin/v1/me", access.Any, p.showMe),
 		inOwnRooms("GET", rooms, access.Viewer, c.listRooms),
 		inOneRoom("GET", room, access.Viewer, c.inRoom(c.showRoom)),
 		inOneRoom("PATCH", room, access.Operator, c.inRoom(c.patchRoom)),
@@ -75,17 +76,22 @@ func (c *Console) table() []route {
 		inOneRoom("POST", room+"/resume", access.Operator, c.inRoom(c.resume)),
 		inOneRoom("POST", room+"/drain", access.Operator, c.inRoom(c.drain)),
 		inOneRoom("POST", room+"/reset", access.Admin, c.inRoom(c.reset)).confirmed("reset"),
+		inOneRoom("POST", room+"/evacuate", access.Admin, c.inRoom(l.evacuate)).confirmed("evacuate"),
+		inOneRoom("GET", room+"/ramp", access.Viewer, c.inRoom(l.showRamp)),
+		inOneRoom("POST", room+"/ramp", access.Operator, c.inRoom(l.startRamp)),
+		inOneRoom("DELETE", room+"/ramp", access.Operator, c.inRoom(l.stopRamp)),
+		inOneRoom("POST", room+"/simulate", access.Operator, c.inRoom(l.simulate)),
 		inOneRoom("GET", room+"/history", access.Viewer, c.inRoom(c.history)),
 		inOneRoom("GET", room+"/tickets/{jti}", access.Viewer, c.inRoom(c.showTicket)),
 		inOneRoom("DELETE", room+"/tickets/{jti}", access.Operator, c.inRoom(c.removeTicket)),
 		inOneRoom("POST", room+"/sessions/{sid}/revoke", access.Operator, c.inRoom(c.revokeSession)),
 
-		inOwnRooms("GET", "/admin/v1/pending", access.Viewer, c.listApprovals),
-		inOwnRooms("DELETE", "/admin/v1/pending/{approval}", access.Viewer, c.withdrawAction),
-		inOwnRooms("POST", "/admin/v1/pending/{approval}/confirm", access.Viewer, c.confirmAction),
+		inOwnRooms("GET", "/admin/v1/pending", access.Viewer, a.listApprovals),
+		inOwnRooms("DELETE", "/admin/v1/pending/{approval}", access.Viewer, a.withdrawAction),
+		inOwnRooms("POST", "/admin/v1/pending/{approval}/confirm", access.Viewer, a.confirmAction),
 
 		inOwnRooms("GET", "/admin/v1/audit", access.Viewer, c.audit),
-		inOwnRooms("GET", "/admin/v1/audit/export", access.Viewer, c.exportAudit),
+		inOwnRooms("GET", "/admin/v1/audit/export", access.Viewer, p.exportAudit),
 	}
 	if c.o.Redeem != nil {
 		rows = append(rows, inOwnRooms("POST", "/admin/v1/permits/redeem", access.Operator, c.redeemPermit))
@@ -94,10 +100,10 @@ func (c *Console) table() []route {
 		rows = append(rows,
 			open(signin.LoginPath, c.answering(c.o.SignIn.Login)),
 			open(signin.CallbackPath, c.answering(c.o.SignIn.Callback)),
-			inOwnRooms("POST", signin.LogoutPath, access.Any, c.logout),
+			inOwnRooms("POST", signin.LogoutPath, access.Any, p.logout),
 		)
 	}
-	return append(rows, profiles()...)
+	return append(append(rows, c.insights()...), profiles()...)
 }
 
 // serve builds the router from the table.
