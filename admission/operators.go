@@ -218,20 +218,31 @@ func (c *Core) Audit(ctx context.Context, limit int, in func(room string) bool) 
 		if in != nil && !in(r.id) {
 			continue
 		}
-		list, err := c.o.Client.LRange(ctx, r.keys[keyAudit], 0, int64(limit)-1).Result()
+		list, err := r.audit(ctx, limit)
 		if err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrStore, err)
+			return nil, err
 		}
-		for _, text := range list {
-			e, err := parseEntry(text)
-			if err != nil {
-				return nil, err
-			}
-			out = append(out, e)
-		}
+		out = append(out, list...)
 	}
 	slices.SortStableFunc(out, func(a, b Entry) int { return int(b.At - a.At) })
 	return out[:min(len(out), limit)], nil
+}
+
+// audit returns the newest entries of the room, newest first.
+func (r *operators) audit(ctx context.Context, limit int) ([]Entry, error) {
+	list, err := r.c.o.Client.LRange(ctx, r.keys[keyAudit], 0, int64(limit)-1).Result()
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrStore, err)
+	}
+	out := make([]Entry, 0, len(list))
+	for _, text := range list {
+		e, err := parseEntry(text)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, e)
+	}
+	return out, nil
 }
 
 // parseEntry reads the netstrings of audit in lua/lib/room.lua.

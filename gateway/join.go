@@ -59,6 +59,9 @@ func serveTickets(v *visit) (decision, *answer.Problem) {
 		}
 	}
 	open := v.room.queue.Snapshot().Policy.Open()
+	if body.altcha == "" && body.captcha == "" { // a solution is of a visitor who has been counted
+		v.room.metrics.Arrivals.Inc()
+	}
 	if v.account.state == accountKnown && !open {
 		return joinAccount(v, &body)
 	}

@@ -314,7 +314,7 @@ local function write_history(length, active_now)
     local old, fields = str(m - 1441), {}
     for _, f in ipairs({ 'j', 'a', 'x', 'b', 'q', 'r', 'm', 'c', 'p', 'k', 's' }) do fields[#fields + 1] = old .. f end
     for i = 0, 80 do fields[#fields + 1] = old .. 'w' .. i end
-    for i = 0, 20 do fields[#fields + 1], fields[#fields + 2] = old .. 'h' .. i, old .. 'l' .. i end
+    for i = 0, 20 do fields[#fields + 1], fields[#fields + 2], fields[#fields + 3] = old .. 'h' .. i, old .. 'l' .. i, old .. 'y' .. i end
     redis.call('HDEL', MINUTES, unpack(fields))
   end
   s.minute = upto

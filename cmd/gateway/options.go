@@ -218,12 +218,12 @@ func consoleOptions(cfg *config.Config) (console.Options, error) {
 	return console.Options{Listen: cfg.Admin.Listen, Tokens: tokens}, err
 }
 
-func newConsole(cfg *config.Config, g *gateway.Gateway, ready func() bool, core *admission.Core, registry *prometheus.Registry, log *slog.Logger) (*console.Console, error) {
+func newConsole(cfg *config.Config, g *gateway.Gateway, ready func() bool, core *admission.Core, insight console.Insight, registry *prometheus.Registry, log *slog.Logger) (*console.Console, error) {
 	o, err := consoleOptions(cfg)
 	if err != nil {
 		return nil, err
 	}
-	o.Core, o.Registry, o.Ready, o.Log = core, registry, ready, log
+	o.Core, o.Registry, o.Ready, o.Log, o.Insight = core, registry, ready, log, insight
 	o.Rooms, o.OriginStats, o.Redeem = func() []console.Room { return consoleRooms(g) }, g.OriginStats, func(ctx context.Context, raw, key string, in func(string) bool) (permit.Redemption, error) {
 		return gateway.RedeemPermit(ctx, g, raw, key, in)
 	}

@@ -83,6 +83,8 @@ type Options struct {
 	// last window. May be nil.
 	OriginStats func(origin string) (p95, errorRate float64)
 
+	Insight Insight
+
 	Registry prometheus.Gatherer
 	Ready    func() bool  // the visitors' listener accepts, and no SIGTERM was received
 	Health   func() error // an error means that the process must be restarted; may be nil
@@ -100,6 +102,8 @@ type Console struct {
 	page  page
 	log   *slog.Logger
 	mux   *ophttp.Mux[*access.Person]
+
+	frames frames
 }
 
 // New checks the options. Its error names the setting and how to correct it.
@@ -122,8 +126,9 @@ func New(o Options) (*Console, error) {
 	if err := c.SetTokens(o.Tokens); err != nil {
 		return nil, err
 	}
+	c.frames.open = make(chan struct{}, streamsMost)
 	c.mux = c.newMux()
-	c.serve(c.table())
+	c.serve(c.routes())
 	return c, nil
 }
 

@@ -37,6 +37,7 @@ type roomView struct {
 	Paused     bool          `json:"paused"`
 	Draining   bool          `json:"draining"`
 
+	Reason    *reasonView  `json:"reason,omitempty"`
 	Evacuated *timestamp   `json:"evacuated_at,omitempty"`
 	Ramp      *rampView    `json:"ramp,omitempty"`
 	Alarms    []alarmView  `json:"alarms,omitempty"`
@@ -250,6 +251,7 @@ func (c *Console) viewOf(room Room, s *admission.Snapshot, now int64, age time.D
 		v.Budget = &budgetView{Rate: thousandth(b.Rate), Expected: thousandth(room.Queue.Expected()), Rooms: use.Queues}
 	}
 	v.Adaptive = adaptive(room.Queue, s)
+	v.Reason = c.why(room)
 	if s.Known {
 		v.StoreAge = new(tidy(age.Seconds()))
 	}

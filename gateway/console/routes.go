@@ -51,8 +51,8 @@ func open(path string, serve http.Handler) route {
 	return route{method: http.MethodGet, path: path, scope: nobody, public: serve}
 }
 
-// table returns every route of the operators' listener, except health and readiness. docs/access.md lists the same rows.
-func (c *Console) table() []route {
+// routes returns every route of the operators' listener, except health and readiness. docs/access.md lists the same rows.
+func (c *Console) routes() []route {
 	const rooms, room = "/admin/v1/rooms", "/admin/v1/rooms/{id}"
 	l := levers{c}
 	rows := []route{
@@ -81,7 +81,7 @@ func (c *Console) table() []route {
 	if c.o.Redeem != nil {
 		rows = append(rows, inOwnRooms("POST", "/admin/v1/permits/redeem", access.Operator, c.redeemPermit))
 	}
-	return append(rows, profiles()...)
+	return append(append(rows, c.insights()...), profiles()...)
 }
 
 // serve builds the router from the table.
