@@ -95,6 +95,9 @@ func (g *GroupSpec) Validate() error {
 	if err := checkAfter(g); err != nil {
 		return err
 	}
+	if err := checkSplit(g); err != nil {
+		return err
+	}
 	return g.Unique.check()
 }
 
@@ -150,11 +153,11 @@ func createArgs(g *GroupSpec, now time.Time) ([]any, error) {
 	}
 	spec, err := json.Marshal(g)
 	return []any{
-		g.ID, spec, g.Tenant, g.Type, levelNumbers[g.Level], thousandths(g.Weight), thousandths(g.Rate),
-		g.Concurrency, g.BasePriority, flag(g.StartSealed), flag(g.CallbackURL != ""), flag(g.RedriveOf != ""), flag(g.Own), g.MaxGroups,
+		g.ID, spec, g.Tenant, g.Type, levelNumbers[g.Level], thousandths(g.Weight), share(thousandths(g.Rate), g.Split, g.Part),
+		share(g.Concurrency, g.Split, g.Part), g.BasePriority, flag(g.StartSealed), flag(g.CallbackURL != "" && !g.waitsForJobs()), flag(g.RedriveOf != ""), flag(g.Own), g.MaxGroups,
 		g.StopAt.Count, g.StopAt.thousandths(), flag(g.Counts()), g.Tolerance.most(), flag(g.Tolerance.Share), resultsNumber(g.Results),
 		sinceEpoch(g.StartAt), sinceEpoch(g.ExpiresAt), g.Unique.Key, g.Unique.Within.Microseconds(),
-		whenNumber(g), g.After, quietWords(g.Quiet, now),
+		whenNumber(g), g.After, quietWords(g.Quiet, now), g.partNumber(),
 	}, err
 }
 
@@ -167,7 +170,7 @@ func tooManyGroups(g *GroupSpec, has int64) error {
 func sameSpec(stored string, g GroupSpec) bool {
 	var there GroupSpec
 	err := json.Unmarshal([]byte(stored), &there)
-	there.Own, there.MaxGroups = g.Own, g.MaxGroups
+	there.Own, there.MaxGroups, there.Parts = g.Own, g.MaxGroups, g.Parts
 	return err == nil && there == g
 }
 
@@ -335,24 +338,7 @@ func (s groupStore) Group(ctx context.Context, group string) (Group, error) {
 // group is refused with CodeNotFound. Delete is refused while the group's reduction, callback or redrive is in
 // progress. gone is false if the deletion takes longer than patience; housekeeping then does the rest.
 func (s groupStore) Delete(ctx context.Context, group string, patience time.Duration) (gone bool, err error) {
-	r, err := s.write(ctx, "group_delete", group)
-	if err != nil {
-		return false, err
-	}
-	switch r.refusal() {
-	case "unswept":
-		return false, refuse(CodeState, "group %q has ended, and its last outcomes are still being recorded: delete it when it has its result", group)
-	case "callback":
-		return false, refuse(CodeState, "group %q has a callback that is not accepted yet: delete it when callback is done or failed", group)
-	case "open":
-		return false, refuse(CodeState, "group %q is being redriven to %q: delete it when that is sealed, which any redrive of the group and a seal of %q do at once, and silence after a minute", group, r.string(1), r.string(1))
-	case "wrong_state":
-		if status := statusOf(r.int(1)); status != Aggregating {
-			return false, refuse(CodeState, "group %q is %s: cancel it first, or wait for its end, then delete it", group, status)
-		}
-		return false, refuse(CodeState, "group %q is AGGREGATING: delete it when it has its result", group)
-	}
-	if err := groupRefusal(r.refusal(), group, r); err != nil {
+	if err := s.markDeleted(ctx, group, false); err != nil {
 		return false, err
 	}
 	for until := time.Now().Add(patience); time.Now().Before(until) && ctx.Err() == nil; {
@@ -368,6 +354,28 @@ func (s groupStore) Delete(ctx context.Context, group string, patience time.Dura
 		}
 	}
 	return false, nil
+}
+
+// markDeleted marks a group for deletion, or with check only returns the error that this would return.
+func (s groupStore) markDeleted(ctx context.Context, group string, check bool) error {
+	r, err := s.write(ctx, "group_delete", group, flag(check))
+	if err != nil {
+		return err
+	}
+	switch r.refusal() {
+	case "unswept":
+		return refuse(CodeState, "group %q has ended, and its last outcomes are still being recorded: delete it when it has its result", group)
+	case "callback":
+		return refuse(CodeState, "group %q has a callback that is not accepted yet: delete it when callback is done or failed", group)
+	case "open":
+		return refuse(CodeState, "group %q is being redriven to %q: delete it when that is sealed, which any redrive of the group and a seal of %q do at once, and silence after a minute", group, r.string(1), r.string(1))
+	case "wrong_state":
+		if status := statusOf(r.int(1)); status != Aggregating {
+			return refuse(CodeState, "group %q is %s: cancel it first, or wait for its end, then delete it", group, status)
+		}
+		return refuse(CodeState, "group %q is AGGREGATING: delete it when it has its result", group)
+	}
+	return groupRefusal(r.refusal(), group, r)
 }
 
 // TenantOf returns the tenant of a group, with two commands and no script.
@@ -399,6 +407,7 @@ type found struct {
 	redrives int64
 	widest   int64 // bytes of its largest outcome; 0: unknown
 	deleted  bool  // it is being deleted
+	failures string // their codes, if it has ended or is a part
 }
 
 // read reads groups by id or short name and leaves out missing ones.
@@ -440,8 +449,21 @@ func expected(g *Group, limit float64, since, now int64) float64 {
 	return g.Rate1 + limit*missing
 }
 
-// parseGroup parses the reply of lua/group_read.lua: the spec, then names and values.
+// parseGroup parses the reply of lua/group_read.lua: the spec, then names and values. An ended split group has the counts of all its parts.
 func parseGroup(line reply) (found, error) {
+	g, err := parseRecord(line)
+	if err == nil && g.Split > 1 && g.Part == 0 {
+		for i := 1; i+1 < len(line); i += 2 {
+			if line.string(i) == "others" {
+				g.joinCounts(line.string(i + 1))
+			}
+		}
+	}
+	return g, err
+}
+
+// parseRecord is parseGroup for the record of one shard.
+func parseRecord(line reply) (found, error) {
 	var g found
 	if err := json.Unmarshal([]byte(line.string(0)), &g.GroupSpec); err != nil {
 		return g, fmt.Errorf("the spec of a group: %w", err)
@@ -453,7 +475,8 @@ func parseGroup(line reply) (found, error) {
 	n := func(name string) int64 { return asInt(v[name]) }
 	g.key = v["key"]
 	g.Level = []Level{"", High, Normal, Low}[min(max(cmp.Or(n("inner"), n("level")), 0), 3)]
-	g.Weight, g.Rate, g.Concurrency, g.BasePriority = float64(n("weight"))/1000, float64(n("rate"))/1000, n("conc"), n("base")
+	g.Weight, g.BasePriority = float64(n("weight"))/1000, n("base")
+	g.Rate, g.Concurrency = g.wholeOf(n("rate"), n("conc"))
 	g.Status, g.Sealed, g.Paused, g.Epoch = statusOf(n("status")), n("sealed") == 1, n("paused") == 1, n("epoch")
 	g.Stopped = g.Paused && n("stopped") == 1
 	if g.StopAt = (Tolerance{Count: n("stop_count")}); n("stop_share") > 0 {
@@ -470,7 +493,7 @@ func parseGroup(line reply) (found, error) {
 		g.Pending, g.NonReady, g.Ready, g.Unserved = 0, 0, 0, 0
 	}
 	g.Throttles, g.Reduced, g.Redriven = n("throttles"), n("reduced"), n("redriven")
-	g.Gone = n("gone")
+	g.Gone, g.swept = n("gone"), n("swept")
 	g.Backoff = duration(n("backoff"))
 	now, since := n("now"), n("p_at")
 	if since > 0 && now > since && !g.Status.Ended() {
@@ -508,6 +531,7 @@ func parseGroup(line reply) (found, error) {
 	g.CallbackState = []string{"", "pending", "done", "failed"}[min(max(n("callback"), 0), 3)]
 	g.CallbackTries, g.redrives = n("tries"), n("redrives")
 	g.widest, g.deleted = n("widest"), n("deleted") == 1
+	g.failures = v["codes"]
 	if !g.Status.Ended() {
 		return g, nil
 	}
