@@ -405,8 +405,8 @@ type found struct {
 	Group
 	key      string
 	redrives int64
-	widest   int64 // bytes of its largest outcome; 0: unknown
-	deleted  bool  // it is being deleted
+	widest   int64  // bytes of its largest outcome; 0: unknown
+	deleted  bool   // it is being deleted
 	failures string // their codes, if it has ended or is a part
 }
 
