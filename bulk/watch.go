@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/anteroom/anteroom/bulk/store"
+	"github.com/anteroom/anteroom/internal/sleep"
 )
 
 const (
@@ -226,7 +227,7 @@ func (w *watcher) sealedSilent(group string) {
 func (w *watcher) rest(ctx context.Context, took time.Duration) {
 	select {
 	case w.resting <- struct{}{}:
-		sleep(ctx, min(restTimes*took, restMost))
+		sleep.For(ctx, min(restTimes*took, restMost))
 		<-w.resting
 	case <-ctx.Done():
 	}

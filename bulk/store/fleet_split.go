@@ -23,7 +23,7 @@ func (p parts) of(job string) *Store { return p[partOf(job, len(p))] }
 
 // parts returns the shards of a group. Those of a group that does not exist are the one for a new group.
 func (f *allShards) parts(ctx context.Context, group string) (parts, error) {
-	s, err := f.at(ctx, group)
+	s, err := f.shardOf(ctx, group)
 	if err != nil || len(f.shards) == 1 {
 		return parts{s}, err
 	}
