@@ -31,6 +31,9 @@ func (f fleetGroups) CreateGroup(ctx context.Context, g GroupSpec) (group Group,
 			return Group{}, false, err
 		}
 	}
+	if err := f.splitExpected(ctx, s, &g); err != nil {
+		return Group{}, false, err
+	}
 	if g.Unique.Key != "" {
 		return f.createNamed(ctx, s, g)
 	}

@@ -164,6 +164,28 @@ func (f fleetGroups) createParts(ctx context.Context, s *Store, g GroupSpec) (gr
 	return group, created, err
 }
 
+// splitExpected splits a new group of which many jobs are expected. A group that exists stays as it is, so that its creation can be
+// repeated after shards were added.
+func (f *allShards) splitExpected(ctx context.Context, s *Store, g *GroupSpec) error {
+	if g.Split > 0 || g.ExpectedJobs <= splitAbove {
+		return nil
+	}
+	there, err := s.specOf(ctx, g.ID)
+	if err == nil {
+		g.Split = there.Split
+		return nil
+	}
+	if !isCode(err, CodeNotFound) {
+		return err
+	}
+	p, err := f.placements(ctx)
+	if err != nil {
+		return err
+	}
+	g.Split = g.splitFor(len(p.placements.at(p.clock()).shards))
+	return nil
+}
+
 // firstRefusal returns the first refusal among errors, err if there is none.
 func firstRefusal(errs []error, err error) error {
 	for _, one := range errs {

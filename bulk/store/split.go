@@ -16,6 +16,8 @@ import (
 func checkSplit(g *GroupSpec) error {
 	n := float64(g.Split)
 	switch {
+	case g.ExpectedJobs < 0:
+		return refuse(CodeInvalid, "expected %d: use the number of jobs", g.ExpectedJobs)
 	case g.Split < 0 || g.Split > MaxShards:
 		return refuse(CodeInvalid, "split %d: use 1 to the number of shards", g.Split)
 	case g.Split <= 1:
@@ -29,6 +31,28 @@ func checkSplit(g *GroupSpec) error {
 		return refuse(CodeInvalid, "rate %v: each of %d parts (split) has a fixed part of it, and of its burst less than a job; use at least %d, or a smaller split", g.Rate, g.Split, 10*g.Split)
 	}
 	return nil
+}
+
+// splitAbove is the number of expected jobs above which a group is split, into parts of at most so many jobs where there are enough shards.
+const splitAbove = 50_000
+
+// splitFor returns into how many parts a group with expected jobs is split on so many shards: fewer if a limit of it could not be
+// divided.
+func (g *GroupSpec) splitFor(shards int) int {
+	if g.ExpectedJobs <= splitAbove || g.After != "" {
+		return 0
+	}
+	n := min(int64(shards), (g.ExpectedJobs+splitAbove-1)/splitAbove)
+	if g.Concurrency > 0 {
+		n = min(n, g.Concurrency)
+	}
+	if g.Rate > 0 {
+		n = min(n, int64(g.Rate/10))
+	}
+	if n < 2 {
+		return 0
+	}
+	return int(n)
 }
 
 // partNumber returns the part for scripts, from 1; 0 for a whole group.

@@ -96,6 +96,7 @@ type GroupSpec struct {
 	After        string         `json:",omitempty"` // ids of the groups that have to end first, separated by blanks
 	When         When           `json:",omitempty"` // with After; empty: OnSuccess
 	Split        int            `json:",omitzero"`  // on how many shards it has parts; 0 and 1: it is whole
+	ExpectedJobs int64          `json:",omitzero"`  // jobs; without Split, above splitAbove the Fleet splits the group
 	RedriveOf    string         `json:",omitzero"`  // the group whose dead or failed jobs these were
 	RedriveWhich string         `json:",omitempty"` // statuses and codes of RedriveOptions; empty: the dead ones
 	// Own is set for a tenant's token: Level, Weight and BasePriority then have effect within the tenant only.
