@@ -61,8 +61,8 @@ if resumed then
 elseif stop then
   if g[G_STOPPED] == 2 then g[G_STOPPED] = 0 end
   if g[G_STATUS] <= RUNNING then work.stop(g) end
-  if g[G_PART] > 0 then plan_tend(g, now) end
 end
+if g[G_PART] > 0 then plan_tend(g, now) end -- the other parts follow
 if g[G_LEVEL] ~= level then g[G_TAG] = 0 end -- tags of another level mean nothing here
 requeue(g)
 if g[G_QUEUED] == 1 then wake_worker() end

@@ -142,7 +142,8 @@ func parseRecord(line reply) (found, error) {
 	g.key = v["key"]
 	g.Level = []Level{"", High, Normal, Low}[min(max(cmp.Or(n("inner"), n("level")), 0), 3)]
 	g.Weight, g.BasePriority = float64(n("weight"))/1000, n("base")
-	g.Rate, g.Concurrency = g.wholeOf(n("rate"), n("conc"))
+	g.partRate, g.partSlots = n("rate"), n("conc")
+	g.Rate, g.Concurrency = g.wholeOf(g.partRate, g.partSlots)
 	g.Status, g.Sealed, g.Paused, g.Epoch = statusOf(n("status")), n("sealed") == 1, n("paused") == 1, n("epoch")
 	g.Stopped = g.Paused && n("stopped") == 1
 	if g.StopAt = (Tolerance{Count: n("stop_count")}); n("stop_share") > 0 {

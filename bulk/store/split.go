@@ -166,14 +166,22 @@ func (g *Group) joinCounts(others string) {
 // merge adds the other parts to the first one. parts has nil for a part that was lost, or whose shard is away.
 func (g *Group) merge(parts []*found) {
 	all := true // parts have settled
+	rate, slots := g.partRate, g.partSlots
 	shards, _ := g.shardsOf()
 	for i, p := range parts {
-		if p == nil {
+		switch {
+		case i == 0: // that is g
+			continue
+		case p == nil:
 			all = all && i < len(shards) && slices.Contains(g.Lost, shards[i])
 			continue
 		}
 		g.mergePart(&p.Group)
+		rate, slots = rate+p.partRate, slots+p.partSlots
 		all = all && p.settled()
+	}
+	if len(g.Away)+len(g.Lost) == 0 { // else those of a part stand for the others
+		g.Rate, g.Concurrency = float64(rate)/1000, slots
 	}
 	if g.Status == Cancelled { // jobs of the other parts are cancelled too, as soon as these have followed
 		g.Cancelled = g.Total - g.Succeeded - g.Failed - g.Dead - g.InFlight

@@ -40,7 +40,7 @@ func numbered(n int) []Job {
 func work(t testing.TB, f *Fleet, verdict func(l Leased) Ack) {
 	t.Helper()
 	for idle := 0; idle < 3; {
-		ran := 0
+		ran, left := 0, int64(0)
 		for _, s := range f.shards {
 			p, err := s.Pull(t.Context(), 500, "t")
 			if err != nil {
@@ -61,12 +61,33 @@ func work(t testing.TB, f *Fleet, verdict func(l Leased) Ack) {
 				}
 			}
 			ran += len(acks)
+			d, err := s.Depths(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			left += d.Pending
 		}
 		keep(t, f)
-		if idle++; ran > 0 {
+		if idle++; ran > 0 || left > 0 {
 			idle = 0
 		}
 	}
+}
+
+// pullSome pulls n jobs of a shard, as its rate allows.
+func pullSome(t testing.TB, s *Store, n int) (jobs []Leased) {
+	t.Helper()
+	for until := time.Now().Add(20 * time.Second); len(jobs) < n; {
+		p, err := s.Pull(t.Context(), n-len(jobs), "t")
+		if err != nil || time.Now().After(until) {
+			t.Fatalf("%d of %d jobs start, %v", len(jobs), n, err)
+		}
+		jobs = append(jobs, p.Jobs...)
+		if len(p.Jobs) == 0 {
+			<-time.After(p.Next)
+		}
+	}
+	return jobs
 }
 
 // keep does the housekeeping of all shards once, as an engine does.
@@ -324,11 +345,7 @@ func TestSplit_StopsAtTheFailuresOfAllParts(t *testing.T) {
 	fail := func(l Leased) Ack { return Ack{Verdict: Rejected, Code: "http_400"} }
 	one := func(s *Store, n int) {
 		t.Helper()
-		pulled, err := s.Pull(t.Context(), n, "t")
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, l := range pulled.Jobs {
+		for _, l := range pullSome(t, s, n) {
 			a := fail(l)
 			a.Key, a.Fence = l.Key, l.Fence
 			if _, err := s.Ack(t.Context(), []Ack{a}); err != nil {
@@ -425,11 +442,11 @@ func TestSplit_EndsOnceThroughInterruptions(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, s := range p {
-		pulled, err := s.Pull(t.Context(), 100, "t")
+		own, err := s.Group(t.Context(), "g")
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, l := range pulled.Jobs {
+		for _, l := range pullSome(t, s, int(own.Total)) {
 			if _, err := s.Ack(t.Context(), []Ack{{Key: l.Key, Fence: l.Fence, Verdict: Done}}); err != nil {
 				t.Fatal(err)
 			}

@@ -141,6 +141,7 @@ type Group struct {
 	Reduced                            int64         // reduced outcomes
 	Redriven                           int64         // redriven dead letters
 	Gone                               int64         // outcomes dropped because of Results
+	partRate, partSlots                int64         // its rate, in thousandths, and concurrency in this shard
 	swept                              int64         // of a cancelled one: 1 when all its jobs have their outcome, 2 with its result
 	Backoff                            time.Duration // of its tenant, while jobs of this group wait for it
 	Gated                              bool          // no job of it may start now
