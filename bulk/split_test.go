@@ -115,7 +115,7 @@ func splitThroughFaults(t *testing.T, faults int) {
 	for n := range shards {
 		r.ended(n)
 	}
-	sum := fmt.Sprintf(`"sum":%d`, jobs)
+	sum := fmt.Sprintf(`"value":%d,"count":%d`, jobs, jobs)
 	r.whole("whole", func(g *store.Group) bool {
 		return g.Status == store.Completed && g.Succeeded == int64(jobs) && len(g.Lost) == 0 && strings.Contains(string(g.Result), sum)
 	})

@@ -20,7 +20,7 @@ type Joining struct {
 // Join does the next step of a split group that a housekeeping of the part on shard n has named: the other parts follow the first one,
 // stop_at and silence are decided over all of them, and when the jobs of all have ended, so does the group, in one step of the first
 // part. Any process may do so at any time, and again after any of the steps.
-func (f fleetGroups) Join(ctx context.Context, n int, group string) (j Joining, err error) {
+func (f fleetJoins) Join(ctx context.Context, n int, group string) (j Joining, err error) {
 	own, err := f.shards[n].one(ctx, group)
 	if err != nil || own == nil || own.Split < 2 {
 		return j, err
@@ -109,7 +109,7 @@ func (g *Group) tooMany() bool {
 }
 
 // follow makes a part follow the first one of its group.
-func (s groupStore) follow(ctx context.Context, first, part *Group) (err error) {
+func (s partStore) follow(ctx context.Context, first, part *Group) (err error) {
 	switch {
 	case part.Status.Ended() && part.Status != Cancelled || part.Status == Cancelled:
 		return nil
@@ -127,7 +127,7 @@ func (s groupStore) follow(ctx context.Context, first, part *Group) (err error) 
 }
 
 // endOrphan ends a part whose first part was lost, when its jobs have ended: nobody can read it, and its retention deletes it.
-func (s groupStore) endOrphan(ctx context.Context, own *found) error {
+func (s partStore) endOrphan(ctx context.Context, own *found) error {
 	switch {
 	case !own.Sealed && own.Status == Created && own.silent(s.Settings().UnsealedAfter):
 		_, err := s.SealAbandoning(ctx, own.ID)
@@ -139,7 +139,7 @@ func (s groupStore) endOrphan(ctx context.Context, own *found) error {
 }
 
 // endPart ends a part, other than the first, whose group has ended.
-func (s groupStore) endPart(ctx context.Context, own *found, status Status) error {
+func (s partStore) endPart(ctx context.Context, own *found, status Status) error {
 	if !own.settled() || own.joined() {
 		return nil
 	}
@@ -148,7 +148,7 @@ func (s groupStore) endPart(ctx context.Context, own *found, status Status) erro
 }
 
 // join runs group_join for a part in this shard. joined is false if it had ended before.
-func (s groupStore) join(ctx context.Context, group string, fence int64, status Status, others string, result []byte) (g Group, joined bool, err error) {
+func (s partStore) join(ctx context.Context, group string, fence int64, status Status, others string, result []byte) (g Group, joined bool, err error) {
 	r, err := s.write(ctx, "group_join", group, fence, statusNumber(status), others, result)
 	if err != nil || r.refusal() == "not_found" || r.int(0) != replyJoined {
 		return Group{}, false, err
@@ -159,7 +159,7 @@ func (s groupStore) join(ctx context.Context, group string, fence int64, status 
 
 // joinWhole ends a split group whose parts have settled, and then its other parts. result is that of the reducer; without one, the
 // outcomes were counted.
-func (f fleetGroups) joinWhole(ctx context.Context, p parts, first *found, others []*found, fence int64, result []byte) (g Group, ok bool, err error) {
+func (f fleetJoins) joinWhole(ctx context.Context, p parts, first *found, others []*found, fence int64, result []byte) (g Group, ok bool, err error) {
 	words := othersWords(others)
 	for _, n := range first.Lost {
 		words += " " + strconv.Itoa(n)
@@ -216,7 +216,7 @@ func sumCodes(all []*found) string {
 }
 
 // settledParts returns all parts of a group, nil if one has not settled or is away.
-func (f fleetGroups) settledParts(ctx context.Context, group string) (p parts, first *found, others []*found, err error) {
+func (f fleetJoins) settledParts(ctx context.Context, group string) (p parts, first *found, others []*found, err error) {
 	if p, err = f.parts(ctx, group); err != nil {
 		return nil, nil, nil, err
 	}
@@ -236,7 +236,7 @@ func (f fleetGroups) settledParts(ctx context.Context, group string) (p parts, f
 
 // OtherOutcomes returns outcomes of the parts other than the first, for a reducer, once all have settled; settled is false before. An
 // empty page is the last. Cursors begin with a plus; any other stands for the beginning.
-func (f fleetGroups) OtherOutcomes(ctx context.Context, group, cursor string, limit int) (page Page, settled bool, err error) {
+func (f fleetJoins) OtherOutcomes(ctx context.Context, group, cursor string, limit int) (page Page, settled bool, err error) {
 	p, _, _, err := f.settledParts(ctx, group)
 	if err != nil || p == nil {
 		return Page{}, false, err
@@ -267,7 +267,7 @@ func (f fleetGroups) OtherOutcomes(ctx context.Context, group, cursor string, li
 }
 
 // FinishSplit is Finish for a split group whose outcomes, of all parts, are reduced.
-func (f fleetGroups) FinishSplit(ctx context.Context, group string, fence int64, result []byte) (g Group, ok bool, err error) {
+func (f fleetJoins) FinishSplit(ctx context.Context, group string, fence int64, result []byte) (g Group, ok bool, err error) {
 	p, first, others, err := f.settledParts(ctx, group)
 	if err != nil || p == nil {
 		return Group{}, false, err

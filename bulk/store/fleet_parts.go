@@ -100,7 +100,7 @@ func (p parts) add(ctx context.Context, group string, c Chunk, jobs []Job) (Adde
 }
 
 // addToPart is AddJobs for one part. A chunk that the part has ended before the whole was ended is repeated: all its jobs are in.
-func (s groupStore) addToPart(ctx context.Context, group string, c Chunk, jobs []Job) (Added, error) {
+func (s partStore) addToPart(ctx context.Context, group string, c Chunk, jobs []Job) (Added, error) {
 	a, err := s.AddJobs(ctx, group, c, jobs)
 	done, is := errors.AsType[*ChunkDone](err)
 	if !is {
@@ -128,7 +128,7 @@ func (p parts) explain(ctx context.Context, group string, i int, err error) erro
 }
 
 // patchParts changes a group; limits are divided among its parts.
-func (f fleetGroups) patchParts(ctx context.Context, group string, patch Patch) (Group, error) {
+func (f fleetSplits) patchParts(ctx context.Context, group string, patch Patch) (Group, error) {
 	p, err := f.parts(ctx, group)
 	if err != nil {
 		return Group{}, err
