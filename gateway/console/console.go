@@ -77,6 +77,9 @@ type Options struct {
 	// last window. May be nil.
 	OriginStats func(origin string) (p95, errorRate float64)
 
+	// Webhooks returns the state of the webhooks with up to dead events that were given up. May be nil.
+	Webhooks func(ctx context.Context, dead int) (Webhooks, error)
+
 	Registry prometheus.Gatherer
 	Ready    func() bool  // the visitors' listener accepts, and no SIGTERM was received
 	Health   func() error // an error means that the process must be restarted; may be nil
@@ -156,6 +159,9 @@ func (c *Console) routes() {
 	guarded("/admin/v1/rooms/{id}/sessions/{sid}/revoke", methods{"POST": c.inRoom(c.revokeSession)})
 	if c.o.Redeem != nil {
 		guarded("/admin/v1/permits/redeem", methods{"POST": c.redeemPermit})
+	}
+	if c.o.Webhooks != nil {
+		guarded("/admin/v1/webhooks", methods{"GET": c.webhooks})
 	}
 	guarded("/admin/v1/audit", methods{"GET": c.audit})
 	guarded("/admin/", nil)

@@ -24,6 +24,7 @@ type Config struct {
 	Tokens          Tokens         `koanf:"tokens" doc:"How waiting tokens and passes are signed."`
 	Cookies         Cookies        `koanf:"cookies" doc:"Cookies that the gateway sets."`
 	Origins         []Origin       `koanf:"origins" doc:"Sites that the gateway stands in front of."`
+	Webhooks        []Webhook      `koanf:"webhooks" doc:"HTTP endpoints that get the events of rooms (docs/webhooks.md)."`
 	Rooms           []Room         `koanf:"rooms" doc:"Waiting rooms. Without one every request is proxied uncounted."`
 }
 
@@ -162,6 +163,15 @@ type Room struct {
 	Compat       string    `koanf:"compat" default:"none" enum:"none,cloudflare" doc:"cloudflare adds the cfWaitingRoom object to JSON responses, in every state and to refusals (docs/migrate/cloudflare.md)."`
 	CompatStatus int       `koanf:"compat_status" default:"0" min:"0" max:"599" unit:"HTTP status" doc:"compat: cloudflare: status of JSON responses to API clients that wait, for clients that expect 200. Refusals keep their status. 0: 202, and 503 for methods other than GET and HEAD."`
 	Events       []Event   `koanf:"events" doc:"Planned times with a policy of their own."`
+}
+
+type Webhook struct {
+	Name         string   `koanf:"name" doc:"Name in metrics, log and API: lower-case letters, digits and dashes, at most 63. Events that are queued for a name that is removed are given up."`
+	URL          string   `koanf:"url" secret:"url" doc:"Address that the events are posted to, http or https. A private address needs allow_private."`
+	SecretFile   string   `koanf:"secret_file" doc:"File with the secrets that sign, one a line as whsec_ and base64 of 24 to 64 bytes, at most 5; lines that begin with # are ignored. Every secret signs each request, so that a receiver can change to the next one before the old one is removed."`
+	Events       []string `koanf:"events" doc:"Types of events, as room.queue.started. Empty: all."`
+	Rooms        []string `koanf:"rooms" doc:"Ids of rooms whose events are sent. Empty: all."`
+	AllowPrivate bool     `koanf:"allow_private" default:"false" doc:"Allow an address that is not public, as of a service in the same network."`
 }
 
 type Admission struct {

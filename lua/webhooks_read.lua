@@ -1,0 +1,7 @@
+#!lua flags=no-writes
+-- webhooks_read: reads the queue of events for operators.
+-- KEYS: lease, dead, counts
+-- ARGV: now, most (dead events)
+-- RETURNS: {gateway that sends or '', list of name and number, dead events as JSON, newest first}
+-- INVARIANT: it changes nothing.
+return { redis.call('GET', KEYS[1]) or '', redis.call('HGETALL', KEYS[3]), redis.call('LRANGE', KEYS[2], 0, tonumber(ARGV[2]) - 1) }
