@@ -4,4 +4,8 @@
 -- ARGV: now, most (dead events)
 -- RETURNS: {gateway that sends or '', list of name and number, dead events as JSON, newest first}
 -- INVARIANT: it changes nothing.
-return { redis.call('GET', KEYS[1]) or '', redis.call('HGETALL', KEYS[3]), redis.call('LRANGE', KEYS[2], 0, tonumber(ARGV[2]) - 1) }
+-- INCLUDE: clock
+
+local holder, till = string.match(redis.call('GET', KEYS[1]) or '', '^(%S+) (%d+)$')
+if not holder or tonumber(till) <= clock_now(ARGV[1]) then holder = '' end
+return { holder, redis.call('HGETALL', KEYS[3]), redis.call('LRANGE', KEYS[2], 0, tonumber(ARGV[2]) - 1) }

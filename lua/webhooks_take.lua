@@ -18,10 +18,10 @@ local now = clock_now(ARGV[1])
 local values = {}
 for i = 6, #ARGV do values[#values + 1] = redis.call('HGET', STATE, ARGV[i]) or '' end
 local counts = redis.call('HGETALL', COUNTS)
-local holder = redis.call('GET', LEASE)
-if holder and holder ~= ARGV[2] then return { REPLY_OTHER, values, counts, {} } end
-redis.call('SET', LEASE, ARGV[2], 'PX', int(math.ceil(tonumber(ARGV[3]) / 1000)))
-for i = 2, #KEYS do redis.call('EXPIRE', KEYS[i], KEEP) end
+local holder, till = string.match(redis.call('GET', LEASE) or '', '^(%S+) (%d+)$')
+if holder and holder ~= ARGV[2] and tonumber(till) > now then return { REPLY_OTHER, values, counts, {} } end
+redis.call('SET', LEASE, ARGV[2] .. ' ' .. int(now + tonumber(ARGV[3])))
+for _, key in ipairs(KEYS) do redis.call('EXPIRE', key, KEEP) end
 
 local events = {}
 if tonumber(ARGV[4]) > 0 then

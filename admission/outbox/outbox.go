@@ -29,9 +29,17 @@ const (
 	replyOther  = "O"
 )
 
-// Runner runs scripts on the store.
+// Runner runs scripts on the store, as redisstore.Store.
 type Runner interface {
 	Run(ctx context.Context, script string, keys []string, args ...any) (redisstore.Reply, error)
+}
+
+// Options of a Queue. Run is required.
+type Options struct {
+	Run    Runner
+	Prefix string // of every key
+	// Now replaces Redis's clock (µs) in tests.
+	Now func() int64
 }
 
 // Queue is the queue of events in the store. Its methods are safe for concurrent use; they leave deadlines to the caller.
@@ -41,9 +49,12 @@ type Queue struct {
 	now    func() int64 // µs, 0 for Redis's clock
 }
 
-// New returns the queue of the installation with that prefix. It starts nothing.
-func New(run Runner, prefix string) *Queue {
-	return &Queue{run: run, prefix: prefix, now: func() int64 { return 0 }}
+// New starts nothing.
+func New(o Options) *Queue {
+	if o.Now == nil {
+		o.Now = func() int64 { return 0 }
+	}
+	return &Queue{run: o.Run, prefix: o.Prefix, now: o.Now}
 }
 
 // Change is a state that was seen, and the event that is queued if it differs from the recorded one.

@@ -107,6 +107,9 @@ func TestResponses_MatchOpenAPI(t *testing.T) {
 	ask(422, "POST", room+"/reset", `{"confirm":"vip"}`)
 	ask(200, "GET", "/admin/v1/audit", "")
 	ask(422, "GET", "/admin/v1/audit?limit=0", "")
+	b.deadEvent()
+	ask(200, "GET", "/admin/v1/webhooks", "")
+	ask(422, "GET", "/admin/v1/webhooks?limit=0", "")
 	ask(422, "GET", room+"/history?minutes=0", "")
 	ask(400, "PATCH", room, `{"rate":1,"rate":2}`)
 	ask(413, "PATCH", room, `{"message":"`+strings.Repeat("x", 64<<10)+`"}`)
@@ -140,7 +143,7 @@ func TestResponses_MatchOpenAPI(t *testing.T) {
 	all := []operation{
 		{"GET", "/admin/v1/rooms", ""}, {"GET", room, ""}, {"PATCH", room, `{"rate":1}`}, {"POST", room + "/pause", ""}, {"POST", room + "/resume", ""},
 		{"POST", room + "/drain", ""}, {"POST", room + "/reset", `{"confirm":"sale"}`}, {"GET", room + "/history", ""}, {"GET", room + "/tickets/" + last, ""},
-		{"DELETE", room + "/tickets/" + last, ""}, {"POST", room + "/sessions/" + last + "/revoke", ""}, {"GET", "/admin/v1/audit", ""}, {"POST", redeem, permitBody(raw)},
+		{"DELETE", room + "/tickets/" + last, ""}, {"POST", room + "/sessions/" + last + "/revoke", ""}, {"GET", "/admin/v1/audit", ""}, {"GET", "/admin/v1/webhooks", ""}, {"POST", redeem, permitBody(raw)},
 	}
 	for _, o := range all {
 		ask(401, o.method, o.path, o.body, "Authorization:")
