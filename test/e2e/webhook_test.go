@@ -51,8 +51,14 @@ func TestWebhooks_SurviveKill(t *testing.T) {
 		t.Errorf("%v was repeated as %v", first, again)
 	}
 	o := adminOf(t, g)
+	var body string
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(body)
+		}
+	})
 	until(t, "the delivery is recorded", func() bool {
-		body := o.get("/admin/v1/webhooks").body
+		body = o.get("webhooks").body
 		var state struct {
 			Webhooks []struct{ Pending, Delivered int }
 		}
