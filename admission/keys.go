@@ -10,6 +10,8 @@ var keyNames = []string{
 // Indexes into roomKeys of those that Go reads itself.
 const (
 	keyState    = 0
+	keySessions = 6
+	keyRevoked  = 9
 	keyFlow     = 10
 	keyMinutes  = 12
 	keySnapshot = 14

@@ -75,6 +75,8 @@ func oneOfEverything(t *testing.T, client redis.UniversalClient, rooms ...string
 		ok(r.RevokeSession(ctx, "ann", all[0].Ticket.ID))
 		ok(r.RemoveTicket(ctx, "ann", all[1].Ticket.ID))
 		ok(r.Reset(ctx, "ann"))
+		_, err = r.SessionEnds(ctx, []ID{all[0].Ticket.ID}, 1, time.Hour)
+		ok(err)
 		_, err = r.History(ctx, 5)
 		ok(err)
 		core.Origin(name).Add(time.Millisecond, false)
@@ -87,7 +89,7 @@ func oneOfEverything(t *testing.T, client redis.UniversalClient, rooms ...string
 		shared.Budgeted, shared.Budget = true, Budget{Origin: name, Rate: 1000, Burst: 1000, Weight: 1000, Weights: 1000}
 		ok(core.Room(name, shared).Tick(ctx))
 	}
-	entries, err := core.Audit(ctx, 100)
+	entries, err := core.Audit(ctx, 100, nil)
 	if ok(err); len(entries) < 4*len(rooms) {
 		t.Errorf("%d entries of the audit log", len(entries))
 	}

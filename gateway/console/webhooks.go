@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 
+	"github.com/anteroom/anteroom/gateway/access"
 	"github.com/anteroom/anteroom/internal/ophttp"
 )
 
@@ -46,7 +47,7 @@ type deadEventView struct {
 	Event    json.RawMessage `json:"event"`
 }
 
-func (c *Console) webhooks(w http.ResponseWriter, r *http.Request, _ identity) error {
+func (c *Console) webhooks(w http.ResponseWriter, r *http.Request, _ *access.Person) error {
 	limit, err := wholeParameter(r, "limit", defaultEntries, maxEntries)
 	if err != nil {
 		return err

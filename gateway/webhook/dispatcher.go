@@ -138,6 +138,7 @@ func (d *Dispatcher) turn(ctx context.Context, now time.Time) error {
 		for _, c := range d.watch.changes(now, rooms, recorded) {
 			notes = append(notes, c.note(recorded[c.field], s.endpoints))
 		}
+		notes = append(notes, sessionNotes(call, now, rooms, recorded, s.endpoints)...)
 	}
 	if len(notes) == 0 {
 		return nil

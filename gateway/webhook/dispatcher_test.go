@@ -34,7 +34,10 @@ type receiver struct {
 	arrived chan struct{}
 }
 
-type received struct{ id, kind string }
+type received struct {
+	id, kind string
+	body     []byte
+}
 
 func newReceiver(t *testing.T, answer func(n int, w http.ResponseWriter)) *receiver {
 	r := &receiver{arrived: make(chan struct{}, 1)}
@@ -43,7 +46,7 @@ func newReceiver(t *testing.T, answer func(n int, w http.ResponseWriter)) *recei
 		var e struct{ Type string }
 		_ = json.Unmarshal(body, &e)
 		r.mu.Lock()
-		r.seen = append(r.seen, received{q.Header.Get("webhook-id"), e.Type})
+		r.seen = append(r.seen, received{q.Header.Get("webhook-id"), e.Type, body})
 		n, hold := len(r.seen), r.hold
 		r.mu.Unlock()
 		if n == 1 {

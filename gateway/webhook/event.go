@@ -27,7 +27,7 @@ const (
 
 // Types returns the types that an endpoint can ask for.
 func Types() []string {
-	return []string{QueueStarted, QueueEnded, RoomChanged, OriginUnhealthy, OriginHealthy, StoreLost, StoreBack, EventStarting, EventEnded}
+	return []string{QueueStarted, QueueEnded, RoomChanged, OriginUnhealthy, OriginHealthy, StoreLost, StoreBack, EventStarting, EventEnded, SessionEnded}
 }
 
 // event is an event of a room.
@@ -75,7 +75,7 @@ type Endpoint struct {
 	Name         string
 	URL          string
 	Secrets      []Secret // each signs, so that receivers can change theirs
-	Events       []string // empty: all
+	Events       []string // empty: all but SessionEnded
 	Rooms        []string // empty: all
 	AllowPrivate bool     // its address may be private
 }
@@ -90,7 +90,7 @@ func (e *Endpoint) Host() string {
 }
 
 func (e *Endpoint) wants(kind, room string) bool {
-	return (len(e.Events) == 0 || slices.Contains(e.Events, kind)) && (len(e.Rooms) == 0 || slices.Contains(e.Rooms, room))
+	return (len(e.Events) == 0 && kind != SessionEnded || slices.Contains(e.Events, kind)) && (len(e.Rooms) == 0 || slices.Contains(e.Rooms, room))
 }
 
 // wanting returns the names of the endpoints that want an event.

@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"context"
 	"encoding/json"
 	"strconv"
 	"time"
@@ -31,6 +32,8 @@ type Room struct {
 	Origin       string
 	MaxErrorRate float64                // above which the origin counts as unhealthy
 	Health       admission.OriginHealth // of the origin; without gateways: unknown
+	// SessionEnds reads ends of sessions, as admission.Room does.
+	SessionEnds func(ctx context.Context, of []admission.ID, since int64, within time.Duration) (admission.SessionEnds, error)
 }
 
 // watcher finds changes of rooms. Its holder calls it about once a second; a new one begins without memory.
@@ -60,7 +63,7 @@ func eventField(room string, e *admission.Event) string {
 func fields(rooms []Room) (names []string) {
 	for i := range rooms {
 		r := &rooms[i]
-		names = append(names, outagesField(r.ID), queueField(r.ID), policyField(r.ID), originField(r.ID))
+		names = append(names, outagesField(r.ID), queueField(r.ID), policyField(r.ID), originField(r.ID), sessionsField(r.ID))
 		for e := range r.Events {
 			if r.due(&r.Events[e]) {
 				names = append(names, eventField(r.ID, &r.Events[e]))

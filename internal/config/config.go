@@ -78,9 +78,10 @@ type Admin struct {
 }
 
 type AdminToken struct {
-	Name      string `koanf:"name" doc:"Name of the holder in the audit log."`
-	TokenFile string `koanf:"token_file" doc:"File that holds the token; blanks and line ends around it are ignored."`
-	Role      string `koanf:"role" default:"write" enum:"read,write" doc:"read: may read. write: may also change."`
+	Name      string   `koanf:"name" doc:"Name of the holder in the audit log."`
+	TokenFile string   `koanf:"token_file" doc:"File that holds the token; blanks and line ends around it are ignored."`
+	Role      string   `koanf:"role" default:"write" enum:"viewer,operator,admin,facts,read,write" doc:"viewer: may read. operator: may also change rooms. admin: may also reset them. facts: may only write facts and notices. read is the former name of viewer, write that of admin (access.md)."`
+	Rooms     []string `koanf:"rooms" doc:"Ids of the rooms that the role is for. Empty: all rooms, and requests that are not about one room."`
 }
 
 type Store struct {
@@ -169,7 +170,7 @@ type Webhook struct {
 	Name         string   `koanf:"name" doc:"Name in metrics, log and API: lower-case letters, digits and dashes, at most 63. Events that are queued for a name that is removed are given up."`
 	URL          string   `koanf:"url" secret:"url" doc:"Address that the events are posted to, http or https. A private address needs allow_private."`
 	SecretFile   string   `koanf:"secret_file" doc:"File with the secrets that sign, one a line as whsec_ and base64 of 24 to 64 bytes, at most 5; lines that begin with # are ignored. Every secret signs each request, so that a receiver can change to the next one before the old one is removed."`
-	Events       []string `koanf:"events" doc:"Types of events, as room.queue.started. Empty: all."`
+	Events       []string `koanf:"events" doc:"Types of events, as room.queue.started. Empty: all but session.ended."`
 	Rooms        []string `koanf:"rooms" doc:"Ids of rooms whose events are sent. Empty: all."`
 	AllowPrivate bool     `koanf:"allow_private" default:"false" doc:"Allow an address that is not public, as of a service in the same network."`
 }
