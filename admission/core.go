@@ -193,8 +193,8 @@ func (c *Core) Settle(ctx context.Context) {
 	}
 }
 
-// Gateway returns the name of this process among its peers.
-func (c *Core) Gateway() string { return c.o.Gateway }
+// GatewayOf returns the name of this process among its peers.
+func GatewayOf(c *Core) string { return c.o.Gateway }
 
 // Up reports whether no room counts the store as away.
 func (c *Core) Up() bool {
@@ -213,9 +213,9 @@ var ErrLayout = redisstore.ErrLayout
 // is empty and is marked with that layout, and scripts may run and write. An error that wraps ErrLayout is final.
 func (c *Core) CheckLayout(ctx context.Context) error { return c.scripts.Prepare(ctx) }
 
-// Scripts runs the scripts of data that is kept beside the rooms, such as the queue of events. Its errors wrap ErrStore if the store did not
-// reply.
-func (c *Core) Scripts() *redisstore.Store { return c.scripts }
+// ScriptsOf returns what runs the scripts of data that is kept beside the rooms, such as the queue of events. Its errors wrap ErrStore if the
+// store did not reply.
+func ScriptsOf(c *Core) *redisstore.Store { return c.scripts }
 
 // prepare is CheckLayout for the loops. They treat an unknown layout as an outage, since an operator may still correct it.
 func (c *Core) prepare(ctx context.Context) error {

@@ -93,7 +93,7 @@ func oneOfEverything(t *testing.T, client redis.UniversalClient, rooms ...string
 	if ok(err); len(entries) < 4*len(rooms) {
 		t.Errorf("%d entries of the audit log", len(entries))
 	}
-	events := outbox.New(outbox.Options{Run: core.Scripts(), Prefix: "wr"})
+	events := outbox.New(outbox.Options{Run: ScriptsOf(core), Prefix: "wr"})
 	for _, verdict := range []outbox.Verdict{outbox.Retry, outbox.Dead} {
 		_, err = events.Note(ctx, []outbox.Change{{Field: "queue sale", Value: string(verdict), ID: "m", Body: "{}", Endpoints: []string{"hook"}}})
 		ok(err)

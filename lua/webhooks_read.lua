@@ -2,7 +2,8 @@
 -- webhooks_read: reads the queue of events for operators.
 -- KEYS: lease, dead, counts
 -- ARGV: now, most (dead events)
--- RETURNS: {gateway that sends or '', list of name and number, dead events as JSON, newest first}
+-- RETURNS: {gateway that sends or '', list of name and number, dead events, newest first}. A dead event is a line with endpoint, id, µs when it
+--   was queued and given up, tries and length of the error; then the error and the body
 -- INVARIANT: it changes nothing.
 -- INCLUDE: clock
 

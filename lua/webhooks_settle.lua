@@ -29,7 +29,7 @@ for i = 3, #ARGV, 5 do
       leave(endpoint, member, 'delivered')
     elseif outcome == 'dead' then
       leave(endpoint, member, 'dead')
-      redis.call('LPUSH', DEAD, cjson.encode({ endpoint = endpoint, id = id, since = since, at = int(now), tries = tonumber(tries) + 1, error = reason, body = body }))
+      redis.call('LPUSH', DEAD, table.concat({ endpoint, id, since, int(now), int(tonumber(tries) + 1), int(#reason) }, ' ') .. '\n' .. reason .. body)
       redis.call('LTRIM', DEAD, 0, tonumber(ARGV[2]) - 1)
     else
       redis.call('ZADD', DUE, int(now + tonumber(ARGV[i + 3])), member)

@@ -2,7 +2,7 @@ package outbox
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -213,13 +213,25 @@ func (q *Queue) Settle(ctx context.Context, outcomes ...Outcome) error {
 
 // Letter is a dead event.
 type Letter struct {
-	Endpoint string `json:"endpoint"`
-	ID       string `json:"id"`
-	Since    int64  `json:"since,string"` // when it was queued, µs of Redis's clock
-	At       int64  `json:"at,string"`    // when it was given up
-	Tries    int    `json:"tries"`
-	Error    string `json:"error"`
-	Body     string `json:"body"`
+	Endpoint, ID string
+	Since, At    int64 // when it was queued and given up, µs of Redis's clock
+	Tries        int
+	Error        string // of the last try
+	Body         string
+}
+
+// parseLetter reads what webhooks_settle wrote.
+func parseLetter(text string) (l Letter, err error) {
+	line, rest, _ := strings.Cut(text, "\n")
+	var length int
+	if _, err = fmt.Sscanf(line, "%s %s %d %d %d %d", &l.Endpoint, &l.ID, &l.Since, &l.At, &l.Tries, &length); err == nil && (length < 0 || length > len(rest)) {
+		err = errors.New("it is cut")
+	}
+	if err != nil {
+		return Letter{}, fmt.Errorf("webhooks_read replied the dead event %q: %w", text, err)
+	}
+	l.Error, l.Body = rest[:length], rest[length:]
+	return l, nil
 }
 
 // Report is the state of the queue for operators.
@@ -237,9 +249,9 @@ func (q *Queue) Read(ctx context.Context, most int) (Report, error) {
 	}
 	report := Report{Holder: r.String(0), Counts: countsOf(redisstore.List(r.At(1)))}
 	for _, text := range redisstore.List(r.At(2)) {
-		var l Letter
-		if err := json.Unmarshal([]byte(redisstore.String(text)), &l); err != nil {
-			return Report{}, fmt.Errorf("webhooks_read replied the dead event %q: %w", redisstore.String(text), err)
+		l, err := parseLetter(redisstore.String(text))
+		if err != nil {
+			return Report{}, err
 		}
 		report.Dead = append(report.Dead, l)
 	}

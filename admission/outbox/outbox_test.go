@@ -23,7 +23,7 @@ func open(t *testing.T, now func() int64) *Queue {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return New(Options{Run: core.Scripts(), Prefix: "wr", Now: now})
+	return New(Options{Run: admission.ScriptsOf(core), Prefix: "wr", Now: now})
 }
 
 // The reply codes in Go are those of the header of webhooks_take.

@@ -76,9 +76,9 @@ type webhooks struct {
 }
 
 func newWebhooks(cfg *config.Config, g *gateway.Gateway, core *admission.Core, registry prometheus.Registerer, log *slog.Logger) (*webhooks, error) {
-	queue := outbox.New(outbox.Options{Run: core.Scripts(), Prefix: cfg.Store.Prefix})
+	queue := outbox.New(outbox.Options{Run: admission.ScriptsOf(core), Prefix: cfg.Store.Prefix})
 	w := &webhooks{queue: queue, Dispatcher: webhook.New(webhook.Options{
-		Queue: queue, Gateway: core.Gateway(), Rooms: func() []webhook.Room { return webhookRooms(g) }, Health: core.OriginHealth,
+		Queue: queue, Gateway: admission.GatewayOf(core), Rooms: func() []webhook.Room { return webhookRooms(g) }, Health: core.OriginHealth,
 		Metrics: webhook.NewMetrics(registry), Log: log,
 	})}
 	return w, w.set(cfg)

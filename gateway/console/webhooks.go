@@ -47,28 +47,31 @@ type deadEventView struct {
 	Event    json.RawMessage `json:"event"`
 }
 
-func (c *Console) webhooks(w http.ResponseWriter, r *http.Request, _ *access.Person) error {
-	limit, err := wholeParameter(r, "limit", defaultEntries, maxEntries)
-	if err != nil {
-		return err
+// showWebhooks returns the handler that shows a state of the webhooks.
+func showWebhooks(current func(ctx context.Context, dead int) (Webhooks, error)) handler {
+	return func(w http.ResponseWriter, r *http.Request, _ *access.Person) error {
+		limit, err := wholeParameter(r, "limit", defaultEntries, maxEntries)
+		if err != nil {
+			return err
+		}
+		state, err := read(r, func(ctx context.Context) (Webhooks, error) { return current(ctx, limit) })
+		if err != nil {
+			return err
+		}
+		answer := struct {
+			Sender   string          `json:"sender"`
+			Webhooks []Webhook       `json:"webhooks"`
+			Dead     []deadEventView `json:"dead"`
+		}{Sender: state.Sender, Webhooks: make([]Webhook, 0, len(state.List)), Dead: make([]deadEventView, 0, len(state.Dead))}
+		for _, h := range state.List {
+			h.Events, h.Rooms = append([]string{}, h.Events...), append([]string{}, h.Rooms...) // [], never null
+			answer.Webhooks = append(answer.Webhooks, h)
+		}
+		for _, d := range state.Dead {
+			answer.Dead = append(answer.Dead, deadEventView{
+				Webhook: d.Webhook, ID: d.ID, QueuedAt: timestamp(d.QueuedAt), At: timestamp(d.At), Tries: d.Tries, Error: d.Error, Event: d.Body,
+			})
+		}
+		return ophttp.OK(w, answer)
 	}
-	state, err := read(r, func(ctx context.Context) (Webhooks, error) { return c.o.Webhooks(ctx, limit) })
-	if err != nil {
-		return err
-	}
-	answer := struct {
-		Sender   string          `json:"sender"`
-		Webhooks []Webhook       `json:"webhooks"`
-		Dead     []deadEventView `json:"dead"`
-	}{Sender: state.Sender, Webhooks: make([]Webhook, 0, len(state.List)), Dead: make([]deadEventView, 0, len(state.Dead))}
-	for _, h := range state.List {
-		h.Events, h.Rooms = append([]string{}, h.Events...), append([]string{}, h.Rooms...) // [], never null
-		answer.Webhooks = append(answer.Webhooks, h)
-	}
-	for _, d := range state.Dead {
-		answer.Dead = append(answer.Dead, deadEventView{
-			Webhook: d.Webhook, ID: d.ID, QueuedAt: timestamp(d.QueuedAt), At: timestamp(d.At), Tries: d.Tries, Error: d.Error, Event: d.Body,
-		})
-	}
-	return ophttp.OK(w, answer)
 }

@@ -101,7 +101,7 @@ func newFleet(t *testing.T) *fleet {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.queue = outbox.New(outbox.Options{Run: core.Scripts(), Prefix: "wr", Now: func() int64 { return f.now.UnixMicro() }})
+	f.queue = outbox.New(outbox.Options{Run: admission.ScriptsOf(core), Prefix: "wr", Now: func() int64 { return f.now.UnixMicro() }})
 	return f
 }
 

@@ -61,11 +61,11 @@ func TestDispatcher_ReportsEndedSessions(t *testing.T) {
 			f.turn(time.Second, sender)
 		}
 	}
-	pass(2)
-	if err := room.RevokeSession(t.Context(), "ann", id(2)); err != nil {
+	pass(50)
+	if err := room.RevokeSession(t.Context(), "ann", id(2)); err != nil { // which is recorded as ending
 		t.Fatal(err)
 	}
-	pass(50)
+	pass(2)
 	sender = b // a dies while sessions are about to end
 	pass(30)
 	ends := map[string]int{}
