@@ -14,6 +14,7 @@ import (
 
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/gateway"
+	"github.com/anteroom/anteroom/gateway/console"
 	"github.com/anteroom/anteroom/gateway/page"
 	"github.com/anteroom/anteroom/internal/config"
 	"github.com/anteroom/anteroom/token"
@@ -53,7 +54,7 @@ func checkStart(cfg *config.Config) error {
 	if err != nil {
 		return err
 	}
-	_, err = newConsole(cfg, g, g.Ready, core, hooks, registry, log)
+	_, err = newConsole(cfg, g, g.Ready, core, hooks, console.Insight{}, registry, log)
 	return err
 }
 
