@@ -86,6 +86,14 @@ func (p *Plan) DrawAfter(now int64) (next *Draw) {
 	return next
 }
 
+// All returns the events, ascending by their begin.
+func (p *Plan) All() []Event {
+	if p == nil {
+		return nil
+	}
+	return p.events
+}
+
 // Events returns the event in force and the next one; nil for none. A lottery is in force from when its pre-queue opens.
 func (p *Plan) Events(now int64) (current, next *Event) {
 	if p == nil {
