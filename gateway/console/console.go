@@ -143,6 +143,7 @@ func (c *Console) routes() {
 	c.mux.Public("/metrics", ophttp.Metrics(c.o.Registry, c.log))
 	c.mux.Probes(c.o.Health, c.o.Ready)
 	c.mux.Public("/{$}", c.page)
+	c.mux.Public(pagePath, c.page)
 
 	guarded := c.mux.Guarded
 	guarded("/admin/v1/rooms", methods{"GET": c.listRooms})
