@@ -6,6 +6,7 @@ import (
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/eta"
 	"github.com/anteroom/anteroom/gateway/metrics"
+	"github.com/anteroom/anteroom/gateway/page"
 	"github.com/anteroom/anteroom/gateway/proxy"
 )
 
@@ -54,6 +55,9 @@ func (v View) Guard() (number, proofs int64, refused map[string]int64, ok bool) 
 	}
 	return r.proofEffort(), metrics.Value(r.metrics.Proofs["accepted"]), refused, true
 }
+
+// Page returns the page of the room's visitors.
+func (v View) Page() *page.Page { return v.room.page }
 
 // OriginStats returns the p95 time to first byte of an origin in seconds and its share of failed requests, over the last minute; zeros
 // without requests.

@@ -37,6 +37,13 @@ type Room struct {
 	WaitCoverage func() (float64, bool)
 	// Guard returns the cost of joining and the refused joins; false if joining is free. May be nil.
 	Guard func() (Guard, bool)
+	Page  VisitorsPage // may be nil
+}
+
+// VisitorsPage renders the page of a room's visitors; see gateway/page.
+type VisitorsPage interface {
+	Previews() (states, languages []string)
+	Preview(state, language, message string) (body []byte, policy string, ok bool)
 }
 
 // Guard is the cost of joining. Totals are this gateway's, since its start.
@@ -144,6 +151,7 @@ func (c *Console) routes() {
 	c.mux.Probes(c.o.Health, c.o.Ready)
 	c.mux.Public("/{$}", c.page)
 	c.mux.Public(pagePath, c.page)
+	c.mux.Public(pagePath+"preview", http.HandlerFunc(c.preview))
 
 	guarded := c.mux.Guarded
 	guarded("/admin/v1/rooms", methods{"GET": c.listRooms})
@@ -152,12 +160,14 @@ func (c *Console) routes() {
 	guarded("/admin/v1/rooms/{id}/resume", methods{"POST": c.inRoom(c.resume)})
 	guarded("/admin/v1/rooms/{id}/drain", methods{"POST": c.inRoom(c.drain)})
 	guarded("/admin/v1/rooms/{id}/reset", methods{"POST": c.inRoom(c.reset)})
+	guarded("/admin/v1/rooms/{id}/preview", methods{"GET": c.inRoom(c.listPreviews)})
 	guarded("/admin/v1/rooms/{id}/history", methods{"GET": c.inRoom(c.history)})
 	guarded("/admin/v1/rooms/{id}/tickets/{jti}", methods{"GET": c.inRoom(c.showTicket), "DELETE": c.inRoom(c.removeTicket)})
 	guarded("/admin/v1/rooms/{id}/sessions/{sid}/revoke", methods{"POST": c.inRoom(c.revokeSession)})
 	if c.o.Redeem != nil {
 		guarded("/admin/v1/permits/redeem", methods{"POST": c.redeemPermit})
 	}
+	guarded("/admin/v1/events", methods{"GET": c.listEvents})
 	guarded("/admin/v1/audit", methods{"GET": c.audit})
 	guarded("/admin/", nil)
 

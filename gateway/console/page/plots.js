@@ -120,7 +120,7 @@ export class Plots {
       cursor: {sync: {key: 'room', setSeries: false}, y: false, drag: {x: false, y: false}, points: {size: 6}},
       scales: {x: {time: true}, ...Object.fromEntries(Object.keys(p.scales).map(scale => [scale, {auto: false}]))},
       axes: [
-        {stroke, font, grid, ticks: {show: false}, size: 20, gap: 3, space: 70, values: (_, values, __, ___, step) => values.map(v => axisTime(v, step))},
+        {stroke, font, grid, ticks: {show: false}, size: 20, gap: 3, space: 70, values: (u, values, __, ___, step) => values.map(v => u.valToPos(v, 'x') < 24 ? '' : axisTime(v, step))},
         ...axes.map(([scale, text], i) => axis(scale, i, text)),
       ],
       series: [{}, ...p.series.map(s => ({scale: s.scale || 'y', stroke: colour(s.colour), width: 1.5, dash: s.dash, spanGaps: true, points: {show: false},

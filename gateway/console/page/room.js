@@ -34,7 +34,7 @@ export class RoomView {
     this.plots = new Plots($('#plots'));
     this.tabs = new Tabs($('#tabs'), $('#panels'), {
       now: {label: 'Now', open: () => this.read()}, changes: {label: 'Changes'}, find: {label: 'Find'},
-      events: {label: 'Events', open: () => this.room && this.detail && this.calendar.load()}, url: {label: 'URL'}, page: {label: 'Page', open: () => this.room && this.preview.load()},
+      events: {label: 'Events', open: () => this.room && this.calendar.load()}, url: {label: 'URL'}, page: {label: 'Page', open: () => this.room && this.preview.load()},
     });
     this.now = new Now(this.tabs.root('now'));
     this.fleet = new Fleet(this.tabs.root('now'));
