@@ -12,6 +12,7 @@ export class Refused extends Error {
 }
 
 let token = sessionStorage.getItem('token') || '';
+let csrf = '';
 const missing = new Set(); // kinds of routes that this gateway, or this operator's role, does not have
 
 export const hasToken = () => token !== '';
@@ -20,6 +21,7 @@ export const validToken = text => /^[\x21-\x7e]*$/.test(text);
 // useToken sends a token from now on; keepToken keeps it for this tab.
 export function useToken(text) {
   token = text;
+  csrf = '';
   missing.clear();
   if (!text) sessionStorage.removeItem('token');
 }
@@ -27,11 +29,15 @@ export function keepToken() {
   if (token) sessionStorage.setItem('token', token);
 }
 
+// useCSRF sets the token that changes need in a session with a cookie.
+export function useCSRF(text) { csrf = text || ''; }
+
 // request sends a request and returns its response, or throws Refused.
 export async function request(method, path, body, signal = AbortSignal.timeout(10000)) {
   const headers = token ? {Authorization: 'Bearer ' + token} : {};
   if (body !== undefined) headers['Content-Type'] = 'application/json';
-  const r = await fetch('/admin/v1/' + path, {method, headers, body: body === undefined ? undefined : JSON.stringify(body),
+  if (csrf && method !== 'GET') headers['X-CSRF-Token'] = csrf;
+  const r = await fetch(path.startsWith('/') ? path : '/admin/v1/' + path, {method, headers, body: body === undefined ? undefined : JSON.stringify(body),
     cache: 'no-store', credentials: token ? 'omit' : 'same-origin', redirect: 'error', signal});
   if (r.ok) return r;
   throw new Refused(r.status, await r.json().catch(() => ({})), r.headers.get('Retry-After'));

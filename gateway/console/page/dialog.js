@@ -4,6 +4,15 @@ import {$, make, set} from './dom.js';
 
 const dialog = $('#dialog');
 
+let silence;
+
+// say shows what was done, for six seconds.
+function say(text) {
+  set($('#said'), text);
+  clearTimeout(silence);
+  silence = setTimeout(() => set($('#said'), ''), 6000);
+}
+
 export const isOpen = () => dialog.open;
 
 // open shows a dialog. It closes on Escape, on its Cancel, and when act succeeds. act returns the text that the page then shows.
@@ -40,7 +49,7 @@ export function open({title, text, fields = [], effect, ready, label, danger, ac
       const done = await what(form.elements);
       if (done === false) return;
       dialog.close();
-      set($('#said'), done);
+      say(done);
     } catch (e) {
       set(error, e.message);
     } finally {

@@ -3,6 +3,7 @@
 import {api, isMissing, optional, Refused, roomPath} from './api.js';
 import {choice, field, input, open} from './dialog.js';
 import {make} from './dom.js';
+import {may} from './person.js';
 import * as words from './words.js';
 
 // context: {room: of the stream, detail: of GET rooms/{id}, changed: called after a change}
@@ -40,27 +41,27 @@ const levers = {
       label: 'Apply', act: f => patch(c, {challenge: f.level.value}, 'The challenge level is ' + f.level.value + '.'), also: toFile(c, 'challenge')});
   }},
   ramp: {label: 'Ramp', hidden: () => isMissing('ramp'), open(c) { c.detail.ramp?.state === 'running' || c.detail.ramp?.state === 'held' ? stopRamp(c) : startRamp(c); }},
-  close: {label: 'Close', more: true, hidden: r => r.state === 'closed', open(c) {
+  close: {label: 'Close', hidden: r => r.state === 'closed', open(c) {
     open({title: 'Close ' + c.room.id, text: 'Refuses everyone without a pass: those who wait are told that the room is closed. Sessions go on.',
       effect: () => [line(words.count(c.room.waiting) + ' waiting visitors see the closed page with their next poll.')],
       label: 'Close the room', danger: true, act: () => patch(c, {method: 'reject'}, 'Closed.')});
   }},
-  reopen: {label: 'Reopen', more: true, hidden: r => r.state !== 'closed', open(c) {
+  reopen: {label: 'Reopen', hidden: r => r.state !== 'closed', open(c) {
     open({title: 'Reopen ' + c.room.id, text: 'Returns the method to the configuration.', label: 'Reopen', act: () => patch(c, {method: null}, 'Reopened.')});
   }},
-  drain: {label: 'Drain', more: true, hidden: r => r.draining, open(c) {
+  drain: {label: 'Drain', hidden: r => r.draining, open(c) {
     open({title: 'Drain ' + c.room.id, text: 'Takes no new visitors. Those who wait are still admitted.',
       effect: () => [line(words.count(c.room.waiting) + ' waiting visitors keep their places. ' + (c.room.join_rate === undefined ? '' : 'About ' + words.rate(c.room.join_rate) + ' newcomers a second are refused.'))],
       label: 'Drain', act: () => act(c, 'POST', '/drain', undefined, 'Draining.')});
   }},
-  evacuate: {label: 'Evacuate', more: true, danger: true, hidden: () => isMissing('evacuate'), open(c) {
+  evacuate: {label: 'Evacuate', role: 'admin', danger: true, hidden: () => isMissing('evacuate'), open(c) {
     open({title: 'Evacuate ' + c.room.id, text: 'Ends all sessions on every gateway. Those inside wait again, by their old order.',
       fields: [field('reason', 'Reason, for the audit log', input({maxLength: 200})), named(c)],
       effect: () => [line(words.count(c.room.inside) + ' sessions end. They join ' + words.count(c.room.waiting) + ' who wait.')],
       ready: f => f.id.value === c.room.id && f.reason.value.trim() !== '', label: 'Evacuate the room', danger: true,
       act: f => act(c, 'POST', '/evacuate', {reason: f.reason.value.trim()}, 'Evacuated.', 'evacuate')});
   }},
-  reset: {label: 'Reset', more: true, danger: true, open(c) {
+  reset: {label: 'Reset', role: 'admin', danger: true, open(c) {
     open({title: 'Reset ' + c.room.id, text: 'All who wait lose their place. This cannot be undone. Sessions stay.', fields: [named(c)],
       effect: () => [line(words.count(c.room.waiting) + ' places are lost.')],
       ready: f => f.id.value === c.room.id, label: 'Reset the room', danger: true, act: f => act(c, 'POST', '/reset', {confirm: f.id.value}, 'Reset: the room is empty.')});
@@ -76,7 +77,7 @@ async function act(c, method, rest, body, done, kind) {
   const result = kind ? await optional(kind, method, path, body) : await api(method, path, body);
   if (kind && result === undefined) throw new Error('This gateway, or your role, does not allow it.');
   c.changed(result);
-  return result?.pending ? 'Proposed: a second operator has to confirm it.' : done;
+  return result?.expires_at && result.action ? 'Asked: a second person has to confirm it.' : done;
 }
 const patch = (c, body, done) => act(c, 'PATCH', '', body, done);
 
@@ -141,12 +142,12 @@ export class Levers {
   }
 
   show(room) {
-    for (const {lever, b} of this.buttons) b.hidden = !!lever.hidden?.({...room, challenge: this.context()?.detail?.challenge});
+    for (const {lever, b} of this.buttons) b.hidden = !may(lever.role || 'operator', room.id) || !!lever.hidden?.({...room, challenge: this.context()?.detail?.challenge});
   }
 
   // open opens a lever, with a proposed value.
   open(name, value) {
     const c = this.context();
-    if (c?.room && c.detail) levers[name].open({...c, room: {...c.room, challenge: c.detail.challenge}}, value);
+    if (c?.room && c.detail && may(levers[name].role || 'operator', c.room.id)) levers[name].open({...c, room: {...c.room, challenge: c.detail.challenge}}, value);
   }
 }

@@ -3,6 +3,7 @@
 import {api, roomPath} from './api.js';
 import {field, input, open} from './dialog.js';
 import {$, make, set} from './dom.js';
+import {may} from './person.js';
 import * as words from './words.js';
 
 const isID = text => /^[A-Za-z0-9_-]{22}$/.test(text);
@@ -52,8 +53,8 @@ export class Lookup {
       }}));
       actions.append(b);
     };
-    if (t.state === 'waiting' || t.state === 'admitted') add('Remove ticket', 'The place is lost; its holder gets a new one at the end of the queue.', 'DELETE', '/tickets/' + path);
-    if (t.state === 'active') add('Revoke session', 'The pass is void on every gateway within a second.', 'POST', '/sessions/' + path + '/revoke');
+    if (may('operator', room) && (t.state === 'waiting' || t.state === 'admitted')) add('Remove ticket', 'The place is lost; its holder gets a new one at the end of the queue.', 'DELETE', '/tickets/' + path);
+    if (may('operator', room) && t.state === 'active') add('Revoke session', 'The pass is void on every gateway within a second.', 'POST', '/sessions/' + path + '/revoke');
     return make('div', {className: 'ticket'}, make('code', {textContent: t.jti}), list, actions);
   }
 }

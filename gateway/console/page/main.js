@@ -4,6 +4,7 @@ import {hasToken, keepToken, Refused, useToken, validToken} from './api.js';
 import {isOpen, open} from './dialog.js';
 import {$, fillIf, make, set} from './dom.js';
 import {follow} from './feed.js';
+import {offer, showPending, signedIn, signOut} from './person.js';
 import {colour, RoomView, word} from './room.js';
 import * as words from './words.js';
 
@@ -17,6 +18,7 @@ function signIn(why) {
   useToken('');
   rooms = [];
   form.hidden = false;
+  offer();
   for (const id of ['#room', '#none', '#alarm', '#leave']) $(id).hidden = true;
   $('#rooms').replaceChildren();
   set($('.error', form), why);
@@ -30,13 +32,19 @@ form.addEventListener('submit', e => {
   $('#token').value = '';
   if (!validToken(token)) return signIn('A token has printable ASCII characters and no blanks.');
   useToken(token);
-  start();
+  setInterval(() => { if (!document.hidden && form.hidden) showPending(() => view.changed()).catch(() => {}); }, 3000);
+start();
 });
-$('#leave').addEventListener('click', () => signIn(''));
+$('#leave').addEventListener('click', async () => { await signOut(); signIn(''); });
 
-function start() {
+async function start() {
   stop();
   set($('.error', form), '');
+  try {
+    await signedIn();
+  } catch (e) {
+    if (e instanceof Refused && e.status < 500) return refused(e);
+  }
   stop = follow({rooms: show, fleet: gateways => view.showFleet(gateways), lost, refused});
 }
 
@@ -58,7 +66,6 @@ function alarm(text) {
 function show({at, rooms: list}) {
   keepToken();
   form.hidden = true;
-  $('#leave').hidden = !hasToken();
   $('#none').hidden = list.length > 0;
   rooms = list;
   view.record(list, at);
@@ -98,4 +105,5 @@ document.addEventListener('keydown', e => {
   act();
 });
 
+setInterval(() => { if (!document.hidden && form.hidden) showPending(() => view.changed()).catch(() => {}); }, 3000);
 start();

@@ -45,7 +45,7 @@ export function read(text, method, lines, address) {
   return body;
 }
 
-function show(r) {
+export function show(r) {
   const rule = r.rule && [r.rule.kind, r.rule.host, r.rule.path].filter(Boolean).join(' ');
   const rows = [['Decision', r.decision], ['Why', r.why], ['Room', r.room || 'none'], ['Rule', rule], ['Status', r.status && String(r.status)], ['Code', r.code], ['Origin', r.origin],
     ['Kind', r.kind], ['Pass', r.token?.pass], ['Ticket', r.token?.ticket], ['Read as', r.readings?.length > 1 ? r.readings.join(' , ') : undefined]];
