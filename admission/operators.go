@@ -188,12 +188,15 @@ type Change struct {
 	Before, After *string
 }
 
-// Audit returns the newest entries of all rooms of this process, newest first.
-func (c *Core) Audit(ctx context.Context, limit int) ([]Entry, error) {
+// Audit returns the newest entries of the rooms of this process for which in returns true, newest first. A nil in means all.
+func (c *Core) Audit(ctx context.Context, limit int, in func(room string) bool) ([]Entry, error) {
 	var out []Entry
 	ctx, cancel := context.WithTimeout(ctx, c.tickTimeout())
 	defer cancel()
 	for _, r := range c.all() {
+		if in != nil && !in(r.id) {
+			continue
+		}
 		list, err := c.o.Client.LRange(ctx, r.keys[keyAudit], 0, int64(limit)-1).Result()
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrStore, err)

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/anteroom/anteroom/bulk/client"
+	"github.com/anteroom/anteroom/internal/sleep"
 )
 
 const (
@@ -126,7 +127,7 @@ func (r *Relay) Run(ctx context.Context) error {
 				return err
 			}
 			r.o.Log.Warn("cannot relay rows; trying again", "error", err, "pause", after.Round(time.Millisecond).String())
-			sleep(ctx, after)
+			sleep.For(ctx, after)
 			r.full = time.Time{}
 			r.rewind()
 			continue
@@ -139,7 +140,7 @@ func (r *Relay) Run(ctx context.Context) error {
 		case r.o.Once && r.freed == 0:
 			return r.left()
 		default:
-			sleep(ctx, min(pause, r.untilDue()))
+			sleep.For(ctx, min(pause, r.untilDue()))
 			pause = min(2*pause, r.o.Interval)
 			r.rewind()
 		}
@@ -168,15 +169,6 @@ func delay(b *backoff.ExponentialBackOff, err error) time.Duration {
 		after = max(after, p.RetryAfter)
 	}
 	return after
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.C:
-	}
 }
 
 // rewind begins a new pass over the table. Tenants whose wait is over take part in it. While others wait, most passes begin behind

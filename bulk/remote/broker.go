@@ -9,6 +9,7 @@ import (
 
 	"github.com/anteroom/anteroom/bulk"
 	"github.com/anteroom/anteroom/bulk/store"
+	"github.com/anteroom/anteroom/internal/sleep"
 )
 
 // queue is how jobs are leased.
@@ -104,14 +105,14 @@ func (b *Broker) Run(ctx context.Context) error {
 	var loops sync.WaitGroup
 	loops.Go(func() { b.listen(ctx) })
 	loops.Go(func() {
-		for sleep(ctx, store.PullersEvery) {
+		for sleep.For(ctx, store.PullersEvery) {
 			if err := b.presence.report(ctx, time.Now()); err != nil {
 				b.o.Log.Warn("cannot list the workers that pull jobs; trying again", "error", err)
 			}
 		}
 	})
 	loops.Go(func() {
-		for sleep(ctx, reclaimEvery) {
+		for sleep.For(ctx, reclaimEvery) {
 			b.reclaim(ctx)
 		}
 	})
@@ -167,7 +168,7 @@ func (b *Broker) listen(ctx context.Context) {
 			if failures++; ctx.Err() == nil && failures == 1 {
 				b.o.Log.Error("cannot listen for jobs; requests wait and try again", "error", err)
 			}
-			sleep(ctx, min(time.Second, 50*time.Millisecond<<min(failures, 5)))
+			sleep.For(ctx, min(time.Second, 50*time.Millisecond<<min(failures, 5)))
 			continue
 		}
 		failures = 0
@@ -177,17 +178,5 @@ func (b *Broker) listen(ctx context.Context) {
 				b.o.Log.Warn("cannot pass an event of the queue on; jobs may start a second later", "error", err)
 			}
 		}
-	}
-}
-
-// sleep waits for d and reports whether ctx has not ended.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }

@@ -66,7 +66,7 @@ func (f fleetViews) addCongestion(a, b Congestion) Congestion {
 	return a
 }
 
-// historyHeld is how long a shard's snapshot counts where it has no newer one.
+// historyHeld is how long the last snapshot of a shard counts if the shard has no newer one.
 const historyHeld = 10 * time.Second
 
 // History returns a tenant's snapshots since then, oldest first, one a second: the sums of the shards' latest.
@@ -147,8 +147,8 @@ func sumTypes(a, b map[string]TypeLimits) map[string]TypeLimits {
 	return sum
 }
 
-// setAll changes a setting in every shard, first in shard 0. If a shard is away, the others may have the change: the
-// error says so, and the same call completes it.
+// setAll changes a setting in every shard, first in shard 0. If a shard is away, its error states that the others have the
+// change; the same call completes it later.
 func setAll[T any](ctx context.Context, f *allShards, do func(ctx context.Context, s *Store) (T, error)) ([]T, error) {
 	first, err := do(ctx, f.shards[0])
 	if err != nil || len(f.shards) == 1 {
@@ -335,7 +335,7 @@ func (f fleetViews) Running(ctx context.Context) (jobs []RunningJob, all int64, 
 	return jobs, all, away, err
 }
 
-// SumDepths returns the counts of several shards together. Ratios are means.
+// SumDepths returns the counts of several shards together. Jain is the smallest, AvgThrottles and RateAccuracy are means.
 func SumDepths(all []Depths) Depths {
 	sum := all[0]
 	if len(all) == 1 {
@@ -405,7 +405,7 @@ func (f fleetViews) Audit(ctx context.Context) ([]Violation, error) {
 		}
 		for _, id := range ids {
 			if homes := placed.homes(id, placed.clock()); !slices.Contains(homes, n) {
-				all = append(all, Violation{Invariant: "home", What: fmt.Sprintf("shard %d has group %s, which is looked for in %v", n, id, homes)})
+				all = append(all, Violation{Invariant: "home", What: fmt.Sprintf("shard %d has group %s, whose id leads to shards %v", n, id, homes)})
 			}
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/gateway"
+	"github.com/anteroom/anteroom/gateway/access"
 	"github.com/anteroom/anteroom/gateway/console"
 	"github.com/anteroom/anteroom/gateway/guard"
 	"github.com/anteroom/anteroom/gateway/meter"
@@ -207,8 +208,8 @@ func newConsole(cfg *config.Config, g *gateway.Gateway, ready func() bool, core 
 		return nil, err
 	}
 	o.Core, o.Registry, o.Ready, o.Log = core, registry, ready, log
-	o.Rooms, o.OriginStats, o.Redeem = func() []console.Room { return consoleRooms(g) }, g.OriginStats, func(ctx context.Context, raw, key string) (permit.Redemption, error) {
-		return gateway.RedeemPermit(ctx, g, raw, key)
+	o.Rooms, o.OriginStats, o.Redeem = func() []console.Room { return consoleRooms(g) }, g.OriginStats, func(ctx context.Context, raw, key string, in func(string) bool) (permit.Redemption, error) {
+		return gateway.RedeemPermit(ctx, g, raw, key, in)
 	}
 	return console.New(o)
 }
@@ -228,11 +229,7 @@ func operatorTokens(cfg *config.Config) ([]console.Token, error) {
 	}
 	tokens := make([]console.Token, 0, len(bearers))
 	for _, b := range bearers {
-		role := console.Read
-		if b.Write {
-			role = console.Write
-		}
-		tokens = append(tokens, console.Token{Name: b.Name, Token: b.Token, Role: role})
+		tokens = append(tokens, console.Token{Name: b.Name, Token: b.Token, Role: access.Role(b.Role), Rooms: b.Rooms})
 	}
 	return tokens, nil
 }

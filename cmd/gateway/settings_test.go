@@ -85,11 +85,13 @@ Gateway.Rooms[0].Policy.Origin = "other"`, With: twoOrigins},
 	{Setting: "check.deny", Value: "403", Shows: "Gateway.Check.Deny = 403", With: besideProxy},
 	{Setting: "admin.listen", Value: "127.0.0.1:9999", Shows: `Console.Listen = "127.0.0.1:9999"`},
 	{Setting: "admin.token", Value: "Zk3vQ9xW2mLr8TbN5cYh7JdF", Shows: `Console.Tokens[0].Name = "admin"
-Console.Tokens[0].Role = "write"
+Console.Tokens[0].Role = "admin"
 Console.Tokens[0].Token = "Zk3vQ9xW2mLr8TbN5cYh7JdF"`},
 	{Setting: "admin.tokens[0].name", Value: "ann", Shows: `Console.Tokens[0].Name = "ann"`, With: operator},
 	{Setting: "admin.tokens[0].token_file", Value: "$DIR/token2", Shows: `Console.Tokens[0].Token = "b8JdF4sGp1AeUZk3vQ9xW2mLr8TbN5cY7"`, With: operator},
-	{Setting: "admin.tokens[0].role", Value: "read", Shows: `Console.Tokens[0].Role = "read"`, With: operator},
+	{Setting: "admin.tokens[0].role", Value: "read", Shows: `Console.Tokens[0].Role = "viewer"`, With: operator},
+	{Setting: "admin.tokens[0].role", Value: "facts", Shows: `Console.Tokens[0].Role = "facts"`, With: operator},
+	{Setting: "admin.tokens[0].rooms", Value: "[sale]", Shows: `Console.Tokens[0].Rooms = ["sale"]`, With: operator},
 	{Setting: "store.url", Value: "redis://127.0.0.1:1", Elsewhere: "TestServe_UsesTheSettingsOfItsProcess"},
 	{Setting: "store.dir", Value: "./other", Elsewhere: "TestServe_UsesTheSettingsOfItsProcess"},
 	{Setting: "store.prefix", Value: "other", Shows: `Core.Prefix = "other"`},

@@ -162,7 +162,7 @@ func ordinary(complaint string) bool {
 const hostile = `<img src=x onerror=alert(1)>"'&`
 
 func TestPage_InTheBrowser(t *testing.T) {
-	b := newBench(t, func(o *Options) { o.Tokens = append(o.Tokens, Token{hostile, "h-5d1c9b7e3f2a4680", Write}) })
+	b := newBench(t, func(o *Options) { o.Tokens = append(o.Tokens, Token{Name: hostile, Token: "h-5d1c9b7e3f2a4680", Role: Write}) })
 	b.join(134)
 	s := serve(t, b)
 	tab, complaints := openBrowser(t, s.URL)

@@ -77,7 +77,7 @@ func newBenchOn(t *testing.T, client redis.UniversalClient, change ...func(*Opti
 	o := Options{
 		Core:   core,
 		Listen: "0.0.0.0:9090",
-		Tokens: []Token{{"ops", writeToken, Write}, {"wall", readToken, Read}},
+		Tokens: []Token{{Name: "ops", Token: writeToken, Role: Write}, {Name: "wall", Token: readToken, Role: Read}},
 		Rooms: func() []Room {
 			return []Room{
 				{Queue: b.sale, File: filePolicy, Origin: "shop",
@@ -86,9 +86,9 @@ func newBenchOn(t *testing.T, client redis.UniversalClient, change ...func(*Opti
 				{Queue: b.vip, File: filePolicy, Origin: "shop"},
 			}
 		},
-		Redeem: func(ctx context.Context, raw, key string) (permit.Redemption, error) {
+		Redeem: func(ctx context.Context, raw, key string, in func(string) bool) (permit.Redemption, error) {
 			return permit.Redeem(ctx, b.ring, func(id string) permit.Room {
-				if id == "sale" {
+				if id == "sale" && in(id) {
 					return b.sale
 				}
 				return nil

@@ -84,7 +84,9 @@ func (p page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("X-Frame-Options", "DENY")
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=()")
-	h.Set("Cache-Control", "no-cache") // stored, and compared by its tag: after an upgrade no old module is used
-	h.Set("ETag", f.tag)
+	if name != "console.html" {
+		h.Set("Cache-Control", "no-cache") // stored, and compared by its tag: after an upgrade no old module is used
+		h.Set("ETag", f.tag)
+	}
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(f.body))
 }

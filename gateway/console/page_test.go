@@ -24,7 +24,7 @@ func TestPage_ServesItsFiles(t *testing.T) {
 		if w.Code != http.StatusOK || !strings.HasPrefix(w.Header().Get("Content-Type"), kind) || w.Header().Get("Content-Security-Policy") != pagePolicy {
 			t.Errorf("%s: %d with %v", path, w.Code, w.Header())
 		}
-		if w = b.ask("GET", path, "", "If-None-Match: "+w.Header().Get("ETag")); w.Code != http.StatusNotModified {
+		if w = b.ask("GET", path, "", "If-None-Match: "+w.Header().Get("ETag")); w.Code != http.StatusNotModified && !strings.HasSuffix(name, ".html") {
 			t.Errorf("%s with its ETag: %d", path, w.Code)
 		}
 		if body, _ := pageFiles.ReadFile(name); !strings.Contains(name, "vendor/") && strings.Count(string(body), "\n") > 400 {

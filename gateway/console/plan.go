@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/gateway/access"
 	"github.com/anteroom/anteroom/internal/ophttp"
 )
 
@@ -53,12 +54,15 @@ type plannedView struct {
 	eventView
 }
 
-// listEvents responds with the planned events of all rooms. Those of one room never overlap; those of rooms with the same origin may.
-func (c *Console) listEvents(w http.ResponseWriter, _ *http.Request, _ identity) error {
+// listEvents responds with the planned events of the operator's rooms. Those of one room never overlap; those of rooms with the same origin may.
+func (c *Console) listEvents(w http.ResponseWriter, _ *http.Request, who *access.Person) error {
 	answer := struct {
 		Events []plannedView `json:"events"`
 	}{Events: []plannedView{}}
 	for _, room := range c.o.Rooms() {
+		if !who.May(access.Viewer, room.Queue.ID()) {
+			continue
+		}
 		for e := range room.File.Plan.All() {
 			answer.Events = append(answer.Events, plannedView{room.Queue.ID(), room.Origin, *viewEvent(&e)})
 		}

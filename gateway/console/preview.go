@@ -3,11 +3,12 @@ package console
 import (
 	"net/http"
 
+	"github.com/anteroom/anteroom/gateway/access"
 	"github.com/anteroom/anteroom/internal/ophttp"
 )
 
 // listPreviews responds with the states and languages of a room's page that can be shown.
-func (c *Console) listPreviews(w http.ResponseWriter, _ *http.Request, _ identity, room Room) error {
+func (c *Console) listPreviews(w http.ResponseWriter, _ *http.Request, _ *access.Person, room Room) error {
 	answer := struct {
 		States    []string `json:"states"`
 		Languages []string `json:"languages"`

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/gateway/access"
 	"github.com/anteroom/anteroom/internal/ophttp"
 )
 
@@ -45,7 +46,7 @@ type bucketView struct {
 	WaitP90    float64    `json:"wait_p90_seconds"`
 }
 
-func (c *Console) history(w http.ResponseWriter, r *http.Request, _ identity, room Room) error {
+func (c *Console) history(w http.ResponseWriter, r *http.Request, _ *access.Person, room Room) error {
 	minutes, err := wholeParameter(r, "minutes", defaultMinutes, maxMinutes)
 	if err != nil {
 		return err
@@ -76,12 +77,14 @@ type entryView struct {
 	After  map[string]any `json:"after"`
 }
 
-func (c *Console) audit(w http.ResponseWriter, r *http.Request, _ identity) error {
+func (c *Console) audit(w http.ResponseWriter, r *http.Request, who *access.Person) error {
 	limit, err := wholeParameter(r, "limit", defaultEntries, maxEntries)
 	if err != nil {
 		return err
 	}
-	list, err := read(r, func(ctx context.Context) ([]admission.Entry, error) { return c.o.Core.Audit(ctx, limit) })
+	list, err := read(r, func(ctx context.Context) ([]admission.Entry, error) {
+		return c.o.Core.Audit(ctx, limit, func(room string) bool { return who.May(access.Viewer, room) })
+	})
 	if err != nil {
 		return err
 	}

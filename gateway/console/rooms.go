@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/gateway/access"
 	"github.com/anteroom/anteroom/internal/ophttp"
 )
 
@@ -302,21 +303,23 @@ func tidy(f float64) float64 { return math.Round(f*1000) / 1000 }
 
 func finite(f float64) bool { return !math.IsNaN(f) && !math.IsInf(f, 0) }
 
-func (c *Console) listRooms(w http.ResponseWriter, _ *http.Request, _ identity) error {
+func (c *Console) listRooms(w http.ResponseWriter, _ *http.Request, who *access.Person) error {
 	list := struct {
 		Rooms []roomView `json:"rooms"`
 	}{Rooms: []roomView{}}
 	for _, room := range c.o.Rooms() {
-		list.Rooms = append(list.Rooms, c.view(room))
+		if who.May(access.Viewer, room.Queue.ID()) {
+			list.Rooms = append(list.Rooms, c.view(room))
+		}
 	}
 	return ophttp.OK(w, list)
 }
 
 // roomHandler is a handler for the room in the path.
-type roomHandler func(w http.ResponseWriter, r *http.Request, who identity, room Room) error
+type roomHandler func(w http.ResponseWriter, r *http.Request, who *access.Person, room Room) error
 
 func (c *Console) inRoom(h roomHandler) handler {
-	return func(w http.ResponseWriter, r *http.Request, who identity) error {
+	return func(w http.ResponseWriter, r *http.Request, who *access.Person) error {
 		id := r.PathValue("id")
 		for _, room := range c.o.Rooms() {
 			if room.Queue.ID() == id {
@@ -327,6 +330,6 @@ func (c *Console) inRoom(h roomHandler) handler {
 	}
 }
 
-func (c *Console) showRoom(w http.ResponseWriter, _ *http.Request, _ identity, room Room) error {
+func (c *Console) showRoom(w http.ResponseWriter, _ *http.Request, _ *access.Person, room Room) error {
 	return ophttp.OK(w, c.view(room))
 }

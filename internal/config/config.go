@@ -77,9 +77,10 @@ type Admin struct {
 }
 
 type AdminToken struct {
-	Name      string `koanf:"name" doc:"Name of the holder in the audit log."`
-	TokenFile string `koanf:"token_file" doc:"File that holds the token; blanks and line ends around it are ignored."`
-	Role      string `koanf:"role" default:"write" enum:"read,write" doc:"read: may read. write: may also change."`
+	Name      string   `koanf:"name" doc:"Name of the holder in the audit log."`
+	TokenFile string   `koanf:"token_file" doc:"File that holds the token; blanks and line ends around it are ignored."`
+	Role      string   `koanf:"role" default:"write" enum:"viewer,operator,admin,facts,read,write" doc:"viewer: may read. operator: may also change rooms. admin: may also reset them. facts: may only write facts and notices. read is the former name of viewer, write that of admin (access.md)."`
+	Rooms     []string `koanf:"rooms" doc:"Ids of the rooms that the role is for. Empty: all rooms, and requests that are not about one room."`
 }
 
 type Store struct {

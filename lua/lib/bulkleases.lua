@@ -89,20 +89,20 @@ end
 
 -- batches.save writes the changes of batches.
 function batches.save()
-  local changed, over, ended = {}, {}, {}
+  local changed, gone, names = {}, {}, {}
   for first, b in pairs(batches.known) do
     if b and b.changed then
       local name = int(first)
       if b.left == 0 then
-        over[#over + 1], over[#over + 2], ended[#ended + 1] = 'b' .. name, 'o' .. name, name
+        gone[#gone + 1], gone[#gone + 2], names[#names + 1] = 'b' .. name, 'o' .. name, name
       else
         changed[#changed + 1], changed[#changed + 2] = 'o' .. name, string.char(unpack(b.out))
       end
     end
   end
   write_parts('HSET', K.runs, changed)
-  write_parts('HDEL', K.runs, over)
-  write_parts('ZREM', K.batches, ended)
+  write_parts('HDEL', K.runs, gone)
+  write_parts('ZREM', K.batches, names)
 end
 
 -- batches.start starts jobs of a group: it counts them, adds them to the reply, and keeps them for batches.lease.
