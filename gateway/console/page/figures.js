@@ -12,7 +12,7 @@ const cards = [
     more: r => 'limit ' + words.exact(Math.min(r.limit, r.expected ?? r.limit)) + '/s' + (r.expected !== undefined && r.expected < r.limit ? ' by the budget' : '')},
   {key: 'inside', name: 'Inside', column: 'inside', against: 'max_active',
     value: r => words.count(r.inside),
-    more: r => (r.max_active ? 'of ' + words.count(r.max_active) : 'no limit') + (r.admitted ? ', ' + words.count(r.admitted) + ' not entered yet' : '')},
+    more: r => (r.max_active ? 'of ' + words.count(r.max_active) : 'no limit') + (r.admitted ? ', ' + words.count(r.admitted) + ' admitted, not entered yet' : '')},
   {key: 'wait', name: 'Wait of a newcomer', column: 'wait_seconds',
     value: r => r.wait ? words.span(r.wait.seconds) : '–',
     more: r => r.wait && r.wait.high > 0 ? words.span(r.wait.low) + ' to ' + words.span(r.wait.high) : r.wait ? '' : 'not known yet'},

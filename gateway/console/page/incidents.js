@@ -7,7 +7,7 @@ const failing = .05; // share of errors
 
 // incidents returns the incidents of a room, the worst first: {id, level, title, evidence, actions}. An action opens a lever with a value, or a panel.
 export function incidents(room, detail, fleet) {
-  return [storeAway(room), otherKeys(fleet), originSlow(room, detail), full(room), soldOut(room, detail), rateTooLow(room, detail)].filter(Boolean);
+  return [storeAway(room), otherKeys(fleet), ...alarms(room, detail), originSlow(room, detail), full(room), soldOut(room, detail), rateTooLow(room, detail), heldRamp(detail)].filter(Boolean);
 }
 
 function storeAway(r) {
@@ -52,6 +52,18 @@ function soldOut(r, detail) {
   return {id: 'sold-out', level: closed ? 'warn' : 'bad', title: 'Sold out',
     evidence: closed ? 'The room is closed: those who wait see “sold out”.' : words.count(r.waiting) + ' wait for nothing: everything is sold out, and the room still admits.',
     actions: closed ? [{label: 'Tell them more', lever: 'message'}] : [{label: 'Close the room', lever: 'close'}, {label: 'Tell them', lever: 'message'}]};
+}
+
+function alarms(r, detail) {
+  return (detail?.alarms || []).filter(a => a.state === 'fired').map(a => ({id: 'alarm', key: a.name, level: 'bad', title: 'Alarm ' + a.name,
+    evidence: a.when + (a.value === undefined ? '' : ' ' + words.exact(a.value)) + ' is above ' + words.exact(a.above) + '. Done: ' + a.do + '.',
+    actions: r.paused ? [{label: 'Resume', lever: 'resume'}] : [{label: 'Rate', lever: 'rate'}]}));
+}
+
+function heldRamp(detail) {
+  const ramp = detail?.ramp;
+  if (ramp?.state !== 'held') return null;
+  return {id: 'ramp-held', level: 'warn', title: 'The ramp is held', evidence: 'At ' + words.exact(ramp.rate) + '/s: ' + ramp.reason + '.', actions: [{label: 'Ramp', lever: 'ramp'}]};
 }
 
 // patience is the wait from which a rate below what the origin can bear is an incident.

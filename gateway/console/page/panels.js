@@ -84,14 +84,14 @@ function histogram(admitted, left) {
   add(admitted, 'admitted');
   add(left, 'left');
   const all = [...bins.values()].sort((a, b) => a.from - b.from), shown = all.slice(all.findIndex(b => b.admitted || b.left));
-  const most = Math.max(1, ...shown.map(b => Math.max(b.admitted, b.left)));
+  const most = Math.max(1, ...shown.map(b => b.admitted)), least = Math.max(most / 8, ...shown.map(b => b.left));
   if (!all.length) return [];
   const total = key => words.count(shown.reduce((n, b) => n + b[key], 0));
   const bars = make('div', {className: 'bars', role: 'img', 'aria-label': `Waits: ${total('admitted')} admitted, ${total('left')} left. ` +
     shown.map(b => `to ${words.span(b.to)}: ${b.admitted} admitted, ${b.left} left`).join('; ')}, ...shown.map(b => {
     const up = make('i', {className: 'up'}), down = make('i', {className: 'down'});
-    up.style.height = 44 * b.admitted / most + 'px';
-    down.style.height = 44 * b.left / most + 'px';
+    up.style.height = 58 * b.admitted / most + 'px';
+    down.style.height = 29 * b.left / least + 'px';
     return make('span', {title: words.span(b.from) + ' to ' + words.span(b.to) + ': ' + words.count(b.admitted) + ' admitted, ' + words.count(b.left) + ' left'},
       make('span', {}, up), make('span', {}, down));
   }));

@@ -13,7 +13,7 @@ const plots = [
     {column: 'admitted_rate', name: 'admitted', colour: 'admitted', fill: true, text: v => words.rate(v) + '/s'},
     {column: 'claimed_rate', name: 'claimed', colour: 'claimed', text: v => words.rate(v) + '/s'},
   ]},
-  {key: 'origin', name: 'Origin', scales: {y: v => v >= 1 ? words.exact(v) + ' s' : Math.round(v * 1000) + ' ms', errors: v => words.exact(Math.round(v * 1000) / 10) + ' %', flight: words.count}, series: [
+  {key: 'origin', name: 'Origin', scales: {y: v => v >= 1 ? words.exact(v) + ' s' : words.exact(Math.round(v * 10000) / 10) + ' ms', errors: v => words.exact(Math.round(v * 1000) / 10) + ' %', flight: words.count}, series: [
     {column: 'origin_p95_seconds', name: 'p95', colour: 'admitted', text: words.millis},
     {column: 'origin_error_rate', name: 'errors', colour: 'bad', scale: 'errors', text: words.percent},
     {column: 'origin_in_flight', name: 'in flight', colour: 'claimed', scale: 'flight', text: words.count},
@@ -34,7 +34,7 @@ export class Plots {
     this.plots = plots.map(p => {
       const out = make('output'), box = make('div', {className: 'plot', role: 'img'});
       const keys = p.series.map(s => {
-        const key = make('span', {className: 'key', textContent: s.name});
+        const key = make('span', {className: 'key'}, s.name + ' ', make('b'));
         key.dataset.colour = s.colour;
         return key;
       });
@@ -159,16 +159,15 @@ export class Plots {
   say(p, index) {
     if (!p.xs) return;
     const i = index ?? p.xs.length - 1;
-    const values = p.series.map((s, k) => [s, p.data[k][i]]).filter(([, v]) => v !== null && v !== undefined).map(([s, v]) => s.name + ' ' + s.text(v));
-    const time = index !== null && index < p.xs.length - 1 ? words.second(p.xs[i] * 1000) + '  ' : '';
-    set(p.out, time + [...values, ...this.beside(p)].join(' · '));
+    p.series.forEach((s, k) => set(p.keys[k].lastChild, p.data[k][i] === null || p.data[k][i] === undefined ? '' : s.text(p.data[k][i])));
+    set(p.out, index !== null && index < p.xs.length - 1 ? words.second(p.xs[i] * 1000) : this.beside(p));
   }
 
   beside(p) {
     const r = this.room;
-    if (p.key === 'origin' && r.origin?.target_p95_seconds) return ['target ' + words.millis(r.origin.target_p95_seconds)];
-    if (p.key !== 'waiting' || !r.waiting) return [];
-    return [r.empty_at ? 'empty about ' + words.clock(r.empty_at) + ' at these rates' : 'not empty in sight at these rates'];
+    if (p.key === 'origin' && r.origin?.target_p95_seconds) return 'target p95 ' + words.millis(r.origin.target_p95_seconds);
+    if (p.key !== 'waiting' || !r.waiting) return '';
+    return r.empty_at ? 'empty about ' + words.clock(r.empty_at) + ' at these rates' : 'never empty at these rates';
   }
 
   describe(p, i) {

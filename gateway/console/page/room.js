@@ -11,6 +11,7 @@ import {Lookup} from './lookup.js';
 import {Now} from './panels.js';
 import {Plots} from './plots.js';
 import {Preview} from './preview.js';
+import {reports} from './report.js';
 import {History, ranges, sample} from './series.js';
 import {Tabs} from './tabs.js';
 import {Timeline} from './timeline.js';
@@ -39,7 +40,7 @@ export class RoomView {
     this.now = new Now(this.tabs.root('now'));
     this.fleet = new Fleet(this.tabs.root('now'));
     const changes = make('ul', {className: 'changes'});
-    this.tabs.root('changes').append(make('h3', {textContent: 'Changes'}), changes);
+    this.tabs.root('changes').append(make('h3', {textContent: 'Changes'}), reports(() => this.room.id), changes);
     this.timeline = new Timeline($('#strip'), changes, () => this.room?.id, () => this.changed());
     this.timeline.focus = () => this.tabs.open('changes');
     this.lookup = new Lookup(this.tabs.root('find'), context);
@@ -99,11 +100,11 @@ export class RoomView {
     const list = incidents(this.room, this.detail, this.fleetRows), root = $('#incidents');
     root.hidden = !list.length;
     // Evidence changes each second, the buttons do not: a click must not meet a button that is being replaced.
-    fillIf(root, JSON.stringify([this.room.id, list.map(i => [i.id, i.title, i.actions.map(a => a.label)])]), () => list.map(i => {
+    fillIf(root, JSON.stringify([this.room.id, list.map(i => [i.id, i.key, i.title, i.actions.map(a => a.label)])]), () => list.map(i => {
       const buttons = i.actions.map(a => {
         const b = make('button', {type: 'button', className: 'small', textContent: a.label});
         b.addEventListener('click', () => {
-          const now = incidents(this.room, this.detail, this.fleetRows).find(x => x.id === i.id)?.actions.find(x => x.label === a.label) || a;
+          const now = incidents(this.room, this.detail, this.fleetRows).find(x => x.id === i.id && x.key === i.key)?.actions.find(x => x.label === a.label) || a;
           if (now.lever) this.levers.open(now.lever, now.value);
           else this.tabs.open(now.panel);
         });
@@ -113,7 +114,7 @@ export class RoomView {
       e.dataset.incident = i.id;
       return e;
     }));
-    for (const i of list) set($(`[data-incident=${i.id}] .evidence`), i.evidence);
+    list.forEach((i, n) => set($('.evidence', root.children[n]), i.evidence));
   }
 
   draw() {
