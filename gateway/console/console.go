@@ -37,6 +37,8 @@ type Room struct {
 	// Guard returns the cost of joining and the refused joins; false if joining is free. May be nil.
 	Guard func() (Guard, bool)
 	Page  VisitorsPage // may be nil
+	// Account returns the ids that places of an account have; none in a room without accounts. May be nil.
+	Account func(name string) []admission.ID
 }
 
 // VisitorsPage renders the page of a room's visitors; see gateway/page.

@@ -83,7 +83,8 @@ func newBenchOn(t *testing.T, client redis.UniversalClient, change ...func(*Opti
 				{Queue: b.sale, File: filePolicy, Origin: "shop",
 					Wait:      func() eta.Estimate { return eta.Estimate{Seconds: 120, Low: 99.6, High: 150.4, Known: true} },
 					WaitError: func() (float64, bool) { return 0.95, true }},
-				{Queue: b.vip, File: filePolicy, Origin: "shop"},
+				{Queue: b.vip, File: filePolicy, Origin: "shop",
+					Account: func(name string) []admission.ID { return admission.ID([]byte(name + "............")).Places() }},
 			}
 		},
 		Redeem: func(ctx context.Context, raw, key string, in func(string) bool) (permit.Redemption, error) {

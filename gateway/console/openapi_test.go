@@ -94,6 +94,17 @@ func TestResponses_MatchOpenAPI(t *testing.T) {
 	}
 	ask(200, "GET", room+"/history", "")
 	ask(200, "GET", room+"/preview", "")
+	if _, _, err := b.vip.Join(t.Context(), admission.Arrival{ID: admission.ID([]byte("jane............"))}); err != nil {
+		t.Fatal(err)
+	}
+	ask(200, "GET", "/admin/v1/rooms/vip/tickets?account=jane", "")
+	if got := decode(t, b.ask("GET", "/admin/v1/rooms/vip/tickets?account=jane", "").Body.Bytes())["tickets"].([]any); len(got) != 1 || at(got[0], "state") != "active" {
+		t.Errorf("the account has %v", got)
+	}
+	want(t, b.ask("GET", "/admin/v1/rooms/vip/tickets?account=john", ""), 200, `{"tickets":[]}`)
+	ask(409, "GET", room+"/tickets?account=jane", "")
+	ask(404, "GET", "/admin/v1/rooms/none/tickets?account=jane", "")
+	ask(422, "GET", room+"/tickets?account=", "")
 	ask(200, "GET", "/admin/v1/events", "")
 	ask(200, "GET", room+"/tickets/"+first, "")
 	ask(204, "DELETE", room+"/tickets/"+first, "")
@@ -141,7 +152,7 @@ func TestResponses_MatchOpenAPI(t *testing.T) {
 	type operation struct{ method, path, body string }
 	all := []operation{
 		{"GET", "/admin/v1/rooms", ""}, {"GET", room, ""}, {"GET", room + "/preview", ""}, {"GET", "/admin/v1/events", ""}, {"PATCH", room, `{"rate":1}`}, {"POST", room + "/pause", ""}, {"POST", room + "/resume", ""},
-		{"POST", room + "/drain", ""}, {"POST", room + "/reset", `{"confirm":"sale"}`}, {"GET", room + "/history", ""}, {"GET", room + "/tickets/" + last, ""},
+		{"POST", room + "/drain", ""}, {"POST", room + "/reset", `{"confirm":"sale"}`}, {"GET", room + "/history", ""}, {"GET", room + "/tickets/" + last, ""}, {"GET", "/admin/v1/rooms/vip/tickets?account=jane", ""},
 		{"DELETE", room + "/tickets/" + last, ""}, {"POST", room + "/sessions/" + last + "/revoke", ""}, {"GET", "/admin/v1/audit", ""}, {"POST", redeem, permitBody(raw)},
 	}
 	for _, o := range all {

@@ -69,6 +69,7 @@ func (c *Console) table() []route {
 		inOneRoom("POST", room+"/reset", access.Admin, c.inRoom(c.reset)),
 		inOneRoom("GET", room+"/preview", access.Viewer, c.inRoom(c.listPreviews)),
 		inOneRoom("GET", room+"/history", access.Viewer, c.inRoom(c.history)),
+		inOneRoom("GET", room+"/tickets", access.Viewer, c.inRoom(c.findTickets)),
 		inOneRoom("GET", room+"/tickets/{jti}", access.Viewer, c.inRoom(c.showTicket)),
 		inOneRoom("DELETE", room+"/tickets/{jti}", access.Operator, c.inRoom(c.removeTicket)),
 		inOneRoom("POST", room+"/sessions/{sid}/revoke", access.Operator, c.inRoom(c.revokeSession)),

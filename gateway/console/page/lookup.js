@@ -1,4 +1,4 @@
-// Looks up tickets and sessions.
+// Looks up tickets and sessions, by id or account.
 
 import {api, roomPath} from './api.js';
 import {field, input, open} from './dialog.js';
@@ -13,8 +13,8 @@ export class Lookup {
     this.context = context;
     this.error = make('p', {className: 'error', role: 'alert'});
     this.found = make('div', {'aria-live': 'polite'});
-    const query = input({maxLength: 256, required: true, placeholder: '22 characters'});
-    this.form = make('form', {}, make('div', {className: 'inline'}, field('query', 'Ticket or session', query), make('button', {type: 'submit', textContent: 'Look up'})), this.error, this.found);
+    const query = input({maxLength: 256, required: true, placeholder: 'id of 22 characters, or account'});
+    this.form = make('form', {}, make('div', {className: 'inline'}, field('query', 'Ticket, session or account', query), make('button', {type: 'submit', textContent: 'Look up'})), this.error, this.found);
     this.form.addEventListener('submit', e => { e.preventDefault(); this.find(query.value.trim()); });
     root.append(make('h3', {textContent: 'Ticket look-up'}), this.form);
   }
@@ -30,7 +30,8 @@ export class Lookup {
         this.found.replaceChildren(this.card(id, await api('GET', roomPath(id, '/tickets/' + encodeURIComponent(text)))));
         return;
       }
-      throw new Error('Not the id of a ticket or session, which has 22 characters.');
+      const {tickets} = await api('GET', roomPath(id, '/tickets?account=' + encodeURIComponent(text)));
+      this.found.replaceChildren(...(tickets.length ? tickets.map(t => this.card(id, t)) : [make('p', {className: 'note', textContent: 'The account has no place in this room.'})]));
     } catch (e) {
       set(this.error, e.message);
     }
