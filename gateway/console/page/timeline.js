@@ -71,18 +71,15 @@ export class Timeline {
       e.style.width = Math.max(1, px(b.to) - px(b.from)) + 'px';
       return e;
     });
-    let last = -Infinity;
-    for (const entry of [...this.entries].reverse()) {
-      const at = Date.parse(entry.at) / 1000;
-      if (at < from || at > to) continue;
-      const x = px(at), crowded = x - last < 70;
-      const e = make('button', {type: 'button', className: 'mark', textContent: crowded ? '' : entry.action, title: words.second(entry.at) + ' ' + entry.who + ': ' + entry.action + ' ' + words.difference(entry.before, entry.after),
-        'aria-label': words.second(entry.at) + ' ' + entry.who + ': ' + entry.action});
+    const shown = this.entries.map(entry => ({entry, at: Date.parse(entry.at) / 1000})).filter(({at}) => at >= from && at <= to); // the newest first
+    shown.forEach(({entry, at}, i) => {
+      const x = px(at), room = (i ? px(shown[i - 1].at) : left + width + 90) - x;
+      const text = words.second(entry.at) + ' ' + entry.who + ': ' + entry.action;
+      const e = make('button', {type: 'button', className: 'mark', textContent: room > 70 ? entry.action : '', title: text + ' ' + words.difference(entry.before, entry.after), 'aria-label': text});
       e.style.left = x + 'px';
       e.addEventListener('click', () => this.focus());
       parts.push(e);
-      if (!crowded) last = x;
-    }
+    });
     this.strip.replaceChildren(...parts);
   }
 }
