@@ -34,6 +34,8 @@ type Room struct {
 	WaitError func() (float64, bool)
 	// WaitCoverage returns the share of recent waits within the announced range; false while unknown. May be nil.
 	WaitCoverage func() (float64, bool)
+	// Simulate returns the future of the queue as it is and with a change of its plan; false where it is not known. May be nil.
+	Simulate func(change Change) (now, with eta.Outcome, ok bool)
 	// Guard returns the cost of joining and the refused joins; false if joining is free. May be nil.
 	Guard func() (Guard, bool)
 	Page  VisitorsPage // may be nil
@@ -45,6 +47,13 @@ type Room struct {
 type VisitorsPage interface {
 	Previews() (states, languages []string)
 	Preview(state, language, message string) (body []byte, policy string, ok bool)
+}
+
+// Change is a change of a room's admissions to be simulated; nil leaves a value as it is.
+type Change struct {
+	Rate      *float64 // visitors a second
+	MaxActive *int64
+	Paused    *bool
 }
 
 // Guard is the cost of joining. Totals are this gateway's, since its start.
@@ -83,6 +92,8 @@ type Options struct {
 	// last window. May be nil.
 	OriginStats func(origin string) (p95, errorRate float64)
 
+	Insight Insight
+
 	Registry prometheus.Gatherer
 	Ready    func() bool  // the visitors' listener accepts, and no SIGTERM was received
 	Health   func() error // an error means that the process must be restarted; may be nil
@@ -100,6 +111,8 @@ type Console struct {
 	page  page
 	log   *slog.Logger
 	mux   *ophttp.Mux[*access.Person]
+
+	frames frames
 }
 
 // New checks the options. Its error names the setting and how to correct it.
@@ -122,8 +135,9 @@ func New(o Options) (*Console, error) {
 	if err := c.SetTokens(o.Tokens); err != nil {
 		return nil, err
 	}
+	c.frames.open = make(chan struct{}, streamsMost)
 	c.mux = c.newMux()
-	c.serve(c.table())
+	c.serve(c.routes())
 	return c, nil
 }
 

@@ -51,9 +51,10 @@ func open(path string, serve http.Handler) route {
 	return route{method: http.MethodGet, path: path, scope: nobody, public: serve}
 }
 
-// table returns every route of the operators' listener, except health and readiness. docs/access.md lists the same rows.
-func (c *Console) table() []route {
+// routes returns every route of the operators' listener, except health and readiness. docs/access.md lists the same rows.
+func (c *Console) routes() []route {
 	const rooms, room = "/admin/v1/rooms", "/admin/v1/rooms/{id}"
+	l := levers{c}
 	rows := []route{
 		open("/metrics", ophttp.Metrics(c.o.Registry, c.log)),
 		open("/{$}", c.page),
@@ -67,6 +68,11 @@ func (c *Console) table() []route {
 		inOneRoom("POST", room+"/resume", access.Operator, c.inRoom(c.resume)),
 		inOneRoom("POST", room+"/drain", access.Operator, c.inRoom(c.drain)),
 		inOneRoom("POST", room+"/reset", access.Admin, c.inRoom(c.reset)),
+		inOneRoom("POST", room+"/evacuate", access.Admin, c.inRoom(l.evacuate)),
+		inOneRoom("GET", room+"/ramp", access.Viewer, c.inRoom(l.showRamp)),
+		inOneRoom("POST", room+"/ramp", access.Operator, c.inRoom(l.startRamp)),
+		inOneRoom("DELETE", room+"/ramp", access.Operator, c.inRoom(l.stopRamp)),
+		inOneRoom("POST", room+"/simulate", access.Operator, c.inRoom(l.simulate)),
 		inOneRoom("GET", room+"/preview", access.Viewer, c.inRoom(c.listPreviews)),
 		inOneRoom("GET", room+"/history", access.Viewer, c.inRoom(c.history)),
 		inOneRoom("GET", room+"/tickets", access.Viewer, c.inRoom(c.findTickets)),
@@ -80,7 +86,7 @@ func (c *Console) table() []route {
 	if c.o.Redeem != nil {
 		rows = append(rows, inOwnRooms("POST", "/admin/v1/permits/redeem", access.Operator, c.redeemPermit))
 	}
-	return append(rows, profiles()...)
+	return append(append(rows, c.insights()...), profiles()...)
 }
 
 // serve builds the router from the table.

@@ -74,7 +74,7 @@ func TestTable_EveryRoleInEveryRoom(t *testing.T) {
 			o.Tokens = append(o.Tokens, Token{Name: h.token, Token: h.token, Role: h.grant.Role, Rooms: h.grant.Rooms})
 		}
 	})
-	table := b.console.table()
+	table := b.console.routes()
 	for i := range table {
 		if table[i].scope == nobody {
 			table[i].public = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
@@ -124,7 +124,7 @@ func TestTable_MatchesDocs(t *testing.T) {
 		t.Fatal("docs/access.md has no table of routes between <!-- routes --> and <!-- end -->")
 	}
 	var rows strings.Builder
-	for _, row := range newBench(t).console.table() {
+	for _, row := range newBench(t).console.routes() {
 		rows.WriteString(row.String() + "\n")
 	}
 	if documented != rows.String() {
@@ -145,7 +145,7 @@ func TestTable_IsWellFormedAndDocumented(t *testing.T) {
 		}
 	}
 	seen := map[string]bool{"GET /healthz": true, "GET /readyz": true}
-	for _, row := range newBench(t).console.table() {
+	for _, row := range newBench(t).console.routes() {
 		key := row.method + " " + row.path
 		switch {
 		case seen[key]:

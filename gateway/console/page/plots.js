@@ -66,7 +66,8 @@ export class Plots {
     this.room = room;
     const end = Math.max(view.at.at(-1) ?? 0, Math.floor(Date.now() / 1000) - range.seconds / 60);
     // Young rooms fill the plot: it begins with the first value, and is at least two minutes long.
-    const begin = Math.max(end - range.seconds, Math.min(view.at[0] ?? end, end - 120));
+    const known = view.columns.waiting?.findIndex(v => v !== null && v !== undefined) ?? -1;
+    const begin = Math.max(end - range.seconds, Math.min(view.at[known] ?? end, end - range.seconds / 5));
     const first = view.at.findIndex(at => at >= begin), from = first < 0 ? view.at.length : first;
     const xs = view.at.slice(from);
     for (const p of this.plots) {
@@ -101,6 +102,7 @@ export class Plots {
     if (p.key === 'origin') {
       tops.y = Math.max(tops.y, this.room.origin?.target_p95_seconds ?? 0, .01);
       tops.errors = Math.max(tops.errors, .05);
+      tops.flight = Math.max(tops.flight, 5);
     }
     for (const scale of Object.keys(tops)) tops[scale] = (tops[scale] || 1) * 1.08;
     return tops;
