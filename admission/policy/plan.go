@@ -86,12 +86,18 @@ func (p *Plan) DrawAfter(now int64) (next *Draw) {
 	return next
 }
 
-// All returns the events, ascending by their begin.
-func (p *Plan) All() []Event {
-	if p == nil {
-		return nil
+// All yields the events, the earliest first.
+func (p *Plan) All() iter.Seq[Event] {
+	return func(yield func(Event) bool) {
+		if p == nil {
+			return
+		}
+		for _, e := range p.events {
+			if !yield(e) {
+				return
+			}
+		}
 	}
-	return p.events
 }
 
 // Events returns the event in force and the next one; nil for none. A lottery is in force from when its pre-queue opens.
