@@ -65,16 +65,17 @@ func newOperatorOptions(cfg *config.Config) (operatorOptions, error) {
 type operators struct {
 	console *console.Console
 	signIn  *signin.SignIn // nil: nobody signs in
+	hooks   *webhooks
 	tls     atomic.Pointer[tls.Config]
 	log     *slog.Logger
 }
 
-func newOperators(cfg *config.Config, g *gateway.Gateway, ready func() bool, core *admission.Core, insight console.Insight, registry *prometheus.Registry, log *slog.Logger) (*operators, error) {
+func newOperators(cfg *config.Config, g *gateway.Gateway, ready func() bool, core *admission.Core, hooks *webhooks, insight console.Insight, registry *prometheus.Registry, log *slog.Logger) (*operators, error) {
 	o, err := newOperatorOptions(cfg)
 	if err != nil {
 		return nil, err
 	}
-	s := &operators{log: log}
+	s := &operators{hooks: hooks, log: log}
 	certificates, err := o.TLS.LoadFor("admin.tls")
 	if err != nil {
 		return nil, err
@@ -86,7 +87,7 @@ func newOperators(cfg *config.Config, g *gateway.Gateway, ready func() bool, cor
 		}
 	}
 	s.console, err = console.New(console.Options{
-		Core: core, Listen: o.Listen, Tokens: o.Tokens, SignIn: s.signIn, TwoPerson: o.TwoPerson, Registry: registry, Ready: ready, Log: log, Insight: insight,
+		Core: core, Listen: o.Listen, Tokens: o.Tokens, SignIn: s.signIn, TwoPerson: o.TwoPerson, Registry: registry, Ready: ready, Log: log, Insight: insight, Webhooks: hooks.report,
 		Rooms: func() []console.Room { return consoleRooms(g) }, OriginStats: g.OriginStats,
 		Redeem: func(ctx context.Context, raw, key string, in func(string) bool) (permit.Redemption, error) {
 			return gateway.RedeemPermit(ctx, g, raw, key, in)
@@ -95,7 +96,7 @@ func newOperators(cfg *config.Config, g *gateway.Gateway, ready func() bool, cor
 	return s, err
 }
 
-// reload puts tokens, certificates and the sign-in of a configuration in force: all of them, or none after an error. TLS and sign-in are
+// reload puts webhooks, tokens, certificates and the sign-in of a configuration in force: all of them, or none after an error. TLS and sign-in are
 // turned on and off by a restart only.
 func (s *operators) reload(cfg *config.Config) error {
 	o, err := newOperatorOptions(cfg)
@@ -107,6 +108,9 @@ func (s *operators) reload(cfg *config.Config) error {
 		if certificates, err = o.TLS.LoadFor("admin.tls"); err != nil {
 			return err
 		}
+	}
+	if err := s.hooks.set(cfg); err != nil {
+		return err
 	}
 	if err := s.console.SetTokens(o.Tokens); err != nil {
 		return err
@@ -158,7 +162,7 @@ func consoleRooms(g *gateway.Gateway) []console.Room {
 	views := g.Views()
 	rooms := make([]console.Room, len(views))
 	for i, v := range views {
-		rooms[i] = console.Room{Queue: v.Line, File: v.File, Origin: v.Origin, Wait: v.Wait, WaitError: v.WaitError, WaitCoverage: v.WaitCoverage}
+		rooms[i] = console.Room{Queue: v.Line, File: v.File, Origin: v.Origin, Wait: v.Wait, WaitError: v.WaitError, WaitCoverage: v.WaitCoverage, Page: v.Page(), Account: v.Account}
 		rooms[i].Simulate = func(c console.Change) (now, with eta.Outcome, ok bool) {
 			return v.Simulate(forecast.Change{Rate: c.Rate, MaxActive: c.MaxActive, Paused: c.Paused})
 		}

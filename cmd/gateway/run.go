@@ -63,11 +63,15 @@ func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config,
 		return err
 	}
 	probes := newBalancers(g.Ready)
+	hooks, err := newWebhooks(cfg, g, core, registry, log)
+	if err != nil {
+		return err
+	}
 	seen, err := newInsight(cfg, g, core, options.Ring, name, failures, registry)
 	if err != nil {
 		return err
 	}
-	operators, err := newOperators(cfg, g, probes.Ready, core, seen.insight(g), registry, log)
+	operators, err := newOperators(cfg, g, probes.Ready, core, hooks, seen.insight(g), registry, log)
 	if err != nil {
 		return err
 	}
@@ -142,6 +146,7 @@ func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config,
 		addFit(&parts, func(ctx context.Context) error { return errors.Join(s.Fit(ctx), core.CheckLayout(ctx)) })
 	}
 	addAuditWatch(&parts, core, log)
+	addWebhooks(&parts, hooks)
 	addInsight(&parts, seen)
 	addCore(&parts, core)
 	err = parts.Run()
