@@ -118,7 +118,7 @@ func TestResponses_MatchOpenAPI(t *testing.T) {
 	ask(413, "POST", room+"/reset", strings.Repeat(" ", 64<<10+1))
 	ask(415, "POST", room+"/reset", `{"confirm":"sale"}`, "Content-Type: text/plain")
 	ask(422, "POST", room+"/reset", `{"confirm":"vip"}`)
-	ask(200, "POST", room+"/evacuate", `{"reason":"the origin is down"}`)
+	ask(200, "POST", "/admin/v1/rooms/vip/evacuate", `{"reason":"the origin is down"}`)
 	ask(404, "GET", room+"/ramp", "")
 	ask(404, "DELETE", room+"/ramp", "")
 	ask(201, "POST", room+"/ramp", `{"from":5,"step":2.5,"every":"1m","until":20,"while":{"p95_ms":300,"errors":0.05},"on_breach":"back"}`)
