@@ -92,7 +92,9 @@ type Options struct {
 	// last window. May be nil.
 	OriginStats func(origin string) (p95, errorRate float64)
 
-	Insight Insight
+	// Webhooks returns the state of the webhooks with up to dead events that were given up. May be nil.
+	Webhooks func(ctx context.Context, dead int) (Webhooks, error)
+	Insight  Insight
 
 	Registry prometheus.Gatherer
 	Ready    func() bool  // the visitors' listener accepts, and no SIGTERM was received

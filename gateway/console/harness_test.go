@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/admission/outbox"
 	"github.com/anteroom/anteroom/eta"
 	"github.com/anteroom/anteroom/gateway/permit"
 	"github.com/anteroom/anteroom/internal/redistest"
@@ -100,6 +101,17 @@ func newBenchOn(t *testing.T, client redis.UniversalClient, change ...func(*Opti
 				{Queue: b.vip, File: filePolicy, Origin: "shop",
 					Account: func(name string) []admission.ID { return admission.ID([]byte(name + "............")).Places() }},
 			}
+		},
+		Webhooks: func(ctx context.Context, dead int) (Webhooks, error) {
+			r, err := b.events().Read(ctx, dead)
+			if err != nil {
+				return Webhooks{}, err
+			}
+			w := Webhooks{Sender: r.Holder, List: []Webhook{{Name: "crm", Host: "hooks.example.com", Events: []string{"room.changed"}, Dead: r.Counts["crm"].Dead}}}
+			for _, l := range r.Dead {
+				w.Dead = append(w.Dead, DeadEvent{Webhook: l.Endpoint, ID: l.ID, QueuedAt: l.Since, At: l.At, Tries: l.Tries, Error: l.Error, Body: []byte(l.Body)})
+			}
+			return w, nil
 		},
 		Redeem: func(ctx context.Context, raw, key string, in func(string) bool) (permit.Redemption, error) {
 			return permit.Redeem(ctx, b.ring, func(id string) permit.Room {
@@ -247,4 +259,9 @@ func compact(t *testing.T, text string) string {
 		t.Fatal(err)
 	}
 	return string(b)
+}
+
+// events returns the queue of events for webhooks.
+func (b *bench) events() *outbox.Queue {
+	return outbox.New(outbox.Options{Run: admission.ScriptsOf(b.core), Prefix: "console-" + admission.GatewayOf(b.core), Now: func() int64 { return b.now.UnixMicro() }})
 }

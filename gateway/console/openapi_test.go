@@ -141,6 +141,9 @@ func TestResponses_MatchOpenAPI(t *testing.T) {
 	}
 	ask(200, "GET", "/admin/v1/audit", "")
 	ask(422, "GET", "/admin/v1/audit?limit=0", "")
+	b.deadEvent()
+	ask(200, "GET", "/admin/v1/webhooks", "")
+	ask(422, "GET", "/admin/v1/webhooks?limit=0", "")
 	ask(422, "GET", room+"/history?minutes=0", "")
 	ask(400, "PATCH", room, `{"rate":1,"rate":2}`)
 	ask(413, "PATCH", room, `{"message":"`+strings.Repeat("x", 64<<10)+`"}`)
@@ -174,7 +177,7 @@ func TestResponses_MatchOpenAPI(t *testing.T) {
 	all := []operation{
 		{"GET", "/admin/v1/rooms", ""}, {"GET", room, ""}, {"GET", room + "/preview", ""}, {"GET", "/admin/v1/events", ""}, {"PATCH", room, `{"rate":1}`}, {"POST", room + "/pause", ""}, {"POST", room + "/resume", ""},
 		{"POST", room + "/drain", ""}, {"POST", room + "/reset", `{"confirm":"sale"}`}, {"GET", room + "/history", ""}, {"GET", room + "/tickets/" + last, ""}, {"GET", "/admin/v1/rooms/vip/tickets?account=jane", ""},
-		{"DELETE", room + "/tickets/" + last, ""}, {"POST", room + "/sessions/" + last + "/revoke", ""}, {"GET", "/admin/v1/audit", ""},
+		{"DELETE", room + "/tickets/" + last, ""}, {"POST", room + "/sessions/" + last + "/revoke", ""}, {"GET", "/admin/v1/audit", ""}, {"GET", "/admin/v1/webhooks", ""},
 		{"POST", room + "/evacuate", `{"reason":"x"}`}, {"POST", room + "/simulate", ""},
 		{"GET", room + "/ramp", ""}, {"POST", room + "/ramp", `{"step":1,"every":"1m","until":90}`}, {"DELETE", room + "/ramp", ""}, {"POST", redeem, permitBody(raw)},
 	}

@@ -83,6 +83,9 @@ func (c *Console) routes() []route {
 		inOwnRooms("GET", "/admin/v1/events", access.Viewer, calendar{c}.list),
 		inOwnRooms("GET", "/admin/v1/audit", access.Viewer, c.audit),
 	}
+	if c.o.Webhooks != nil {
+		rows = append(rows, inDeployment("GET", "/admin/v1/webhooks", access.Viewer, showWebhooks(c.o.Webhooks)))
+	}
 	if c.o.Redeem != nil {
 		rows = append(rows, inOwnRooms("POST", "/admin/v1/permits/redeem", access.Operator, c.redeemPermit))
 	}
