@@ -263,5 +263,5 @@ func compact(t *testing.T, text string) string {
 
 // events returns the queue of events for webhooks.
 func (b *bench) events() *outbox.Queue {
-	return outbox.New(outbox.Options{Run: admission.ScriptsOf(b.core), Prefix: "console-" + admission.GatewayOf(b.core), Now: func() int64 { return b.now.UnixMicro() }})
+	return outbox.New(outbox.Options{Run: admission.ScriptsOf(b.core), Prefix: "console-" + admission.GatewayOf(b.core), Now: func() int64 { return b.clock.now().UnixMicro() }})
 }

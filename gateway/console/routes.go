@@ -67,7 +67,7 @@ func (c *Console) routes() []route {
 		open("/metrics", ophttp.Metrics(c.o.Registry, c.log)),
 		open("/{$}", c.page),
 		open(pagePath, c.page),
-		open(pagePath+"preview", http.HandlerFunc(c.preview)),
+		open(pagePath+"preview", previews{c}),
 		open("/auth", c.answering(p.showMethods)),
 
 		inOwnRooms("GET", "/admin/v1/me", access.Any, p.showMe),
@@ -83,9 +83,9 @@ func (c *Console) routes() []route {
 		inOneRoom("POST", room+"/ramp", access.Operator, c.inRoom(l.startRamp)),
 		inOneRoom("DELETE", room+"/ramp", access.Operator, c.inRoom(l.stopRamp)),
 		inOneRoom("POST", room+"/simulate", access.Operator, c.inRoom(l.simulate)),
-		inOneRoom("GET", room+"/preview", access.Viewer, c.inRoom(c.listPreviews)),
+		inOneRoom("GET", room+"/preview", access.Viewer, c.inRoom(previews{c}.list)),
 		inOneRoom("GET", room+"/history", access.Viewer, c.inRoom(c.history)),
-		inOneRoom("GET", room+"/tickets", access.Viewer, c.inRoom(c.findTickets)),
+		inOneRoom("GET", room+"/tickets", access.Viewer, c.inRoom(findTickets)),
 		inOneRoom("GET", room+"/tickets/{jti}", access.Viewer, c.inRoom(c.showTicket)),
 		inOneRoom("DELETE", room+"/tickets/{jti}", access.Operator, c.inRoom(c.removeTicket)),
 		inOneRoom("POST", room+"/sessions/{sid}/revoke", access.Operator, c.inRoom(c.revokeSession)),
@@ -94,7 +94,7 @@ func (c *Console) routes() []route {
 		inOwnRooms("DELETE", "/admin/v1/pending/{approval}", access.Viewer, a.withdrawAction),
 		inOwnRooms("POST", "/admin/v1/pending/{approval}/confirm", access.Viewer, a.confirmAction),
 
-		inOwnRooms("GET", "/admin/v1/events", access.Viewer, c.listEvents),
+		inOwnRooms("GET", "/admin/v1/events", access.Viewer, calendar{c}.list),
 		inOwnRooms("GET", "/admin/v1/audit", access.Viewer, c.audit),
 		inOwnRooms("GET", "/admin/v1/audit/export", access.Viewer, p.exportAudit),
 	}
