@@ -16,6 +16,7 @@ type (
 	Draw     = policy.Draw
 
 	Snapshot = snapshot.Snapshot
+	Facts    = snapshot.Facts
 	Flow     = snapshot.Flow
 	AgeCount = snapshot.AgeCount
 )

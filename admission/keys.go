@@ -10,6 +10,7 @@ var keyNames = []string{
 // Indexes into roomKeys of those that Go reads itself.
 const (
 	keyState    = 0
+	keyLive     = 1
 	keyFlow     = 10
 	keyMinutes  = 12
 	keySnapshot = 14

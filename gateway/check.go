@@ -209,7 +209,7 @@ var (
 // admitNow decides about a described request without a pass: its visitor is admitted now, or has to wait. A check assigns no place. The script of
 // the page takes a ticket, polls and claims at the visitors' socket.
 func admitNow(v *visit, policy *admission.Policy) (decision, *answer.Problem) {
-	if policy.Method == admission.Reject {
+	if policy.Closed() {
 		return decision{}, v.reject(admission.Closed, nil, false)
 	}
 	if w, ok, _ := v.tokens.findTicket(false); ok {

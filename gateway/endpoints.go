@@ -30,6 +30,7 @@ var endpoints = []endpoint{
 	{name: "permits", allow: "POST, OPTIONS", serve: servePermits},
 	{name: "draw", allow: "GET, HEAD, OPTIONS", serve: serveDraw},
 	{name: "revoked", allow: "GET, HEAD, OPTIONS", serve: serveRevoked, same: true},
+	{name: "facts", allow: "GET, HEAD, OPTIONS", serve: serveFacts, same: true},
 	{name: "", allow: "GET, HEAD, OPTIONS", serve: servePage},
 }
 

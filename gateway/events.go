@@ -40,7 +40,7 @@ func serveEvents(v *visit) (decision, *answer.Problem) {
 		return decision{}, answer.ShuttingDown
 	}
 	w.Bind = string(v.binding.Claim()) // the next token has it
-	e := &ticketEvents{g: v.g, room: v.room, waiting: w, client: v.grant.client()}
+	e := &ticketEvents{g: v.g, room: v.room, waiting: w, client: v.grant.client(), facts: v.room.queue.Snapshot().Facts.Hash} // the first status has them
 	return decision{action: doStream, outcome: waiting, stream: sse.NewStream(e, w.ID, address)}, nil
 }
 
@@ -68,6 +68,7 @@ type ticketEvents struct {
 	poll   time.Duration // when the store is asked next, and the status sent whether it has changed or not
 	sent   time.Duration // the last event
 	shown  int64         // the position last sent
+	facts  string        // hash of the facts last sent
 	opened bool          // the lottery for which the ticket waited without an order
 }
 
@@ -77,6 +78,9 @@ func (e *ticketEvents) Due(now time.Duration) (due bool, next time.Duration) {
 		return true, 0
 	}
 	o := e.room.forecaster.Room()
+	if o.Snapshot.Facts.Hash != e.facts {
+		return true, 0
+	}
 	p := e.room.forecaster.Ticket(o, e.waiting.Order)
 	near := p.Near()
 	if e.waiting.Order == 0 && !e.opened && !o.Prequeue { // spread like the polls of other visitors
@@ -108,6 +112,9 @@ func (e *ticketEvents) AppendEvents(ctx context.Context, b []byte, now time.Dura
 		b, more = e.ask(b, ctx, o, &p, now)
 	case p.Near() && p.Position != e.shown:
 		b = e.status(b, o, &p)
+	}
+	if more {
+		b = e.appendFacts(b, &o.Snapshot.Facts)
 	}
 	if len(b) > 0 {
 		e.sent, e.shown = now, p.Position
@@ -166,6 +173,21 @@ func (e *ticketEvents) status(b []byte, o *forecast.Room, p *forecast.Ticket) []
 	out := e.state(o, p)
 	out.Refresh = p.Interval()
 	return appendEvent(b, "status", &out)
+}
+
+// appendFacts appends the version of facts that have changed: null if they were removed.
+func (e *ticketEvents) appendFacts(b []byte, f *admission.Facts) []byte {
+	if f.Hash == e.facts {
+		return b
+	}
+	e.facts = f.Hash
+	b = append(b, "event: facts\ndata: "...)
+	if v := e.room.facts.Of(f); v != nil {
+		b = append(b, v.Member...)
+	} else {
+		b = append(b, "null"...)
+	}
+	return append(b, "\n\n"...)
 }
 
 func (e *ticketEvents) state(o *forecast.Room, p *forecast.Ticket) answer.Status {

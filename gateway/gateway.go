@@ -72,6 +72,7 @@ func New(o Options, m *metrics.Metrics) (*Gateway, error) {
 		return v
 	}
 	g.streams = sse.New(g.life.ctx, o.MaxStreams, streamObserver{g})
+	g.streams.Watch((&factsWatch{g: g, known: map[string]string{}}).changed)
 	m.StreamsLimit.Set(float64(g.streams.Limit()))
 	if err := g.Reload(o); err != nil {
 		g.life.end()

@@ -45,6 +45,7 @@ type Snapshot struct {
 	Policy     policy.Policy // in force: the configuration with the live changes over it
 	Version    int64         // of the live changes
 	Live       []string      // names of the fields that are changed live
+	Facts      Facts         // what the room publishes for those who wait
 
 	Front    []int64 // the first orders, exactly
 	Sketch   []Rank  // samples behind Front; the last is the end of the queue
@@ -66,6 +67,13 @@ type Snapshot struct {
 	Gateways    int64 // that lately ticked the room
 	// Totals since the room began in this store.
 	Joins, Admissions, Claims, Lapses, Abandons int64
+}
+
+// Facts are what an operator or the site publishes for those who wait. The store keeps them with the live changes.
+type Facts struct {
+	Hash    string // SHA-256 of Text in hexadecimal; empty: there are none
+	Text    string // a JSON document; empty while this process has not read it
+	SoldOut bool   // every item is sold out
 }
 
 // Silence is a time without the store: order time ran on, and presence stood still.
@@ -122,7 +130,7 @@ func (s *Snapshot) After(from int64, d time.Duration) int64 {
 // Admits reports whether the room admits anybody at all. A lottery that the store has not opened admits nobody.
 func (s *Snapshot) Admits() bool {
 	p := &s.Policy
-	return !p.Paused && p.Method != policy.Reject && p.Rate > 0 && !s.Gathering()
+	return !p.Paused && !p.Closed() && p.Rate > 0 && !s.Gathering()
 }
 
 // AdmitsNow reports whether a newcomer may be admitted without waiting, as far as the snapshot shows. The limiter and max_active decide.
