@@ -38,6 +38,8 @@ const (
 	OnErrorClosed = policy.OnErrorClosed
 	OnErrorLocal  = policy.OnErrorLocal
 
+	SoldOutClose = snapshot.SoldOutClose
+
 	MostJoins = policy.MostJoins
 	HoldSlack = policy.HoldSlack
 )

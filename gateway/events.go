@@ -11,6 +11,7 @@ import (
 
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/gateway/answer"
+	"github.com/anteroom/anteroom/gateway/facts"
 	"github.com/anteroom/anteroom/gateway/forecast"
 	"github.com/anteroom/anteroom/gateway/proxy"
 	"github.com/anteroom/anteroom/gateway/sse"
@@ -39,8 +40,8 @@ func serveEvents(v *visit) (decision, *answer.Problem) {
 	case err != nil:
 		return decision{}, answer.ShuttingDown
 	}
-	w.Bind = string(v.binding.Claim()) // the next token has it
-	e := &ticketEvents{g: v.g, room: v.room, waiting: w, client: v.grant.client(), facts: v.room.queue.Snapshot().Facts.Hash} // the first status has them
+	w.Bind = string(v.binding.Claim())                                                                   // the next token has it
+	e := &ticketEvents{g: v.g, room: v.room, waiting: w, client: v.grant.client(), facts: v.room.view()} // the first status has them
 	return decision{action: doStream, outcome: waiting, stream: sse.NewStream(e, w.ID, address)}, nil
 }
 
@@ -68,7 +69,7 @@ type ticketEvents struct {
 	poll   time.Duration // when the store is asked next, and the status sent whether it has changed or not
 	sent   time.Duration // the last event
 	shown  int64         // the position last sent
-	facts  string        // hash of the facts last sent
+	facts  *facts.View   // last sent
 	opened bool          // the lottery for which the ticket waited without an order
 }
 
@@ -78,7 +79,7 @@ func (e *ticketEvents) Due(now time.Duration) (due bool, next time.Duration) {
 		return true, 0
 	}
 	o := e.room.forecaster.Room()
-	if o.Snapshot.Facts.Hash != e.facts {
+	if e.room.view() != e.facts {
 		return true, 0
 	}
 	p := e.room.forecaster.Ticket(o, e.waiting.Order)
@@ -114,7 +115,7 @@ func (e *ticketEvents) AppendEvents(ctx context.Context, b []byte, now time.Dura
 		b = e.status(b, o, &p)
 	}
 	if more {
-		b = e.appendFacts(b, &o.Snapshot.Facts)
+		b = e.appendFacts(b)
 	}
 	if len(b) > 0 {
 		e.sent, e.shown = now, p.Position
@@ -175,15 +176,16 @@ func (e *ticketEvents) status(b []byte, o *forecast.Room, p *forecast.Ticket) []
 	return appendEvent(b, "status", &out)
 }
 
-// appendFacts appends the version of facts that have changed: null if they were removed.
-func (e *ticketEvents) appendFacts(b []byte, f *admission.Facts) []byte {
-	if f.Hash == e.facts {
+// appendFacts appends the version of facts that have changed; null if the store has lost them.
+func (e *ticketEvents) appendFacts(b []byte) []byte {
+	f := e.room.view()
+	if f == e.facts {
 		return b
 	}
-	e.facts = f.Hash
+	e.facts = f
 	b = append(b, "event: facts\ndata: "...)
-	if v := e.room.facts.Of(f); v != nil {
-		b = append(b, v.Member...)
+	if f != nil {
+		b = append(b, f.Member...)
 	} else {
 		b = append(b, "null"...)
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/gateway/accesslog"
+	"github.com/anteroom/anteroom/gateway/facts"
 	"github.com/anteroom/anteroom/gateway/faultlog"
 	"github.com/anteroom/anteroom/gateway/guard"
 	"github.com/anteroom/anteroom/gateway/listener"
@@ -72,7 +73,7 @@ func New(o Options, m *metrics.Metrics) (*Gateway, error) {
 		return v
 	}
 	g.streams = sse.New(g.life.ctx, o.MaxStreams, streamObserver{g})
-	g.streams.Watch((&factsWatch{g: g, known: map[string]string{}}).changed)
+	g.streams.Watch((&factsWatch{g: g, known: map[string]*facts.View{}}).changed)
 	m.StreamsLimit.Set(float64(g.streams.Limit()))
 	if err := g.Reload(o); err != nil {
 		g.life.end()

@@ -116,7 +116,7 @@ func newRoom(o Room, origin *upstream.Origin, m *metrics.Metrics, keys *accountK
 		r.forecaster, r.documents = old.forecaster, old.documents
 	} else {
 		r.forecaster = forecast.New(r.estimator, o.LearnWeights)
-		r.documents = documents{revoked: &published.Revoked{}, facts: facts.NewLatest(route.Own + "/" + o.ID)}
+		r.documents = documents{revoked: &published.Revoked{}, facts: facts.NewLatest(route.Own+"/"+o.ID, factsTexts())}
 	}
 	return r, nil
 }
@@ -238,7 +238,7 @@ func (r *room) status(f *forecast.Room, w *token.Waiting, t *forecast.Ticket, st
 		JoinedAt: joinedAt(w), Message: policy.Message, Paused: policy.Paused,
 		Compat: r.compat(f), Now: now,
 	}
-	if v := r.facts.Of(&f.Snapshot.Facts); v != nil {
+	if v := r.facts.Of(&f.Snapshot.Facts, now); v != nil {
 		s.Facts = v
 	}
 	switch state {

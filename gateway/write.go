@@ -123,8 +123,8 @@ func (v *visit) showRejected(p *answer.Problem) {
 		State: answer.StateRejected, Reason: strings.TrimPrefix(strings.TrimPrefix(p.Code, "too_many_"), "room_"), RefreshAfter: p.Retry,
 		Message: policy.Message, Paused: policy.Paused,
 	}
-	if f := v.room.facts.Of(&v.room.queue.Snapshot().Facts); f != nil {
-		view.Facts = f.Version
+	if f := v.room.view(); f != nil {
+		view.Facts = f.URL
 	}
 	if p.OpensAt > 0 {
 		view.OpensAt, view.RefreshAfter = answer.FormatTime(p.OpensAt), min(p.Retry, answer.RoomClosed.Retry)

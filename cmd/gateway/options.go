@@ -147,7 +147,7 @@ func policy(cfg *config.Config, r *config.Room) (admission.Policy, error) {
 		Enabled: r.Enabled, Method: r.Queue.Method, Rate: int64(r.Admission.Rate),
 		MaxActive: r.Admission.MaxActive, HeadWindow: r.Admission.HeadWindow, Capacity: r.Queue.Capacity,
 		MinWait: r.Admission.MinWait, Absence: r.Queue.Absence, ClaimWindow: r.Queue.ClaimWindow,
-		SessionTTL: r.Session.TTL, Message: r.Page.Message, OnStoreError: cfg.OnStoreErrorOf(r),
+		SessionTTL: r.Session.TTL, Message: r.Page.Message, SoldOutCloses: r.Queue.OnSoldOut == admission.SoldOutClose, OnStoreError: cfg.OnStoreErrorOf(r),
 		Strategy: admission.Strategy(r.Admission.Strategy), MinRate: int64(r.Admission.MinRate), MaxRate: int64(r.Admission.MaxRate),
 		Adaptive: admission.Adaptive{
 			Mode: r.Admission.Mode, TargetP95: r.Admission.TargetP95, MaxErrorRate: r.Admission.MaxErrorRate, Shadow: r.Admission.Shadow,

@@ -319,7 +319,7 @@ func (s *Status) View() page.View {
 		RefreshAfter: s.Refresh, Message: s.Message, Paused: s.Paused,
 	}
 	if s.Facts != nil {
-		v.Facts = s.Facts.Version
+		v.Facts = s.Facts.URL
 	}
 	if s.Position > 0 {
 		v.Ahead = s.Position - 1

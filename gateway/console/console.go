@@ -152,6 +152,11 @@ func (c *Console) routes() {
 	guarded("/admin/v1/rooms/{id}/drain", methods{"POST": c.inRoom(c.drain)})
 	guarded("/admin/v1/rooms/{id}/reset", methods{"POST": c.inRoom(c.reset)})
 	guarded("/admin/v1/rooms/{id}/history", methods{"GET": c.inRoom(c.history)})
+	guarded("/admin/v1/rooms/{id}/facts", methods{"GET": c.inRoom(c.showFacts), "PUT": c.inRoom(c.putFacts)})
+	guarded("/admin/v1/rooms/{id}/notices", methods{"GET": c.inRoom(c.listNotices)})
+	guarded("/admin/v1/rooms/{id}/notices/{notice}", methods{
+		"GET": c.inRoom(c.showNotice), "PUT": c.inRoom(c.putNotice), "DELETE": c.inRoom(c.removeNotice),
+	})
 	guarded("/admin/v1/rooms/{id}/tickets/{jti}", methods{"GET": c.inRoom(c.showTicket), "DELETE": c.inRoom(c.removeTicket)})
 	guarded("/admin/v1/rooms/{id}/sessions/{sid}/revoke", methods{"POST": c.inRoom(c.revokeSession)})
 	if c.o.Redeem != nil {

@@ -93,11 +93,8 @@ func Parse(text string) (Document, error) {
 	return d, nil
 }
 
-// Text returns the document as JSON, and "" for one without items and notices. Equal documents have equal texts.
+// Text returns the document as JSON. Equal documents have equal texts.
 func (d *Document) Text() string {
-	if len(d.Items) == 0 && len(d.Notices) == 0 {
-		return ""
-	}
 	c := Document{Items: d.Items, Notices: slices.Clone(d.Notices)}
 	if c.Items == nil {
 		c.Items = []Item{}

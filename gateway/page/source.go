@@ -57,7 +57,7 @@ func squeezeJS(s string) string {
 }
 
 // long are names of the script's own variables: nowhere a property, a key or a part of a text, except for keys of messages between tabs.
-var long = regexp.MustCompile(`([^\w$."'-])(absence|again|announced|answer|asked|base|beside|button|channel|chime|clock|delay|digits|document|doubted|failures|find|found|gone|heading|level|line|link|location|milestone|note|number|opens|other|parts|plural|put|read|recall|refresh|rejoin|relative|remember|setTimeout|sound|speak|status|steps|take|text|timer|told|unit|values|visit|voice)\b`)
+var long = regexp.MustCompile(`([^\w$."'-])(absence|again|announced|answer|asked|base|beside|button|channel|chime|clock|delay|digits|document|doubted|facts|failures|find|found|gone|heading|level|line|link|location|milestone|note|number|opens|other|parts|plural|put|read|recall|refresh|rejoin|relative|remember|setTimeout|sound|speak|status|steps|take|text|timer|told|unit|values|visit|voice)\b`)
 
 const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 

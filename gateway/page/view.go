@@ -27,7 +27,7 @@ type View struct {
 	ClosesAt     string // RFC 3339, where it is known
 	Now          string // RFC 3339, the server's clock, by which the page counts down; empty: the visitor's
 
-	Facts        string // version of the facts to show; empty: there are none
+	Facts string // address of the facts to show; empty: there are none
 
 	AcceptLanguage string // the request header
 	TakesTicket    bool   // the page's script takes a ticket, or finds the visitor's, before it polls
@@ -64,7 +64,7 @@ type Data struct {
 	JoinedAt    string
 	OpensAt     string // RFC 3339, of Opens
 	Now         string // RFC 3339, the server's clock
-	Facts       string // version of the facts
+	Facts       string // address of the facts
 	Refresh     string // seconds to the next poll of the script; 0: the script takes a ticket first
 	Reload      string // seconds to the next reload of a page without JavaScript, or its address too: content of a refresh
 }
