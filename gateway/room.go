@@ -12,6 +12,7 @@ import (
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/eta"
 	"github.com/anteroom/anteroom/gateway/answer"
+	"github.com/anteroom/anteroom/gateway/board"
 	"github.com/anteroom/anteroom/gateway/client"
 	"github.com/anteroom/anteroom/gateway/facts"
 	"github.com/anteroom/anteroom/gateway/forecast"
@@ -77,6 +78,7 @@ type room struct {
 type documents struct {
 	revoked *published.Revoked
 	facts   *facts.Latest
+	board   *board.Board
 }
 
 // forecasts are what a room estimates waits with.
@@ -116,7 +118,7 @@ func newRoom(o Room, origin *upstream.Origin, m *metrics.Metrics, keys *accountK
 		r.forecaster, r.documents = old.forecaster, old.documents
 	} else {
 		r.forecaster = forecast.New(r.estimator, o.LearnWeights)
-		r.documents = documents{revoked: &published.Revoked{}, facts: facts.NewLatest(route.Own+"/"+o.ID, factsTexts())}
+		r.documents = documents{revoked: &published.Revoked{}, facts: facts.NewLatest(route.Own+"/"+o.ID, factsTexts()), board: &board.Board{Room: o.ID}}
 	}
 	return r, nil
 }

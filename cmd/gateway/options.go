@@ -94,7 +94,7 @@ func roomOptions(cfg *config.Config, r *config.Room) (gateway.Room, error) {
 	room := gateway.Room{
 		ID: r.ID, Hosts: r.Hosts, Paths: r.Paths, Policy: p,
 		PollBudget: r.PollBudget, Renew: r.Session.Renew == "true", MaxSession: r.Session.Max, CORSOrigins: r.CORSOrigins,
-		Page: pageOptions(r), PageStatus: r.Page.Status, Compat: r.Compat, CompatStatus: r.CompatStatus, Estimator: r.ETA.Estimator, LearnWeights: r.ETA.Weights == learned,
+		Page: pageOptions(r), Board: r.Board, PageStatus: r.Page.Status, Compat: r.Compat, CompatStatus: r.CompatStatus, Estimator: r.ETA.Estimator, LearnWeights: r.ETA.Weights == learned,
 	}
 	if origin := cfg.OriginOf(r); origin != nil {
 		room.Origin, room.Policy.Origin = origin.ID, origin.ID

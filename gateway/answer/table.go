@@ -14,6 +14,7 @@ var (
 	UnknownPath         = &Problem{Status: 404, Code: "unknown_path", Title: "Not found", Detail: "The gateway has no resource at this path. Check the path.", Level: Quiet}
 	NoDraw              = &Problem{Status: 404, Code: "no_draw", Title: "No draw", Detail: "This room has no lottery, so there is no draw to publish.", Level: Quiet}
 	NoFacts             = &Problem{Status: 404, Code: "no_facts", Title: "No facts", Detail: "Nothing is published for those who wait in this room.", Level: Quiet}
+	NoBoard             = &Problem{Status: 404, Code: "no_board", Title: "No board", Detail: "This room has no public board.", Level: Quiet}
 	MethodNotAllowed    = &Problem{Status: 405, Code: "method_not_allowed", Title: "Method not allowed", Detail: "Use one of the methods in the Allow header.", Level: Quiet}
 	TokenMissing        = &Problem{Status: 401, Code: "token_missing", Title: "A token is required", Detail: "Send the waiting token as a cookie, as Authorization: Bearer, or as X-Waiting-Room-Token. POST tickets returns a token.", Level: Quiet}
 	TokenInvalid        = &Problem{Status: 401, Code: "token_invalid", Title: "The token is not valid", Detail: "This is not a valid waiting token of this room: it may be damaged, expired, or of another room. Join again with POST tickets.", Level: Quiet}
@@ -81,7 +82,7 @@ var OriginShare = &Problem{Status: 503, Code: OriginBusy.Code, Title: OriginBusy
 // Problems returns the table, for the description of the API.
 func Problems() []*Problem {
 	return []*Problem{
-		UnknownHost, AmbiguousPath, CheckRefused, UnknownRoom, UnknownPath, NoDraw, NoFacts, MethodNotAllowed,
+		UnknownHost, AmbiguousPath, CheckRefused, UnknownRoom, UnknownPath, NoDraw, NoFacts, NoBoard, MethodNotAllowed,
 		TokenMissing, TokenInvalid, TokenBound, AccountRequired, AccountsUnavailable, TokenAccount,
 		AccountSpent, SessionRequests, CrossSite, BodyTooLarge, BodyBroken, InvalidBody,
 		PassRequired, PermitRequired, PermitInvalid, TooManyPermits,

@@ -39,7 +39,7 @@ func (w *words) browser(kept string) template.JS {
 	texts := make(map[string]any, len(w.texts))
 	for key, t := range w.texts {
 		switch {
-		case slices.Contains(serverOnly, key), strings.HasPrefix(key, "p_"), strings.HasPrefix(key, "f_"):
+		case slices.Contains(serverOnly, key), strings.HasPrefix(key, "p_"), strings.HasPrefix(key, "f_"), strings.HasPrefix(key, "b_"):
 		case key == "offline":
 			texts[key] = w.say(key, "t", kept)
 		case len(t) == 1:
@@ -60,6 +60,24 @@ func GuardTexts() (map[string]map[string]string, error) { return textsWith("p_")
 
 // FactsTexts returns the texts about facts by language: those that begin with f_, without that prefix.
 func FactsTexts() (map[string]map[string]string, error) { return textsWith("f_") }
+
+// BoardTexts returns the texts of a board by language: those that begin with b_ or f_, without that prefix, and dir.
+func BoardTexts() (map[string]map[string]string, error) {
+	out, err := textsWith("b_")
+	if err != nil {
+		return nil, err
+	}
+	more, err := FactsTexts()
+	if err != nil {
+		return nil, err
+	}
+	all, err := builtin()
+	for lang, texts := range out {
+		maps.Copy(texts, more[lang])
+		texts["dir"] = all[lang].plain["dir"]
+	}
+	return out, err
+}
 
 func textsWith(prefix string) (map[string]map[string]string, error) {
 	all, err := builtin()
