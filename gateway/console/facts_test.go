@@ -28,11 +28,11 @@ func TestFacts_ArePublishedWithVersions(t *testing.T) {
 	if w := b.ask("PUT", path, `{"items":[`+item+`]}`); w.Code != 200 || b.sale.Snapshot().Version != version {
 		t.Errorf("equal items: %d, version %d after %d", w.Code, b.sale.Snapshot().Version, version)
 	}
-	wantCode(t, b.ask("PUT", path, `{"items":[]}`, "If-Match", `"other"`), 412, "changed")
+	wantCode(t, b.ask("PUT", path, `{"items":[]}`, `If-Match: "other"`), 412, "changed")
 	if w := b.ask("PUT", "/admin/v1/rooms/sale/notices/late", `{"level":"urgent","text":{"en":"Late"},"link":"/news"}`); w.Code != 200 {
 		t.Errorf("a notice: %d %s", w.Code, w.Body)
 	}
-	if w := b.ask("PUT", path, `{"items":[]}`, "If-Match", tag); w.Code != 200 {
+	if w := b.ask("PUT", path, `{"items":[]}`, "If-Match: "+tag); w.Code != 200 {
 		t.Errorf("a notice changed the version of the items: %d %s", w.Code, w.Body)
 	}
 	if w := b.ask("DELETE", "/admin/v1/rooms/sale/notices/late", ""); w.Code != 204 {

@@ -1,4 +1,6 @@
-// Shows what the room publishes below the operator's message. The waiting page imports this module once for each version.
+// Shows what the room publishes below the operator's message. The waiting page loads it for each version; to run it again changes nothing.
+(() => {
+"use strict";
 const content = {/*document*/};
 const texts = {/*texts*/};
 const root = document.documentElement;
@@ -91,7 +93,12 @@ async function look() {
   try {
     const answer = await fetch(url, {method: "HEAD"});
     const version = (answer.headers.get("ETag") || "").replace(/"|W\//g, "");
-    if (answer.ok && version) import(url + "?v=" + version + "&js");
+    if (answer.ok && version) {
+      const next = document.createElement("script");
+      next.src = url + "?v=" + version + "&js";
+      root.append(next);
+    }
   } catch { /* the next look tries again */ }
 }
 window.roomFactsTimer = setTimeout(look, 2e4 + 2e4 * Math.random());
+})();
