@@ -65,7 +65,7 @@ func TestFacts_AuditLogHasHashes(t *testing.T) {
 	first := Facts{Text: `{"long": "text"}`, Hash: "h1"}
 	publish(t, r, Facts{}, first)
 	publish(t, r, first, Facts{Text: `{}`, Hash: "h2", SoldOut: true})
-	entries, err := r.c.Audit(ctx5(t), 10)
+	entries, err := r.c.Audit(ctx5(t), 10, nil)
 	if err != nil || len(entries) != 2 {
 		t.Fatalf("%v, %v", entries, err)
 	}

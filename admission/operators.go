@@ -19,6 +19,8 @@ type operators struct {
 	store  *store
 	calls  *ticketCalls
 	ticker *ticker
+	ramping
+	alarms
 }
 
 // Live is a change by an operator. nil leaves a field as it is; a name in Clear returns it to the configuration.
@@ -115,6 +117,25 @@ func (r *operators) Reset(ctx context.Context, who string) error {
 	}
 }
 
+// Evacuate ends every session of the room, for a reason that goes into the audit log. Passes that were issued before are void at every
+// gateway once it has the next snapshot; their visitors may return at the order of arrival.
+func (r *operators) Evacuate(ctx context.Context, who, reason string) error {
+	for again := 0; ; again = 1 {
+		_, rest, err := r.store.do(ctx, r.tickTimeout(), "room_evacuate", who, r.id, reason, again, resetMost)
+		if err != nil {
+			return err
+		}
+		if len(rest) == 0 || asInt(rest[0]) == 0 {
+			return r.ticker.Tick(ctx)
+		}
+		if again == 0 { // passes are void before the last admission is taken back
+			if err := r.ticker.Tick(ctx); err != nil {
+				return err
+			}
+		}
+	}
+}
+
 // RemoveTicket removes a ticket from the queue; it returns ErrUnknown where there is none.
 func (r *operators) RemoveTicket(ctx context.Context, who string, id ID) error {
 	found, err := r.calls.remove(ctx, who, ReasonRemoved, id.String(), []leaveQ{{id: id}})
@@ -183,7 +204,7 @@ type Entry struct {
 	At      int64 // seconds of Redis's clock
 	Who     string
 	Room    string
-	Action  string // patch pause resume drain reset remove_ticket revoke
+	Action  string // patch pause resume drain reset evacuate remove_ticket revoke
 	Changes []Change
 }
 
@@ -194,26 +215,40 @@ type Change struct {
 	Before, After *string
 }
 
-// Audit returns the newest entries of all rooms of this process, newest first.
-func (c *Core) Audit(ctx context.Context, limit int) ([]Entry, error) {
+// Audit returns the newest entries of the rooms of this process for which in returns true, newest first. A nil in means all.
+func (c *Core) Audit(ctx context.Context, limit int, in func(room string) bool) ([]Entry, error) {
 	var out []Entry
 	ctx, cancel := context.WithTimeout(ctx, c.tickTimeout())
 	defer cancel()
 	for _, r := range c.all() {
-		list, err := c.o.Client.LRange(ctx, r.keys[keyAudit], 0, int64(limit)-1).Result()
+		if in != nil && !in(r.id) {
+			continue
+		}
+		list, err := r.audit(ctx, limit)
 		if err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrStore, err)
+			return nil, err
 		}
-		for _, text := range list {
-			e, err := parseEntry(text)
-			if err != nil {
-				return nil, err
-			}
-			out = append(out, e)
-		}
+		out = append(out, list...)
 	}
 	slices.SortStableFunc(out, func(a, b Entry) int { return int(b.At - a.At) })
 	return out[:min(len(out), limit)], nil
+}
+
+// audit returns the newest entries of the room, newest first.
+func (r *operators) audit(ctx context.Context, limit int) ([]Entry, error) {
+	list, err := r.c.o.Client.LRange(ctx, r.keys[keyAudit], 0, int64(limit)-1).Result()
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrStore, err)
+	}
+	out := make([]Entry, 0, len(list))
+	for _, text := range list {
+		e, err := parseEntry(text)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, e)
+	}
+	return out, nil
 }
 
 // parseEntry reads the netstrings of audit in lua/lib/room.lua.

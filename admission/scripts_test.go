@@ -86,7 +86,7 @@ func oneOfEverything(t *testing.T, client redis.UniversalClient, rooms ...string
 		shared.Budgeted, shared.Budget = true, Budget{Origin: name, Rate: 1000, Burst: 1000, Weight: 1000, Weights: 1000}
 		ok(core.Room(name, shared).Tick(ctx))
 	}
-	entries, err := core.Audit(ctx, 100)
+	entries, err := core.Audit(ctx, 100, nil)
 	if ok(err); len(entries) < 4*len(rooms) {
 		t.Errorf("%d entries of the audit log", len(entries))
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/anteroom/anteroom/bulk/store"
+	"github.com/anteroom/anteroom/internal/sleep"
 )
 
 const (
@@ -202,7 +203,7 @@ func (w *watcher) locked(ctx context.Context, group string) (callback bool, err 
 func (w *watcher) rest(ctx context.Context, took time.Duration) {
 	select {
 	case w.resting <- struct{}{}:
-		sleep(ctx, min(restTimes*took, restMost))
+		sleep.For(ctx, min(restTimes*took, restMost))
 		<-w.resting
 	case <-ctx.Done():
 	}

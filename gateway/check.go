@@ -177,11 +177,11 @@ func decideDescribed(v *visit, at route.Place) (decision, *answer.Problem) {
 		if v.kind = client.KindOf(v.req); !v.readings.AreOwn() || !route.IsOwn(route.PathOf(v.target)) {
 			return decision{}, answer.AmbiguousPath
 		}
-		return toOrigin(nil, bypassed), nil
+		return toOrigin(nil, bypassed, onOther), nil
 	}
 	d, p := v.decide(at)
 	if p == answer.NoOrigin {
-		return toOrigin(nil, proxied), nil
+		return toOrigin(nil, proxied, onNoRoom), nil
 	}
 	return d, p
 }
@@ -250,7 +250,7 @@ func mustWait(v *visit) decision {
 	t := forecast.Ticket{Wait: v.room.forecaster.Ticket(f, v.room.queue.Now()).Wait}
 	s := v.status(f, &token.Waiting{}, &t, waitingState(f, 0))
 	s.Refresh, s.Reason = v.room.forecaster.FirstPoll(f, false, &t, random()), answer.ReasonNoTicket
-	return decision{action: doWait, outcome: waiting, status: s}
+	return decision{action: doWait, outcome: waiting, ground: onQueue, status: s}
 }
 
 // deny returns the status of a response that does not let the request go on. status is that of a response at the visitors' socket; a response to a

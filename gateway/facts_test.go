@@ -43,7 +43,7 @@ func ticketDocument(state string) facts.Document {
 func TestFacts_AreServedByVersion(t *testing.T) {
 	b, _ := one(t, Room{ID: "sale", Policy: policy(0)})
 	const path = "/.waiting-room/sale/facts"
-	if a := b.call("GET " + path).code(t, 404); !strings.Contains(a.body, `"no_facts"`) {
+	if a := b.call("GET "+path).code(t, 404); !strings.Contains(a.body, `"no_facts"`) {
 		t.Error(a.text())
 	}
 	join := b.call("POST /.waiting-room/sale/tickets").code(t, 201)
@@ -58,18 +58,18 @@ func TestFacts_AreServedByVersion(t *testing.T) {
 	if want := `"facts":{"version":"` + version + `","url":"` + url + `"}`; !strings.Contains(status.body, want) {
 		t.Errorf("the status has no %s:\n%s", want, status.body)
 	}
-	a := b.call("GET " + url).code(t, 200)
+	a := b.call("GET "+url).code(t, 200)
 	if a.body != text || a.header.Get("Etag") != `"`+version+`"` || a.header.Get("Cache-Control") != "public, max-age=31536000, immutable" || a.header.Get("Vary") != "" {
 		t.Errorf("by its version:\n%s", a.text())
 	}
 	_, router := visitorAPI(t)
 	conforms(t, router, status, "GET /.waiting-room/sale/status")
 	conforms(t, router, a, "GET "+url)
-	if got := b.call("GET " + path + "?v=0123456789abcdef").code(t, 200).header.Get("Cache-Control"); got != "public, max-age=1" {
+	if got := b.call("GET "+path+"?v=0123456789abcdef").code(t, 200).header.Get("Cache-Control"); got != "public, max-age=1" {
 		t.Errorf("another version: Cache-Control %s", got)
 	}
 	b.call("GET "+url, `If-None-Match: "`+version+`"`).code(t, 304)
-	module := b.call("GET " + url + "&js").code(t, 200)
+	module := b.call("GET "+url+"&js").code(t, 200)
 	if got := module.header.Get("Content-Type"); got != "text/javascript; charset=utf-8" || strings.Contains(module.body, "<script") || strings.Contains(module.body, "{/*") {
 		t.Errorf("the module, %s:\n%s", got, module.body)
 	}

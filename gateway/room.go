@@ -47,11 +47,18 @@ type clock interface {
 	Stepped() (by, at int64)
 }
 
-// store is the part of a room that tests replace to inject faults and clock steps.
+// limiter has the call of requests that take no ticket.
+type limiter interface {
+	Charge(context.Context) bool
+}
+
+// store is the part of a room that tests replace to inject faults and clock steps, and the explanation of a request by one that changes
+// nothing.
 type store struct {
 	clock
 	ticketStore
 	sessionStore
+	limiter
 }
 
 // room is a configured room. It is immutable but for its forecaster and its list of revoked sessions, which all configurations of the
@@ -168,7 +175,7 @@ func (o *Room) pageOptions() page.Options {
 
 // use connects the room with its queue, as the last step of a reload.
 func (r *room) use(queue *admission.Room, log *slog.Logger) {
-	r.queue, r.store = queue, store{queue, queue, queue}
+	r.queue, r.store = queue, store{queue, queue, queue, queue}
 	r.forecaster.Use(queue, forecast.Settings{
 		Room: r.id, Policy: r.options.Policy, PollBudget: r.options.PollBudget, Estimator: r.estimator, Learns: r.options.LearnWeights, Log: log,
 	})

@@ -37,6 +37,7 @@ local function leave(id, g, fence, confirmed)
   local polled = order and last_checked(id) > order - s.time + s.now
   -- A ticket from before a reset that its gateway does not know of yet is not in the pre-queue.
   local prequeued = confirmed > 0 and not g and p.prequeue and fence == s.fence
+  if not p.prequeue then count_left(s, id, order) end
   local n = remove_from_queue(id) + redis.call('ZREM', ADMITTED, id)
   if reason ~= 'left' or g or polled or (order or confirmed > 0) and fits() then
     put_grant(id, reason, g and g.wall or 0, 0, '')

@@ -3,6 +3,7 @@ package policy
 import (
 	"cmp"
 	"iter"
+	"maps"
 	"slices"
 )
 
@@ -62,6 +63,14 @@ func (p *Plan) Lotteries() int {
 		return 0
 	}
 	return len(p.draws)
+}
+
+// Openings returns the times at which lotteries open, ascending.
+func (p *Plan) Openings() []int64 {
+	if p == nil {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(p.draws))
 }
 
 // DrawAfter returns the first lottery that opens after a time, or nil.

@@ -124,6 +124,82 @@ func TestBreaker_SpendsFewTriesAndProbesInRounds(t *testing.T) {
 	}
 }
 
+// TestBreaker_ClosesBelowItsRatio: a downstream that fails less often than the ratio of its breaker, as it did before the breaker opened, does not
+// keep it open: the probes of a round are judged by that ratio, too.
+func TestBreaker_ClosesBelowItsRatio(t *testing.T) {
+	for name, row := range map[string]struct {
+		ratio float64
+		bad   []int // failed probes of the rounds of 1, 2, 4 and 8
+		open  int   // the round that opens it again; 4: none
+	}{
+		"no failures":                {0.5, []int{0, 0, 0, 0}, 4},
+		"half of each round":         {0.5, []int{0, 1, 2, 4}, 4},
+		"the first probe":            {0.5, []int{1}, 0},
+		"more than half":             {0.5, []int{0, 1, 3}, 2},
+		"all, and the ratio is one":  {1, []int{0, 1, 4}, 2},
+		"most, and the ratio is one": {1, []int{0, 1, 3, 7}, 4},
+		"one of eight, ratio 0.1":    {0.1, []int{0, 0, 0, 1}, 3},
+	} {
+		for _, down := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, down %t", name, down), func(t *testing.T) {
+				t.Parallel()
+				s, now := limited(t, func(*Settings) {})
+				create(t, s, GroupSpec{ID: "g", Tenant: "acme", Type: "mail"})
+				add(t, s, "g", 0, 200)
+				fail := func(j Leased) AckState {
+					t.Helper()
+					states, err := s.Ack(t.Context(), []Ack{{Key: j.Key, Fence: j.Fence, Verdict: Retry, Code: "connection", Retries: 5, Down: down,
+						Breaker: Breaker{Ratio: row.ratio, Window: 10 * time.Second, Probe: 1}}})
+					if err != nil {
+						t.Fatal(err)
+					}
+					return states[0]
+				}
+				opening, _, _ := pulled(t, s, 3)
+				for _, j := range opening {
+					fail(j)
+					*now += 600_000
+				}
+				*now += 1_000_000
+				for round, bad := range row.bad {
+					dispatch(t, s)
+					probes, _, _ := pulled(t, s, 100)
+					if len(probes) != 1<<round {
+						t.Fatalf("round %d: %d probes", round, len(probes))
+					}
+					for i, j := range probes {
+						if round == row.open || i >= bad {
+							continue
+						}
+						if state := fail(j); state != AckThrottled {
+							t.Errorf("round %d: a failed probe is %s, want no try spent", round, state)
+						}
+					}
+					if round < row.open {
+						ack(t, s, Done, probes[bad:]...)
+						continue
+					}
+					for _, j := range probes[:bad] {
+						fail(j)
+					}
+					if _, got, _ := pulled(t, s, 100); got["mail"] != 0 {
+						t.Errorf("after a failed round %v started", got)
+					}
+					ack(t, s, Done, probes[bad:]...)
+				}
+				want := "[]"
+				if row.open < 4 {
+					want = map[bool]string{true: "[mail/]", false: "[mail/acme]"}[down]
+				}
+				if got := openBreakers(t, s); got != want {
+					t.Errorf("open: %s, want %s", got, want)
+				}
+				clean(t, s)
+			})
+		}
+	}
+}
+
 func TestBreaker_OpensOfThreeFailuresInASecond(t *testing.T) {
 	t.Parallel()
 	s, now := limited(t, func(*Settings) {})

@@ -3,7 +3,6 @@ package store
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -16,7 +15,7 @@ func (f fleetGroups) CreateGroup(ctx context.Context, g GroupSpec) (group Group,
 	if err := g.Validate(); err != nil {
 		return Group{}, false, err
 	}
-	s, err := f.at(ctx, g.ID)
+	s, err := f.shardOf(ctx, g.ID)
 	if err != nil {
 		return Group{}, false, err
 	}
@@ -42,14 +41,16 @@ func (f fleetGroups) createCounted(ctx context.Context, s *Store, g GroupSpec) (
 	err = f.counting(ctx, s, g.Tenant, func(ctx context.Context, elsewhere tenantUse) error {
 		left := g
 		if left.MaxGroups -= elsewhere.groups; left.MaxGroups < 1 {
-			if _, err := s.Group(ctx, g.ID); err != nil {
-				return cmp.Or[error](quotaUnless(err, tooManyGroups(&g, elsewhere.groups)), err)
+			switch _, err := s.Group(ctx, g.ID); {
+			case isCode(err, CodeNotFound):
+				return tooManyGroups(&g, elsewhere.groups)
+			case err != nil:
+				return err
 			}
 			left.MaxGroups = 1 // it exists, so nothing is counted
 		}
-		var refusal *Refusal
 		group, created, err = s.CreateGroup(ctx, left)
-		if errors.As(err, &refusal) && refusal.Code == CodeQuota {
+		if isCode(err, CodeQuota) {
 			return tooManyGroups(&g, g.MaxGroups)
 		}
 		return err
@@ -57,18 +58,9 @@ func (f fleetGroups) createCounted(ctx context.Context, s *Store, g GroupSpec) (
 	return group, created, err
 }
 
-// quotaUnless returns the refusal of a quota for a group that does not exist, nil for another error.
-func quotaUnless(err, quota error) error {
-	var refusal *Refusal
-	if errors.As(err, &refusal) && refusal.Code == CodeNotFound {
-		return quota
-	}
-	return nil
-}
-
 // AddJobs adds jobs to a group, as Store.AddJobs does. A quota of its tenant counts the jobs in all shards.
 func (f fleetGroups) AddJobs(ctx context.Context, group string, c Chunk, jobs []Job) (added Added, err error) {
-	s, err := f.at(ctx, group)
+	s, err := f.shardOf(ctx, group)
 	if err != nil {
 		return Added{}, err
 	}
@@ -87,18 +79,17 @@ func (f fleetGroups) AddJobs(ctx context.Context, group string, c Chunk, jobs []
 	return added, err
 }
 
-// tenantUse is what a tenant has in a shard, for its quotas.
+// tenantUse is how many groups and unfinished jobs a tenant has in a shard, for its quotas.
 type tenantUse struct{ groups, open int64 }
 
 const (
-	// countLock is how long a process may hold a tenant's lock while it checks a quota, and countFor what it may take.
-	countLock = 10 * time.Second
-	countFor  = 5 * time.Second
+	countLock = 10 * time.Second     // after which a lock expires
+	countFor  = 5 * time.Second      // for taking a lock and for the work under it
 	countWait = 5 * time.Millisecond // between two attempts to take the lock
 )
 
-// counting calls do with what the tenant has in the other shards than s, under a lock of the tenant, so that no other
-// process adds to it meanwhile. For a shard that is away the last count counts, since nothing is added there.
+// counting calls do with the tenant's use of all shards but s, under a lock of the tenant, so that no other process adds to
+// it meanwhile. A shard that is away counts as it was last read, since nothing is added to it.
 func (f fleetGroups) counting(ctx context.Context, s *Store, tenant string, do func(ctx context.Context, elsewhere tenantUse) error) error {
 	return f.locked(ctx, "tenant/"+tenant, fmt.Sprintf("the quotas of tenant %q", tenant), func(ctx context.Context) error {
 		elsewhere, err := f.elsewhere(ctx, s, tenant)
@@ -109,6 +100,7 @@ func (f fleetGroups) counting(ctx context.Context, s *Store, tenant string, do f
 	})
 }
 
+// elsewhere returns the tenant's use of all shards but s.
 func (f fleetGroups) elsewhere(ctx context.Context, s *Store, tenant string) (sum tenantUse, err error) {
 	all, errs := each(ctx, f.allShards, func(ctx context.Context, other *Store) (tenantUse, error) {
 		if other == s {
@@ -142,7 +134,7 @@ func (f fleetGroups) elsewhere(ctx context.Context, s *Store, tenant string) (su
 	return sum, nil
 }
 
-// counts returns what a tenant has in this shard.
+// counts returns a tenant's use of this shard.
 func (s rateStore) counts(ctx context.Context, tenant string) (tenantUse, error) {
 	r, err := s.run(ctx, "tenant_read", tenant)
 	if err != nil {
@@ -152,7 +144,7 @@ func (s rateStore) counts(ctx context.Context, tenant string) (tenantUse, error)
 	return tenantUse{groups: t.int(2) - t.int(19), open: t.int(6)}, nil
 }
 
-// The following call the method of Store on the shard of the group.
+// The following methods call that of Store with the same name, on the shard of the group.
 
 // Group returns one group.
 func (f fleetGroups) Group(ctx context.Context, group string) (Group, error) {
@@ -217,9 +209,9 @@ func (f fleetJobs) RetryJob(ctx context.Context, group, job string, maxGroups in
 	return as, err
 }
 
-// redriving calls do with the shard of a group and how many groups its tenant may have there.
+// redriving calls do with the shard of a group and the number of groups that its tenant may have there.
 func (f fleetJobs) redriving(ctx context.Context, group string, maxGroups int64, do func(ctx context.Context, s *Store, left int64) error) error {
-	s, err := f.at(ctx, group)
+	s, err := f.shardOf(ctx, group)
 	if err != nil {
 		return err
 	}

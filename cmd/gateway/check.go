@@ -14,6 +14,7 @@ import (
 
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/gateway"
+	"github.com/anteroom/anteroom/gateway/console"
 	"github.com/anteroom/anteroom/gateway/page"
 	"github.com/anteroom/anteroom/internal/config"
 	"github.com/anteroom/anteroom/token"
@@ -48,7 +49,7 @@ func checkStart(cfg *config.Config) error {
 		return err
 	}
 	defer func() { _ = g.Shutdown(context.Background()) }()
-	_, err = newConsole(cfg, g, g.Ready, core, prometheus.NewRegistry(), log)
+	_, err = newConsole(cfg, g, g.Ready, core, console.Insight{}, prometheus.NewRegistry(), log)
 	return err
 }
 

@@ -27,6 +27,8 @@ import (
 // when a file has changed; after an error the old configuration stays in force. log and the access log write to queue.
 func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config, error), queue *logs.Queue, log *slog.Logger) error {
 	hup, started := lifecycle.Hangups(), cfg
+	failures := newLastError(log.Handler())
+	log = slog.New(failures)
 	s, err := openStore(ctx, cfg.Store, log)
 	if err != nil {
 		return err
@@ -63,7 +65,11 @@ func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config,
 		return err
 	}
 	probes := newBalancers(g.Ready)
-	operators, err := newConsole(cfg, g, probes.Ready, core, registry, log)
+	seen, err := newInsight(cfg, g, core, options.Ring, name, failures, registry)
+	if err != nil {
+		return err
+	}
+	operators, err := newConsole(cfg, g, probes.Ready, core, seen.insight(g), registry, log)
 	if err != nil {
 		return err
 	}
@@ -100,6 +106,7 @@ func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config,
 		listen, grpc := started.Check.Listen, started.Check.GRPC
 		started.Check = next.Check
 		started.Check.Listen, started.Check.GRPC = listen, grpc
+		seen.loaded(next, options.Ring)
 		log.Info("configuration reloaded", "rooms", len(next.Rooms))
 	}
 
@@ -136,6 +143,7 @@ func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config,
 	if s.Away != nil {
 		addFit(&parts, func(ctx context.Context) error { return errors.Join(s.Fit(ctx), core.CheckLayout(ctx)) })
 	}
+	addInsight(&parts, seen)
 	addCore(&parts, core)
 	err = parts.Run()
 	log.Info("stopped")
@@ -239,10 +247,13 @@ func addFit(parts *lifecycle.Group, fit func(context.Context) error) {
 
 // addOperators serves operators and metrics until the visitors' part has ended.
 func addOperators(parts *lifecycle.Group, c *console.Console, ln net.Listener, log *slog.Logger) {
+	streams, endStreams := context.WithCancel(context.Background())
 	server := &http.Server{
 		Handler: c.Handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 75 * time.Second,
-		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+		ErrorLog:    slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+		BaseContext: func(net.Listener) context.Context { return streams },
 	}
+	server.RegisterOnShutdown(endStreams) // an event stream has no end of its own
 	parts.Add(func() error {
 		log.Info("admin listening", "addr", ln.Addr().String())
 		if err := server.Serve(ln); !errors.Is(err, http.ErrServerClosed) {

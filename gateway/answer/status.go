@@ -27,6 +27,9 @@ const ReasonNoTicket = "no_ticket"
 // ReasonSoldOut is the reason of a room that is closed because everything is sold out.
 const ReasonSoldOut = "sold_out"
 
+// ReasonEvacuated is the reason in the response to a visitor whose session was ended by an evacuation.
+const ReasonEvacuated = "evacuated"
+
 // StateName returns the name of a ticket's state.
 func StateName(s admission.State) string {
 	switch s {

@@ -8,9 +8,13 @@ import (
 	"time"
 
 	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/gateway/access"
 	"github.com/anteroom/anteroom/gateway/facts"
 	"github.com/anteroom/anteroom/internal/ophttp"
 )
+
+// publisher has the requests about what a room publishes.
+type publisher struct{ *Console }
 
 // factsSummary is what a room's view has of its facts.
 type factsSummary struct {
@@ -37,7 +41,7 @@ type factsView struct {
 	Items   []facts.Item `json:"items"`
 }
 
-func (c *Console) showFacts(w http.ResponseWriter, r *http.Request, _ identity, room Room) error {
+func (c publisher) show(w http.ResponseWriter, r *http.Request, _ *access.Person, room Room) error {
 	text, d, err := readFacts(r, room)
 	if err != nil {
 		return err
@@ -51,7 +55,7 @@ func sendFacts(w http.ResponseWriter, text string, d *facts.Document) error {
 	return ophttp.OK(w, factsView{Version: facts.Version(hash), Hash: hash, SoldOut: d.SoldOut(), Items: d.Items})
 }
 
-func (c *Console) putFacts(w http.ResponseWriter, r *http.Request, who identity, room Room) error {
+func (c publisher) put(w http.ResponseWriter, r *http.Request, who *access.Person, room Room) error {
 	body, err := readFactsBody(r)
 	if err != nil {
 		return err
@@ -73,7 +77,7 @@ func (c *Console) putFacts(w http.ResponseWriter, r *http.Request, who identity,
 	return sendFacts(w, text, &d)
 }
 
-func (c *Console) listNotices(w http.ResponseWriter, r *http.Request, _ identity, room Room) error {
+func (c publisher) listNotices(w http.ResponseWriter, r *http.Request, _ *access.Person, room Room) error {
 	_, d, err := readFacts(r, room)
 	if err != nil {
 		return err
@@ -84,7 +88,7 @@ func (c *Console) listNotices(w http.ResponseWriter, r *http.Request, _ identity
 	return ophttp.OK(w, list)
 }
 
-func (c *Console) showNotice(w http.ResponseWriter, r *http.Request, _ identity, room Room) error {
+func (c publisher) showNotice(w http.ResponseWriter, r *http.Request, _ *access.Person, room Room) error {
 	_, d, err := readFacts(r, room)
 	if err != nil {
 		return err
@@ -105,7 +109,7 @@ func unknownNotice() error {
 	return ophttp.NewProblem(http.StatusNotFound, "unknown_notice", "the room has no notice with this id, or its time is over")
 }
 
-func (c *Console) putNotice(w http.ResponseWriter, r *http.Request, who identity, room Room) error {
+func (c publisher) putNotice(w http.ResponseWriter, r *http.Request, who *access.Person, room Room) error {
 	id := r.PathValue("notice")
 	if wrong := facts.CheckID(id); wrong != "" {
 		return ophttp.Invalid(ophttp.Fault{Path: "id", Value: ophttp.Marshal(id), Problem: wrong, Allowed: "an id such as late-opening"})
@@ -139,7 +143,7 @@ func (c *Console) putNotice(w http.ResponseWriter, r *http.Request, who identity
 	return sendNotice(w, r, &d)
 }
 
-func (c *Console) removeNotice(w http.ResponseWriter, r *http.Request, who identity, room Room) error {
+func (c publisher) removeNotice(w http.ResponseWriter, r *http.Request, who *access.Person, room Room) error {
 	if err := checkNoFields(r); err != nil {
 		return err
 	}
@@ -190,7 +194,7 @@ func readFacts(r *http.Request, room Room) (string, facts.Document, error) {
 const attempts = 8
 
 // publish changes the facts of a room and returns them. A change that leaves them as they are writes nothing.
-func (c *Console) publish(r *http.Request, who identity, room Room, action string, change func(*facts.Document) error) (string, facts.Document, error) {
+func (c publisher) publish(r *http.Request, who *access.Person, room Room, action string, change func(*facts.Document) error) (string, facts.Document, error) {
 	for range attempts {
 		before, d, err := readFacts(r, room)
 		if err != nil {
@@ -212,7 +216,7 @@ func (c *Console) publish(r *http.Request, who identity, room Room, action strin
 		}
 		done := false
 		err = store(r, func(ctx context.Context) (err error) {
-			done, err = room.Queue.PublishFacts(ctx, who.name, action, admission.Facts{Text: before, SoldOut: was.SoldOut()},
+			done, err = room.Queue.PublishFacts(ctx, who.Name, action, admission.Facts{Text: before, SoldOut: was.SoldOut()},
 				admission.Facts{Text: text, Hash: facts.Hash(text), SoldOut: d.SoldOut()})
 			return err
 		})
@@ -220,7 +224,7 @@ func (c *Console) publish(r *http.Request, who identity, room Room, action strin
 			return "", d, err
 		}
 		if done {
-			c.log.InfoContext(r.Context(), "room changed", "who", who.name, "room", room.Queue.ID(), "action", action, "facts", facts.Hash(text))
+			c.log.InfoContext(r.Context(), "room changed", "who", who.Name, "room", room.Queue.ID(), "action", action, "facts", facts.Hash(text))
 			return text, d, nil
 		}
 	}

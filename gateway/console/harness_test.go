@@ -70,18 +70,32 @@ func newBenchOn(t *testing.T, client redis.UniversalClient, change ...func(*Opti
 	o := Options{
 		Core:   core,
 		Listen: "0.0.0.0:9090",
-		Tokens: []Token{{"ops", writeToken, Write}, {"wall", readToken, Read}},
+		Tokens: []Token{{Name: "ops", Token: writeToken, Role: Write}, {Name: "wall", Token: readToken, Role: Read}},
 		Rooms: func() []Room {
 			return []Room{
 				{Queue: b.sale, File: filePolicy, Origin: "shop",
 					Wait:      func() eta.Estimate { return eta.Estimate{Seconds: 120, Low: 99.6, High: 150.4, Known: true} },
-					WaitError: func() (float64, bool) { return 0.95, true }},
+					WaitError: func() (float64, bool) { return 0.95, true },
+					Simulate: func(c Change) (now, with eta.Outcome, ok bool) {
+						in := eta.Input{Now: b.now.UnixMicro(), Rate: 1, Waiting: 100, Active: 10}
+						to := eta.Plan{Rate: 1}
+						if c.Rate != nil {
+							to.Rate = *c.Rate
+						}
+						if c.MaxActive != nil {
+							to.MaxActive = *c.MaxActive
+						}
+						if c.Paused != nil {
+							to.Paused = *c.Paused
+						}
+						return eta.Simulate(in, eta.Plan{Rate: 1}, 100), eta.Simulate(in, to, 100), true
+					}},
 				{Queue: b.vip, File: filePolicy, Origin: "shop"},
 			}
 		},
-		Redeem: func(ctx context.Context, raw, key string) (permit.Redemption, error) {
+		Redeem: func(ctx context.Context, raw, key string, in func(string) bool) (permit.Redemption, error) {
 			return permit.Redeem(ctx, b.ring, func(id string) permit.Room {
-				if id == "sale" {
+				if id == "sale" && in(id) {
 					return b.sale
 				}
 				return nil

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/gateway/access"
 	"github.com/anteroom/anteroom/internal/ophttp"
 )
 
@@ -45,7 +46,7 @@ type bucketView struct {
 	WaitP90    float64    `json:"wait_p90_seconds"`
 }
 
-func (c *Console) history(w http.ResponseWriter, r *http.Request, _ identity, room Room) error {
+func (c *Console) history(w http.ResponseWriter, r *http.Request, _ *access.Person, room Room) error {
 	minutes, err := wholeParameter(r, "minutes", defaultMinutes, maxMinutes)
 	if err != nil {
 		return err
@@ -76,12 +77,14 @@ type entryView struct {
 	After  map[string]any `json:"after"`
 }
 
-func (c *Console) audit(w http.ResponseWriter, r *http.Request, _ identity) error {
+func (c *Console) audit(w http.ResponseWriter, r *http.Request, who *access.Person) error {
 	limit, err := wholeParameter(r, "limit", defaultEntries, maxEntries)
 	if err != nil {
 		return err
 	}
-	list, err := read(r, func(ctx context.Context) ([]admission.Entry, error) { return c.o.Core.Audit(ctx, limit) })
+	list, err := read(r, func(ctx context.Context) ([]admission.Entry, error) {
+		return c.o.Core.Audit(ctx, limit, func(room string) bool { return who.May(access.Viewer, room) })
+	})
 	if err != nil {
 		return err
 	}
@@ -89,14 +92,19 @@ func (c *Console) audit(w http.ResponseWriter, r *http.Request, _ identity) erro
 		Entries []entryView `json:"entries"`
 	}{Entries: make([]entryView, 0, len(list))}
 	for _, e := range list {
-		v := entryView{At: timestamp(e.At * 1e6), Who: e.Who, Room: e.Room, Action: e.Action, Before: map[string]any{}, After: map[string]any{}}
-		for _, change := range e.Changes {
-			record(v.Before, change.Field, change.Before)
-			record(v.After, change.Field, change.After)
-		}
-		answer.Entries = append(answer.Entries, v)
+		answer.Entries = append(answer.Entries, viewEntry(e))
 	}
 	return ophttp.OK(w, answer)
+}
+
+// viewEntry returns an entry of the audit log as the API shows it.
+func viewEntry(e admission.Entry) entryView {
+	v := entryView{At: timestamp(e.At * 1e6), Who: e.Who, Room: e.Room, Action: e.Action, Before: map[string]any{}, After: map[string]any{}}
+	for _, change := range e.Changes {
+		record(v.Before, change.Field, change.Before)
+		record(v.After, change.Field, change.After)
+	}
+	return v
 }
 
 // record adds a field of the audit log at its path in the body of a PATCH, so that sending the entry's before undoes the
@@ -130,7 +138,7 @@ func meaning(field string, stored *string) any {
 		return duration(n * int64(time.Microsecond))
 	case "paused", "draining", "enabled":
 		return n != 0
-	case "max_active", "tickets":
+	case "max_active", "tickets", "sessions":
 		return n
 	}
 	return *stored

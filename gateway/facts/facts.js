@@ -18,7 +18,7 @@ if (!window.roomFacts) {
     #facts .notice { display: block; margin-bottom: 10px; padding: 11px 15px; border-radius: 12px; font-size: 15px; white-space: pre-line; background: var(--t); color: var(--i); }
     #facts .warning, #facts .urgent { background: var(--w); color: var(--d); }
     #facts .urgent { border: 2px solid var(--d); font-weight: 600; }
-    #facts .item > :first-child { flex: 1 1 45%; }
+    #facts .item > :first-child { flex: 1 1 30%; }
     #facts .item > :last-child { min-width: 5.5em; text-align: end; font-size: 14px; font-weight: 600; }
     #facts .low > :last-child { color: var(--d); }
     #facts .sold_out { color: var(--s); }

@@ -116,8 +116,8 @@ rooms: [{id: sale, page: {template_file: DIR/page.html}}]
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []Bearer{{"admin", "first-token-0123456789", true}, {"ann", "Zk3vQ9xW2mLr8TbN5cYh7JdF4sGp1AeU", true}, {"bob", "Zk3vQ9xW2mLr8TbN5cYh7JdF4sGp1Ae", false}}
-	if !slices.Equal(bearers, want) {
+	want := []Bearer{{"admin", "first-token-0123456789", "admin", nil}, {"ann", "Zk3vQ9xW2mLr8TbN5cYh7JdF4sGp1AeU", "admin", nil}, {"bob", "Zk3vQ9xW2mLr8TbN5cYh7JdF4sGp1Ae", "viewer", nil}}
+	if !reflect.DeepEqual(bearers, want) {
 		t.Errorf("bearers: %+v", bearers)
 	}
 	wantFiles := []string{dir + "/secret", dir + "/short", dir + "/secret", dir + "/ed25519.pem", dir + "/page.html"}

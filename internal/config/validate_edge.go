@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -125,6 +126,7 @@ func (c gatewayChecker) admin() {
 			c.Add(path+".name", "%q is there already; names are unique", settings.Clip(t.Name))
 		}
 		names[t.Name] = true
+		c.roomIDs(path+".rooms", t.Rooms)
 		if t.TokenFile == "" {
 			c.Add(path+".token_file", "is missing; use the path of a file that holds the token")
 			continue
@@ -137,6 +139,15 @@ func (c gatewayChecker) admin() {
 			c.Add(path+".token_file", "%q is empty", t.TokenFile)
 		} else {
 			c.bearer(path+".token_file", text)
+		}
+	}
+}
+
+// roomIDs checks that the ids are of configured rooms.
+func (c gatewayChecker) roomIDs(path string, ids []string) {
+	for i, id := range ids {
+		if !slices.ContainsFunc(c.cfg.Rooms, func(r Room) bool { return r.ID == id }) {
+			c.Add(settings.Element(path, i), "%q is the id of no room; use the id of one under rooms, or leave rooms empty for all", settings.Clip(id))
 		}
 	}
 }

@@ -11,11 +11,12 @@
 --   doubt                                     of a tenant: opened because a probe of the type's breaker failed; that breaker's who is the tenant
 --   last, code                                the last failure
 --   opened, pause, till                       while open: since when, the last pause, and until when nothing starts
---   allow, given, good, since                 probes of this round: allowed, started, succeeded; its least fence
+--   allow, given, good, failed, since         probes of this round: allowed, started, succeeded, failed; its least fence
 -- The results of a round are awaited until till, a lease at most: then those probes are lost, and the round begins again.
 
 -- The ratio applies from MIN_ANSWERS results on; an unbroken run of failures opens a breaker after RUN jobs and a second. A breaker closes after
--- its first round of probes and ROUNDS more, each of twice as many, have succeeded. At most TENANTS breakers of tenants are open, because a pull
+-- its first round of probes and ROUNDS more, each of twice as many, have passed. A round fails if more of its probes fail than the ratio allows, or
+-- all of them: a downstream that fails as rarely as before does not keep its breaker open. At most TENANTS breakers of tenants are open, because a pull
 -- checks each that is open, and at most RECORDS breakers have a record.
 types.MIN_ANSWERS, types.RUN, types.ROUNDS, types.FIRST_PAUSE, types.TENANTS, types.RECORDS = 20, 3, 3, 1000000, 100, 1000
 
@@ -51,7 +52,7 @@ end
 -- types.pause returns for how many microseconds an open breaker starts no job; nil: a job may start.
 function types.pause(b)
   if b.till > now then return b.till - now end
-  if b.given >= b.allow then b.given, b.good = 0, 0 end
+  if b.given >= b.allow then b.given, b.good, b.failed = 0, 0, 0 end
   return nil
 end
 
@@ -100,7 +101,7 @@ function types.watch(name, rule, code)
   if not b then
     if shard.watched >= types.RECORDS then return nil end
     b = { at = now, n = 0, bad = 0, pn = 0, pbad = 0, first = now, run = 0, job = '', other = '', who = '', last = now,
-      opened = 0, pause = 0, till = 0, allow = 0, given = 0, good = 0, since = 0 }
+      opened = 0, pause = 0, till = 0, allow = 0, given = 0, good = 0, failed = 0, since = 0 }
     types.breakers[name], shard.watched = b, shard.watched + 1
     redis.call('ZADD', K.aside, 0, 'b' .. name)
   end
@@ -127,7 +128,14 @@ function types.open(name, b)
   else
     b.pause = math.min(2 * b.pause, b.window)
   end
-  b.till, b.allow, b.given, b.good, b.changed = now + b.pause, b.probe, 0, 0, true
+  b.till, b.allow, b.given, b.good, b.failed, b.changed = now + b.pause, b.probe, 0, 0, 0, true
+end
+
+-- types.next_round begins the next round, or closes the breaker after the last, when all probes of this round have ended.
+function types.next_round(name, b)
+  if b.good + b.failed < b.allow then return end
+  b.allow, b.given, b.good, b.failed, b.till = 2 * b.allow, 0, 0, 0, now
+  if b.allow > b.probe * 2 ^ types.ROUNDS then types.forget(name) else wake_worker() end
 end
 
 -- types.count counts a failure of a breaker that is closed.
@@ -144,8 +152,13 @@ function types.failed(name, b, fence, tenant)
   if b.opened > 0 then
     b.n, b.bad = b.n + 1, b.bad + 1
     if b.given > 0 and fence >= b.since then
-      types.open(name, b)
-      if tenant then types.suspect(name, b, tenant) end
+      b.failed = (b.failed or 0) + 1 -- an earlier version's record lacks it
+      if b.failed >= b.allow or b.failed * 1000 > b.allow * b.ratio then
+        types.open(name, b)
+        if tenant then types.suspect(name, b, tenant) end
+      else
+        types.next_round(name, b)
+      end
     end
     return true
   end
@@ -170,10 +183,8 @@ function types.answered(name, fence, tenant)
       types.open_suspect(name, b)
       b.who = ''
     end
-    b.good = b.good + 1
-    if b.good < b.allow then return end
-    b.allow, b.given, b.good, b.till = 2 * b.allow, 0, 0, now
-    if b.allow > b.probe * 2 ^ types.ROUNDS then types.forget(name) else wake_worker() end
+    b.good, b.failed = b.good + 1, b.failed or 0
+    types.next_round(name, b)
   end
 end
 

@@ -293,6 +293,12 @@ var mutations = []mutation{
 		pkg: "./bulk/store", tests: "^TestBreaker_OneJobAloneOpensNone$",
 	},
 	{
+		fault: "a failed probe fails its round, whatever the ratio",
+		file:  "lua/lib/breakers.lua",
+		old:   "if b.failed >= b.allow or b.failed * 1000 > b.allow * b.ratio then", new: "if true then",
+		pkg: "./bulk/store", tests: "^TestBreaker_ClosesBelowItsRatio$",
+	},
+	{
 		fault: "a permit opens every path",
 		file:  "gateway/steps.go",
 		old:   "	case !samePath:\n", new: "	case !samePath && false:\n",
