@@ -155,6 +155,32 @@ func TestResponses_MatchOpenAPI(t *testing.T) {
 		ask(415, row[0], row[1], `{}`, "Content-Type: text/plain")
 		ask(422, row[0], row[1], `{"x":1}`)
 	}
+	const standing = `{"items":[{"id":"a","label":{"en":"A"},"state":"low","price":{"from":1,"currency":"EUR"}}]}`
+	const notice = `{"level":"info","text":{"en":"N"},"until":"2100-01-01T00:00:00Z"}`
+	ask(200, "GET", room+"/facts", "")
+	ask(200, "PUT", room+"/facts", standing)
+	ask(200, "GET", room+"/notices", "")
+	for i := range 8 {
+		ask(200, "PUT", room+"/notices/n"+strconv.Itoa(i), notice)
+	}
+	ask(409, "PUT", room+"/notices/more", notice)
+	ask(200, "GET", room+"/notices/n1", "")
+	ask(404, "GET", room+"/notices/none", "")
+	ask(200, "PATCH", room, `{"queue":{"on_sold_out":"close"}}`)
+	ask(200, "GET", room, "")
+	for _, path := range []string{"/facts", "/notices/n1"} {
+		ask(400, "PUT", room+path, `{`)
+		ask(412, "PUT", room+path, map[string]string{"/facts": standing, "/notices/n1": notice}[path], `If-Match: "other"`)
+		ask(413, "PUT", room+path, strings.Repeat(" ", 8<<10+1))
+		ask(415, "PUT", room+path, `{}`, "Content-Type: text/plain")
+		ask(422, "PUT", room+path, `{"x":1}`)
+	}
+	ask(400, "DELETE", room+"/notices/n1", `{`)
+	ask(412, "DELETE", room+"/notices/n1", "", `If-Match: "other"`)
+	ask(413, "DELETE", room+"/notices/n1", strings.Repeat(" ", 64<<10+1))
+	ask(415, "DELETE", room+"/notices/n1", `{}`, "Content-Type: text/plain")
+	ask(422, "DELETE", room+"/notices/n1", `{"x":1}`)
+	ask(204, "DELETE", room+"/notices/n1", "")
 	const redeem = "/admin/v1/permits/redeem"
 	raw := b.permit(token.Permit{})
 	ask(200, "POST", redeem, permitBody(raw))
@@ -178,6 +204,8 @@ func TestResponses_MatchOpenAPI(t *testing.T) {
 		{"GET", "/admin/v1/rooms", ""}, {"GET", room, ""}, {"GET", room + "/preview", ""}, {"GET", "/admin/v1/events", ""}, {"PATCH", room, `{"rate":1}`}, {"POST", room + "/pause", ""}, {"POST", room + "/resume", ""},
 		{"POST", room + "/drain", ""}, {"POST", room + "/reset", `{"confirm":"sale"}`}, {"GET", room + "/history", ""}, {"GET", room + "/tickets/" + last, ""}, {"GET", "/admin/v1/rooms/vip/tickets?account=jane", ""},
 		{"DELETE", room + "/tickets/" + last, ""}, {"POST", room + "/sessions/" + last + "/revoke", ""}, {"GET", "/admin/v1/audit", ""}, {"GET", "/admin/v1/webhooks", ""},
+		{"GET", room + "/facts", ""}, {"PUT", room + "/facts", standing}, {"GET", room + "/notices", ""},
+		{"GET", room + "/notices/n2", ""}, {"PUT", room + "/notices/n2", notice}, {"DELETE", room + "/notices/n2", ""},
 		{"POST", room + "/evacuate", `{"reason":"x"}`}, {"POST", room + "/simulate", ""},
 		{"GET", room + "/ramp", ""}, {"POST", room + "/ramp", `{"step":1,"every":"1m","until":90}`}, {"DELETE", room + "/ramp", ""}, {"POST", redeem, permitBody(raw)},
 	}
