@@ -76,12 +76,15 @@ func (r *room) situation() board.Situation {
 	return at
 }
 
-// sampleBoards notes the figures of delayed boards each second, until ctx ends.
-func (g *Gateway) sampleBoards(ctx context.Context) {
+// boardSampler notes the figures of delayed boards each second.
+type boardSampler struct{ g *Gateway }
+
+// run samples until ctx ends.
+func (b boardSampler) run(ctx context.Context) {
 	t := time.NewTicker(time.Second)
 	defer t.Stop()
 	for {
-		for _, r := range g.state.Load().rooms {
+		for _, r := range b.g.state.Load().rooms {
 			if s := r.queue.Snapshot(); r.options.Board == board.Delayed && s.Known {
 				r.board.Sample(s, time.Now())
 			}

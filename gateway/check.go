@@ -54,7 +54,7 @@ func (g *Gateway) ServeCheck(ln net.Listener) error {
 	wire.ServerOptions(server)
 	ln = listener.New(ln, g.log, g.metrics.AcceptErrors.Inc)
 	ln = wire.Listener(ln, limits, c.direct)
-	if !g.life.open(ln, server, g.access.Run, g.streams.Run, g.sampleBoards) {
+	if !g.life.open(ln, server, g.access.Run, g.streams.Run, boardSampler{g}.run) {
 		return ln.Close()
 	}
 	g.startLoops()

@@ -114,7 +114,7 @@ func (g *Gateway) Serve(ln net.Listener) error {
 		ln = certs.Listener(ln, func() *tls.Config { return g.state.Load().tls })
 	}
 	ln = wire.Listener(ln, g.limits, g.direct)
-	if !g.life.open(ln, g.server, g.access.Run, g.streams.Run, g.sampleBoards) {
+	if !g.life.open(ln, g.server, g.access.Run, g.streams.Run, boardSampler{g}.run) {
 		return ln.Close() // Shutdown was called before, and fasthttp has no record of it
 	}
 	g.startLoops()
