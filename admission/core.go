@@ -157,6 +157,8 @@ func (c *Core) launch(r *Room) {
 		r.ticker.loop(ctx)
 	})
 	c.loops.Go(func() { r.steering.steer(ctx) })
+	c.loops.Go(func() { r.operators.ramping.run(ctx) })
+	c.loops.Go(func() { r.operators.alarms.run(ctx) })
 }
 
 // Run ticks the rooms until ctx ends; it then sends what is pending (heartbeats, joins) and returns nil. Only one Run may run at

@@ -17,6 +17,8 @@ type operators struct {
 	store  *store
 	calls  *ticketCalls
 	ticker *ticker
+	ramping
+	alarms
 }
 
 // Live is a change by an operator. nil leaves a field as it is; a name in Clear returns it to the configuration.
@@ -109,6 +111,25 @@ func (r *operators) Reset(ctx context.Context, who string) error {
 	}
 }
 
+// Evacuate ends every session of the room, for a reason that goes into the audit log. Passes that were issued before are void at every
+// gateway once it has the next snapshot; their visitors may return at the order of arrival.
+func (r *operators) Evacuate(ctx context.Context, who, reason string) error {
+	for again := 0; ; again = 1 {
+		_, rest, err := r.store.do(ctx, r.tickTimeout(), "room_evacuate", who, r.id, reason, again, resetMost)
+		if err != nil {
+			return err
+		}
+		if len(rest) == 0 || asInt(rest[0]) == 0 {
+			return r.ticker.Tick(ctx)
+		}
+		if again == 0 { // passes are void before the last admission is taken back
+			if err := r.ticker.Tick(ctx); err != nil {
+				return err
+			}
+		}
+	}
+}
+
 // RemoveTicket removes a ticket from the queue; it returns ErrUnknown where there is none.
 func (r *operators) RemoveTicket(ctx context.Context, who string, id ID) error {
 	found, err := r.calls.remove(ctx, who, ReasonRemoved, id.String(), []leaveQ{{id: id}})
@@ -177,7 +198,7 @@ type Entry struct {
 	At      int64 // seconds of Redis's clock
 	Who     string
 	Room    string
-	Action  string // patch pause resume drain reset remove_ticket revoke
+	Action  string // patch pause resume drain reset evacuate remove_ticket revoke
 	Changes []Change
 }
 

@@ -60,7 +60,9 @@ func newRoom(c *Core, id string, p Policy) *Room {
 		offline: &r.offline, lease: &r.lease, first: make(chan struct{}),
 	}
 	r.steering.identity, r.steering.view, r.steering.store = me, &r.view, &r.store
-	r.operators = operators{identity: me, view: &r.view, store: &r.store, calls: &r.calls, ticker: &r.ticker}
+	r.operators.identity, r.operators.view, r.operators.store, r.operators.calls, r.operators.ticker = me, &r.view, &r.store, &r.calls, &r.ticker
+	r.operators.ramping.init(me, &r.view, &r.store, &r.ticker)
+	r.operators.alarms.init(me, &r.view, &r.store, &r.ticker)
 	r.setPolicy(p)
 	unknown := &Snapshot{Policy: p.At(r.RedisNow()), Configured: r.view.schedule.Load().At(r.RedisNow())}
 	r.view.snap.Store(unknown)

@@ -322,6 +322,9 @@ func (r *ticker) adopt(ctx context.Context, text string) error {
 		r.c.o.Log.Warn("another gateway's configuration has a later opening of the lottery; the later one holds",
 			"room", r.id, "opens_at", time.UnixMicro(opens).UTC(), "here", time.UnixMicro(s.Configured.Policy.OpensAt).UTC())
 	}
+	if s.Evacuation.Fence < old.Evacuation.Fence { // a gateway of an earlier version built the snapshot
+		s.Evacuation = old.Evacuation
+	}
 	s.Flow = r.mergeFlow(s.Flow, s.RoomTime)
 	s.CapRanks(old)
 
@@ -348,6 +351,10 @@ func (r *ticker) adopt(ctx context.Context, text string) error {
 		}
 	})
 	r.show(s)
+	if s.Evacuation.Fence > old.Evacuation.Fence {
+		r.memory.evacuate(s.Evacuation.Fence)
+		r.sessions.evacuate()
+	}
 	return nil
 }
 

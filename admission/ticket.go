@@ -112,6 +112,8 @@ type Standing struct {
 	// AdmittedAt is Redis's clock in microseconds, set by the store when the
 	// ticket was admitted; 0 for Waiting and Expired.
 	AdmittedAt int64
+	// ClaimedAt is the order time at which the store, or without it this gateway, confirmed an Active session; 0: not known.
+	ClaimedAt int64
 	// First marks the claim that made the session; its repeats are Active as well.
 	First bool
 	// Gathering: the ticket is in a pre-queue and has no Order yet.

@@ -130,7 +130,7 @@ func joined(v *visit, code int, a *arrival, s admission.Standing, refusal admiss
 	}
 	w := v.grant.signTicket(&s.Ticket, v.takenBy(a, s.Ticket.Order), l)
 	out := v.status(r, &w, &t, waitingState(r, w.Order))
-	out.Refresh, out.Token = v.room.forecaster.FirstPoll(r, w.Epoch != "", &t, random()), v.grant.token
+	out.Refresh, out.Token, out.Reason = v.room.forecaster.FirstPoll(r, w.Epoch != "", &t, random()), v.grant.token, v.tokens.reasonToWait("")
 	return withStatus(code, out), nil
 }
 

@@ -83,6 +83,7 @@ type Room struct {
 	MaxSession   time.Duration
 	Bypass       []route.BypassRule
 	Permits      []route.StepRule // the steps that a session may only take with a permit
+	Alarms       []admission.Alarm
 	CORSOrigins  []string
 	Page         page.Options // Room and Absence are filled in
 	PageStatus   int          // of the page; 0: 200

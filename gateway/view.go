@@ -5,6 +5,7 @@ import (
 
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/eta"
+	"github.com/anteroom/anteroom/gateway/forecast"
 	"github.com/anteroom/anteroom/gateway/metrics"
 	"github.com/anteroom/anteroom/gateway/proxy"
 )
@@ -30,6 +31,11 @@ func (g *Gateway) Views() []View {
 
 // Wait returns the wait estimate of a visitor who joins now.
 func (v View) Wait() eta.Estimate { return v.room.forecaster.Room().JoinNow() }
+
+// Simulate returns the future of the queue as it is and with a change; see forecast.Forecaster.
+func (v View) Simulate(c forecast.Change) (now, with eta.Outcome, ok bool) {
+	return v.room.forecaster.Simulate(c)
+}
 
 // WaitError returns the median of announced over actual waits in the last quarter of an hour; false without an admission for which a
 // wait was announced.

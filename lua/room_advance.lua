@@ -292,7 +292,7 @@ end
 -- compared with others, in the queue or as a token.
 local MOST_LEAD = 60000000
 local function reset_lead()
-  if s.lead > MOST_LEAD and s.now - s.quiet > p.absence and s.gaps == '' and redis.call('EXISTS', ENDED, JOINS) == 0 and (p.lottery == 0 or s.drawn == 0) then
+  if s.lead > MOST_LEAD and s.evacuated <= s.wall and s.now - s.quiet > p.absence and s.gaps == '' and redis.call('EXISTS', ENDED, JOINS) == 0 and (p.lottery == 0 or s.drawn == 0) then
     s.lead, s.time = 0, s.wall
     s.reset, s.drawn = math.min(s.reset, s.wall), math.min(s.drawn, s.wall)
   end
@@ -364,7 +364,7 @@ local function read_flow(second)
   return flow
 end
 
--- read_live returns the live changes as 'field=value', the message and the version of the changes.
+-- read_live returns the live changes, the last evacuation and the number of changes of records as 'field=value', the message and the version of the changes.
 local function read_live()
   local live, message, version = {}, '', '0'
   local changes = redis.call('HGETALL', LIVE)
@@ -378,6 +378,8 @@ local function read_live()
       live[#live + 1] = changes[i] .. '=' .. changes[i + 1]
     end
   end
+  if s.evacuated > 0 then live[#live + 1] = 'evacuated=' .. str(s.evacuated) .. ':' .. str(s.evacuated_wall) end
+  if s.records > 0 then live[#live + 1] = 'records=' .. str(s.records) end
   return live, message, version
 end
 

@@ -73,6 +73,15 @@ func (s *Snapshot) overlay(configured *policy.Span, line, message string, p *int
 	}
 	for f := range strings.FieldsSeq(line) {
 		name, v, _ := strings.Cut(f, "=")
+		if name == "evacuated" {
+			fence, at, _ := strings.Cut(v, ":")
+			s.Evacuation = Evacuation{Fence: p.int(fence), At: p.int(at)}
+			continue
+		}
+		if name == "records" {
+			s.Records = p.int(v)
+			continue
+		}
 		s.Live = append(s.Live, name)
 		switch name {
 		case "rate":

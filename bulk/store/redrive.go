@@ -74,11 +74,6 @@ func selection(which string) (marks, codes, job string) {
 	return marks, codes, ""
 }
 
-// Redrive redrives the dead jobs of a group.
-func (s jobStore) Redrive(ctx context.Context, group string, rate float64) (Group, error) {
-	return s.RedriveJobs(ctx, group, RedriveOptions{Rate: rate})
-}
-
 // RedriveJobs creates a new group from the selected jobs of group and seals it; it keeps the callback_url. It takes
 // bounded steps. The next redrive of the group first finishes an interrupted one, and returns it if it selects the
 // same. A job can be redriven once; the group keeps its outcomes.

@@ -11,9 +11,11 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/eta"
 	"github.com/anteroom/anteroom/gateway"
 	"github.com/anteroom/anteroom/gateway/access"
 	"github.com/anteroom/anteroom/gateway/console"
+	"github.com/anteroom/anteroom/gateway/forecast"
 	"github.com/anteroom/anteroom/gateway/guard"
 	"github.com/anteroom/anteroom/gateway/meter"
 	"github.com/anteroom/anteroom/gateway/permit"
@@ -124,8 +126,22 @@ func roomOptions(cfg *config.Config, r *config.Room) (gateway.Room, error) {
 	for _, s := range r.Permits {
 		room.Permits = append(room.Permits, gateway.Step{Paths: s.Paths, Methods: s.Methods, Forward: s.Forward})
 	}
+	room.Alarms = alarmsOf(r)
 	room.Guard, err = guardOptions(&r.Guard)
 	return room, err
+}
+
+// alarmsOf returns the alarms of a room.
+func alarmsOf(r *config.Room) []admission.Alarm {
+	var all []admission.Alarm
+	for _, a := range r.Alarms {
+		alarm := admission.Alarm{Name: a.Name, When: admission.AlarmWhen(a.When), Above: a.Above, For: a.For, Do: admission.AlarmDo(a.Do), ResumeAfter: a.ResumeAfter}
+		if a.Rate != nil {
+			alarm.Rate = int64(*a.Rate)
+		}
+		all = append(all, alarm)
+	}
+	return all
 }
 
 func guardOptions(g *config.Guard) (gateway.Guard, error) {
@@ -239,6 +255,9 @@ func consoleRooms(g *gateway.Gateway) []console.Room {
 	rooms := make([]console.Room, len(views))
 	for i, v := range views {
 		rooms[i] = console.Room{Queue: v.Line, File: v.File, Origin: v.Origin, Wait: v.Wait, WaitError: v.WaitError, WaitCoverage: v.WaitCoverage}
+		rooms[i].Simulate = func(c console.Change) (now, with eta.Outcome, ok bool) {
+			return v.Simulate(forecast.Change{Rate: c.Rate, MaxActive: c.MaxActive, Paused: c.Paused})
+		}
 		rooms[i].Guard = func() (console.Guard, bool) {
 			number, proofs, refused, ok := v.Guard()
 			return console.Guard{Number: number, Proofs: proofs, Refused: refused}, ok

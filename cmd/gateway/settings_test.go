@@ -39,6 +39,7 @@ const (
 	accounts   = `rooms: [{identity: {jwt_claim: sub, jwks_url: "https://shop.example/jwks"}}]`
 	captcha    = `rooms: [{guard: {captcha: {provider: turnstile, site_key: site, secret_file: $DIR/secret, hosts: [shop.example]}}}]`
 	queried    = `rooms: [{admission: {prometheus: {url: "http://127.0.0.1:9091", query: up}}}]`
+	alarms     = `rooms: [{alarms: [{name: a, when: waiting, do: rate, rate: 5}]}]`
 	permits    = `rooms: [{permits: [{methods: [POST]}]}]`
 	bypass     = `rooms: [{bypass: [{methods: [GET]}]}]`
 
@@ -201,6 +202,13 @@ Gateway.Rooms[0].Policy.Budget.Weights = 38000`, With: budget},
 	{Setting: "rooms[0].bypass[0].ips", Value: "[10.0.0.0/8]", Shows: "Gateway.Rooms[0].Bypass[0].IPs = [10.0.0.0/8]", With: bypass},
 	{Setting: "rooms[0].bypass[0].user_agents", Value: "[probe]", Shows: `Gateway.Rooms[0].Bypass[0].UserAgents = ["probe"]`, With: bypass},
 	{Setting: "rooms[0].bypass[0].headers", Value: "{X-Key: secret}", Shows: `Gateway.Rooms[0].Bypass[0].Headers[X-Key] = "secret"`, With: bypass},
+	{Setting: "rooms[0].alarms[0].name", Value: "b", Shows: `Gateway.Rooms[0].Alarms[0].Name = "b"`, With: alarms},
+	{Setting: "rooms[0].alarms[0].when", Value: "inside", Shows: `Gateway.Rooms[0].Alarms[0].When = "inside"`, With: alarms},
+	{Setting: "rooms[0].alarms[0].above", Value: "0.5", Shows: "Gateway.Rooms[0].Alarms[0].Above = 0.5", With: alarms},
+	{Setting: "rooms[0].alarms[0].for", Value: "30s", Shows: "Gateway.Rooms[0].Alarms[0].For = 30s", With: alarms},
+	{Setting: "rooms[0].alarms[0].do", Value: "pause", Shows: `Gateway.Rooms[0].Alarms[0].Do = "pause"`, With: `rooms: [{alarms: [{name: a, when: waiting, do: notify}]}]`},
+	{Setting: "rooms[0].alarms[0].rate", Value: "7", Shows: "Gateway.Rooms[0].Alarms[0].Rate = 7000", With: alarms},
+	{Setting: "rooms[0].alarms[0].resume_after", Value: "2m", Shows: "Gateway.Rooms[0].Alarms[0].ResumeAfter = 2m0s", With: alarms},
 	{Setting: "rooms[0].permits[0].paths", Value: "[/seatmap]", Shows: `Gateway.Rooms[0].Permits[0].Paths = ["/seatmap"]`, With: permits},
 	{Setting: "rooms[0].permits[0].methods", Value: "[PUT]", Shows: `Gateway.Rooms[0].Permits[0].Methods = ["PUT"]`, With: permits},
 	{Setting: "rooms[0].permits[0].forward", Value: "true", Shows: "Gateway.Rooms[0].Permits[0].Forward = true", With: permits},

@@ -23,6 +23,9 @@ const (
 // ReasonNoTicket is the reason in the response to a check of a visitor who has to take a ticket.
 const ReasonNoTicket = "no_ticket"
 
+// ReasonEvacuated is the reason in the response to a visitor whose session was ended by an evacuation.
+const ReasonEvacuated = "evacuated"
+
 // StateName returns the name of a ticket's state.
 func StateName(s admission.State) string {
 	switch s {

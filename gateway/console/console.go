@@ -34,8 +34,17 @@ type Room struct {
 	WaitError func() (float64, bool)
 	// WaitCoverage returns the share of recent waits within the announced range; false while unknown. May be nil.
 	WaitCoverage func() (float64, bool)
+	// Simulate returns the future of the queue as it is and with a change of its plan; false where it is not known. May be nil.
+	Simulate func(change Change) (now, with eta.Outcome, ok bool)
 	// Guard returns the cost of joining and the refused joins; false if joining is free. May be nil.
 	Guard func() (Guard, bool)
+}
+
+// Change is a change of a room's admissions to be simulated; nil leaves a value as it is.
+type Change struct {
+	Rate      *float64 // visitors a second
+	MaxActive *int64
+	Paused    *bool
 }
 
 // Guard is the cost of joining. Totals are this gateway's, since its start.

@@ -85,7 +85,21 @@ func newBenchOn(t *testing.T, client redis.UniversalClient, change ...func(*Opti
 			return []Room{
 				{Queue: b.sale, File: filePolicy, Origin: "shop",
 					Wait:      func() eta.Estimate { return eta.Estimate{Seconds: 120, Low: 99.6, High: 150.4, Known: true} },
-					WaitError: func() (float64, bool) { return 0.95, true }},
+					WaitError: func() (float64, bool) { return 0.95, true },
+					Simulate: func(c Change) (now, with eta.Outcome, ok bool) {
+						in := eta.Input{Now: b.now.UnixMicro(), Rate: 1, Waiting: 100, Active: 10}
+						to := eta.Plan{Rate: 1}
+						if c.Rate != nil {
+							to.Rate = *c.Rate
+						}
+						if c.MaxActive != nil {
+							to.MaxActive = *c.MaxActive
+						}
+						if c.Paused != nil {
+							to.Paused = *c.Paused
+						}
+						return eta.Simulate(in, eta.Plan{Rate: 1}, 100), eta.Simulate(in, to, 100), true
+					}},
 				{Queue: b.vip, File: filePolicy, Origin: "shop"},
 			}
 		},

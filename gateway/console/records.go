@@ -138,7 +138,7 @@ func meaning(field string, stored *string) any {
 		return duration(n * int64(time.Microsecond))
 	case "paused", "draining", "enabled":
 		return n != 0
-	case "max_active", "tickets":
+	case "max_active", "tickets", "sessions":
 		return n
 	}
 	return *stored

@@ -38,6 +38,9 @@ type roomView struct {
 	Draining   bool          `json:"draining"`
 
 	Reason    *reasonView  `json:"reason,omitempty"`
+	Evacuated *timestamp   `json:"evacuated_at,omitempty"`
+	Ramp      *rampView    `json:"ramp,omitempty"`
+	Alarms    []alarmView  `json:"alarms,omitempty"`
 	Event     *eventView   `json:"event,omitempty"` // in force
 	NextEvent *eventView   `json:"next_event,omitempty"`
 	Lottery   *lotteryView `json:"lottery,omitempty"`
@@ -224,12 +227,12 @@ func (c *Console) viewOf(room Room, s *admission.Snapshot, now int64, age time.D
 	if s.Oldest > 0 {
 		v.OldestWait = tidy(float64(max(0, now-max(s.Oldest, s.Drawn))) / 1e6) // drawn tickets have waited since the opening
 	}
+	v.Evacuated, v.Ramp = optional(s.Evacuation.At), recentRamp(room.Queue)
+	v.Alarms = viewAlarms(room.Queue)
 	event, next := room.File.Plan.Events(room.Queue.RedisNow())
 	v.Event, v.NextEvent, v.Lottery = viewEvent(event), viewEvent(next), viewLottery(s, &p)
 	if room.Wait != nil {
-		if w := room.Wait(); w.Known && finite(w.Seconds) && finite(w.Low) && finite(w.High) {
-			v.ETA = &etaView{Seconds: seconds(w.Seconds), Low: seconds(w.Low), High: seconds(w.High)}
-		}
+		v.ETA = viewEstimate(room.Wait())
 	}
 	v.ETAError, v.Coverage = known(room.WaitError), known(room.WaitCoverage)
 	if c.o.OriginStats != nil {

@@ -54,6 +54,7 @@ func open(path string, serve http.Handler) route {
 // routes returns every route of the operators' listener, except health and readiness. docs/access.md lists the same rows.
 func (c *Console) routes() []route {
 	const rooms, room = "/admin/v1/rooms", "/admin/v1/rooms/{id}"
+	l := levers{c}
 	rows := []route{
 		open("/metrics", ophttp.Metrics(c.o.Registry, c.log)),
 		open("/{$}", c.page),
@@ -65,6 +66,11 @@ func (c *Console) routes() []route {
 		inOneRoom("POST", room+"/resume", access.Operator, c.inRoom(c.resume)),
 		inOneRoom("POST", room+"/drain", access.Operator, c.inRoom(c.drain)),
 		inOneRoom("POST", room+"/reset", access.Admin, c.inRoom(c.reset)),
+		inOneRoom("POST", room+"/evacuate", access.Admin, c.inRoom(l.evacuate)),
+		inOneRoom("GET", room+"/ramp", access.Viewer, c.inRoom(l.showRamp)),
+		inOneRoom("POST", room+"/ramp", access.Operator, c.inRoom(l.startRamp)),
+		inOneRoom("DELETE", room+"/ramp", access.Operator, c.inRoom(l.stopRamp)),
+		inOneRoom("POST", room+"/simulate", access.Operator, c.inRoom(l.simulate)),
 		inOneRoom("GET", room+"/history", access.Viewer, c.inRoom(c.history)),
 		inOneRoom("GET", room+"/tickets/{jti}", access.Viewer, c.inRoom(c.showTicket)),
 		inOneRoom("DELETE", room+"/tickets/{jti}", access.Operator, c.inRoom(c.removeTicket)),

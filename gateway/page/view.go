@@ -102,7 +102,9 @@ func (d *Data) fill(w *words, v *View) {
 		if !reasons[reason] {
 			reason = "late"
 		}
-		d.Note = w.plain[reason] + " " + w.plain["anew"]
+		if d.Note = w.plain[reason]; reason != "evacuated" { // of which the place is kept
+			d.Note += " " + w.plain["anew"]
+		}
 	default:
 		d.State, kind = "waiting", "waiting"
 	}
@@ -131,7 +133,7 @@ func (d *Data) when(w *words, key, text string) {
 	}
 }
 
-var reasons = map[string]bool{"late": true, "reset": true, "removed": true, "lapsed": true, "ended": true, "missing": true}
+var reasons = map[string]bool{"late": true, "reset": true, "removed": true, "lapsed": true, "ended": true, "missing": true, "evacuated": true}
 
 // position sets the sentences about a place in the queue.
 func (d *Data) position(w *words, v *View) {

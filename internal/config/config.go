@@ -163,6 +163,17 @@ type Room struct {
 	Compat       string    `koanf:"compat" default:"none" enum:"none,cloudflare" doc:"cloudflare adds the cfWaitingRoom object to JSON responses, in every state and to refusals (docs/migrate/cloudflare.md)."`
 	CompatStatus int       `koanf:"compat_status" default:"0" min:"0" max:"599" unit:"HTTP status" doc:"compat: cloudflare: status of JSON responses to API clients that wait, for clients that expect 200. Refusals keep their status. 0: 202, and 503 for methods other than GET and HEAD."`
 	Events       []Event   `koanf:"events" doc:"Planned times with a policy of their own."`
+	Alarms       []Alarm   `koanf:"alarms" doc:"Limits that, exceeded for long enough, pause the room or set its rate, once over all gateways (docs/levers.md)."`
+}
+
+type Alarm struct {
+	Name        string        `koanf:"name" doc:"Name of the alarm in the audit log: lower-case letters, digits and dashes, at most 40."`
+	When        string        `koanf:"when" enum:",origin_errors,origin_p95,waiting,inside" doc:"What is watched: the origin's share of failed requests or p95 over all gateways, the visitors in the queue, or the sessions and admissions."`
+	Above       float64       `koanf:"above" default:"0" min:"0" max:"1000000000" unit:"share, s or visitors" doc:"Limit: a share for origin_errors, seconds for origin_p95, else visitors. The alarm acts above it."`
+	For         time.Duration `koanf:"for" default:"10s" min:"1s" max:"24h" doc:"How long the value has to be above the limit before the alarm acts, and at most at it before the alarm may act again."`
+	Do          string        `koanf:"do" enum:",pause,rate,notify" doc:"pause the room, set its rate, or only write a warning to the log and an entry to the audit log."`
+	Rate        *Rate         `koanf:"rate" min:"0" max:"1000000" unit:"visitors/s" doc:"do: rate: the rate that the alarm sets."`
+	ResumeAfter time.Duration `koanf:"resume_after" default:"0s" min:"0s" max:"24h" doc:"Time after which the alarm takes its change back, once the value has not been above the limit for the time for. 0: an operator does."`
 }
 
 type Admission struct {

@@ -64,7 +64,11 @@ local FIELDS = { 'epoch', 'seq', 'adj', 'lead', 'last', 'gaps', 'reset', 'owed',
   -- the shortest absence by which ended ids were remembered that may still come back, and when it last was (room time)
   'absence', 'absence_at',
   -- the longest claim window by which a visitor may have been advised to poll, and until when it applies (room time)
-  'window', 'window_till' }
+  'window', 'window_till',
+  -- the last evacuation (order time, and wall); 0: none
+  'evacuated', 'evacuated_wall',
+  -- the number of changes of records (live.lua)
+  'records' }
 
 local TEXTS = { epoch = true, gaps = true }
 
@@ -128,6 +132,10 @@ end
 
 -- room_time returns the room time of a moment of order time.
 local function room_time(s, time) return s.now - age(s, time) end
+
+-- before_evacuation reports whether a room time is not after the last evacuation: a session that was claimed then, or an admission of
+-- then, has ended by it.
+local function before_evacuation(s, at) return s.evacuated > 0 and at <= room_time(s, s.evacuated) end
 
 -- forget_gaps drops silences that ended so long ago that every older token is late, also by an absence that has been changed.
 local function forget_gaps(s, p)
@@ -337,6 +345,12 @@ local function lapse(s, p, id, g)
   s.lapses = s.lapses + 1
 end
 
+-- take_back takes back an admission that is not claimed, so that the next poll of its visitor enrols the ticket at its order.
+local function take_back(id)
+  redis.call('ZREM', ADMITTED, id)
+  redis.call('HDEL', GRANTS, id)
+end
+
 -- admission_state returns the code of a ticket that was admitted once, the wall time of its admission and a reason; nil for a ticket that
 -- never was. If another client has claimed the ticket, the reason is claimed, followed by the client that may repeat the claim while it may.
 local function admission_state(s, p, id, client)
@@ -344,6 +358,10 @@ local function admission_state(s, p, id, client)
   if not g then return nil end
   if g.what == 'admitted' then
     local at = redis.call('ZSCORE', ADMITTED, id)
+    if at and before_evacuation(s, tonumber(at)) then
+      take_back(id)
+      return nil
+    end
     if at and tonumber(at) + p.claim_window >= s.now then return REPLY_ADMITTED, g.wall, '' end
     lapse(s, p, id, g)
     return REPLY_LAPSED, g.wall, 'lapsed'
