@@ -11,6 +11,7 @@ var keyNames = []string{
 const (
 	keyState    = 0
 	keySessions = 6
+	keyRevoked  = 9
 	keyFlow     = 10
 	keyMinutes  = 12
 	keySnapshot = 14
