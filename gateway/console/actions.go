@@ -192,7 +192,7 @@ func viewTicket(room Room, id admission.ID, found admission.Found) ticketView {
 const maxAccount = 256
 
 // findTickets responds with the tickets of an account.
-func (c *Console) findTickets(w http.ResponseWriter, r *http.Request, _ *access.Person, room Room) error {
+func findTickets(w http.ResponseWriter, r *http.Request, _ *access.Person, room Room) error {
 	names := r.URL.Query()["account"]
 	if len(names) != 1 || names[0] == "" || len(names[0]) > maxAccount {
 		return ophttp.Invalid(ophttp.Fault{Path: "account", Problem: "is missing, empty, too long or given twice", Allowed: "the name of one account, at most 256 bytes"})

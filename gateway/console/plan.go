@@ -54,8 +54,11 @@ type plannedView struct {
 	eventView
 }
 
-// listEvents responds with the planned events of the operator's rooms. Those of one room never overlap; those of rooms with the same origin may.
-func (c *Console) listEvents(w http.ResponseWriter, _ *http.Request, who *access.Person) error {
+// calendar serves the planned events.
+type calendar struct{ *Console }
+
+// list responds with the planned events of the operator's rooms. Those of one room never overlap; those of rooms with the same origin may.
+func (c calendar) list(w http.ResponseWriter, _ *http.Request, who *access.Person) error {
 	answer := struct {
 		Events []plannedView `json:"events"`
 	}{Events: []plannedView{}}

@@ -7,8 +7,11 @@ import (
 	"github.com/anteroom/anteroom/internal/ophttp"
 )
 
-// listPreviews responds with the states and languages of a room's page that can be shown.
-func (c *Console) listPreviews(w http.ResponseWriter, _ *http.Request, _ *access.Person, room Room) error {
+// previews serves the page of a room's visitors in each state and language.
+type previews struct{ *Console }
+
+// list responds with the states and languages of a room's page that can be shown.
+func (previews) list(w http.ResponseWriter, _ *http.Request, _ *access.Person, room Room) error {
 	answer := struct {
 		States    []string `json:"states"`
 		Languages []string `json:"languages"`
@@ -19,11 +22,11 @@ func (c *Console) listPreviews(w http.ResponseWriter, _ *http.Request, _ *access
 	return ophttp.OK(w, answer)
 }
 
-// preview serves a room's page in one state and language to a frame of the console. It needs no token, which a frame cannot send: the
+// ServeHTTP serves a room's page in one state and language to a frame of the console. It needs no token, which a frame cannot send: the
 // page and its message are public, and the ids of rooms are on /metrics.
-func (c *Console) preview(w http.ResponseWriter, r *http.Request) {
+func (p previews) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
-	for _, room := range c.o.Rooms() {
+	for _, room := range p.o.Rooms() {
 		if room.Queue.ID() != query.Get("room") || room.Page == nil {
 			continue
 		}

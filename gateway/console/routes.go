@@ -59,7 +59,7 @@ func (c *Console) routes() []route {
 		open("/metrics", ophttp.Metrics(c.o.Registry, c.log)),
 		open("/{$}", c.page),
 		open(pagePath, c.page),
-		open(pagePath+"preview", http.HandlerFunc(c.preview)),
+		open(pagePath+"preview", previews{c}),
 
 		inOwnRooms("GET", rooms, access.Viewer, c.listRooms),
 		inOneRoom("GET", room, access.Viewer, c.inRoom(c.showRoom)),
@@ -73,14 +73,14 @@ func (c *Console) routes() []route {
 		inOneRoom("POST", room+"/ramp", access.Operator, c.inRoom(l.startRamp)),
 		inOneRoom("DELETE", room+"/ramp", access.Operator, c.inRoom(l.stopRamp)),
 		inOneRoom("POST", room+"/simulate", access.Operator, c.inRoom(l.simulate)),
-		inOneRoom("GET", room+"/preview", access.Viewer, c.inRoom(c.listPreviews)),
+		inOneRoom("GET", room+"/preview", access.Viewer, c.inRoom(previews{c}.list)),
 		inOneRoom("GET", room+"/history", access.Viewer, c.inRoom(c.history)),
-		inOneRoom("GET", room+"/tickets", access.Viewer, c.inRoom(c.findTickets)),
+		inOneRoom("GET", room+"/tickets", access.Viewer, c.inRoom(findTickets)),
 		inOneRoom("GET", room+"/tickets/{jti}", access.Viewer, c.inRoom(c.showTicket)),
 		inOneRoom("DELETE", room+"/tickets/{jti}", access.Operator, c.inRoom(c.removeTicket)),
 		inOneRoom("POST", room+"/sessions/{sid}/revoke", access.Operator, c.inRoom(c.revokeSession)),
 
-		inOwnRooms("GET", "/admin/v1/events", access.Viewer, c.listEvents),
+		inOwnRooms("GET", "/admin/v1/events", access.Viewer, calendar{c}.list),
 		inOwnRooms("GET", "/admin/v1/audit", access.Viewer, c.audit),
 	}
 	if c.o.Webhooks != nil {
