@@ -44,7 +44,7 @@ func (r *Recorder) Notice(ctx context.Context) error {
 			continue
 		}
 		ctx, cancel := context.WithTimeout(ctx, r.c.tickTimeout())
-		list, err := room.audit(ctx, noticedEntries)
+		list, err := room.auditLog(ctx, noticedEntries)
 		cancel()
 		if err != nil {
 			errs = append(errs, err)

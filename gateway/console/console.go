@@ -14,6 +14,7 @@ import (
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/eta"
 	"github.com/anteroom/anteroom/gateway/access"
+	"github.com/anteroom/anteroom/gateway/console/signin"
 	"github.com/anteroom/anteroom/gateway/permit"
 	"github.com/anteroom/anteroom/internal/ophttp"
 )
@@ -83,6 +84,10 @@ type Options struct {
 	// Listen is the address that the handler is served on. Without tokens it must be loopback.
 	Listen string
 	Tokens []Token
+	// SignIn signs operators in who have no token. May be nil.
+	SignIn *signin.SignIn
+	// TwoPerson lists the actions that a second person has to confirm.
+	TwoPerson []string
 
 	Rooms func() []Room // in the order of the configuration
 	// Redeem redeems a permit; see gateway/permit for its errors. key names the request, so that a repetition has the same result; empty:
@@ -113,6 +118,8 @@ type Console struct {
 	page  page
 	log   *slog.Logger
 	mux   *ophttp.Mux[*access.Person]
+	// actions are the routes that a second person can confirm, by action.
+	actions map[string]route
 
 	frames frames
 }
@@ -136,6 +143,9 @@ func New(o Options) (*Console, error) {
 	c := &Console{o: o, page: p, log: o.Log, guard: ophttp.NewGuard(&local, "admin.token or admin.tokens", o.Now, o.Log)}
 	if err := c.SetTokens(o.Tokens); err != nil {
 		return nil, err
+	}
+	if o.SignIn != nil {
+		c.guard.RequireToken()
 	}
 	c.frames.open = make(chan struct{}, streamsMost)
 	c.mux = c.newMux()

@@ -396,22 +396,7 @@ end
 -- count_wait adds one wait to the history.
 local function count_wait(s, us) count_minute(s, 'w' .. str(wait_bucket(us)), 1) end
 
--- audit adds an entry of netstrings (length:bytes) to the audit log: second, who, room, action, then field, before, after for each change;
--- '-' means nil.
+-- audit adds an entry to the audit log of the room.
 local function audit(s, who, room, action, changes)
-  local a = {}
-  local function put(v)
-    a[#a + 1] = v and (#v .. ':' .. v) or '-'
-  end
-  put(str(math.floor(s.wall / 1000000)))
-  put(who)
-  put(room)
-  put(action)
-  for _, c in ipairs(changes) do
-    put(c[1])
-    put(c[2])
-    put(c[3])
-  end
-  redis.call('LPUSH', AUDIT, table.concat(a))
-  redis.call('LTRIM', AUDIT, 0, 999)
+  append_audit(AUDIT, str(math.floor(s.wall / 1000000)), who, room, action, changes)
 end
