@@ -12,6 +12,7 @@ const (
 	keyState    = 0
 	keyLive     = 1
 	keySessions = 6
+	keyRevoked  = 9
 	keyFlow     = 10
 	keyMinutes  = 12
 	keySnapshot = 14

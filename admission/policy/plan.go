@@ -86,6 +86,20 @@ func (p *Plan) DrawAfter(now int64) (next *Draw) {
 	return next
 }
 
+// All yields the events, the earliest first.
+func (p *Plan) All() iter.Seq[Event] {
+	return func(yield func(Event) bool) {
+		if p == nil {
+			return
+		}
+		for _, e := range p.events {
+			if !yield(e) {
+				return
+			}
+		}
+	}
+}
+
 // Events returns the event in force and the next one; nil for none. A lottery is in force from when its pre-queue opens.
 func (p *Plan) Events(now int64) (current, next *Event) {
 	if p == nil {

@@ -43,8 +43,10 @@ type Fleet struct {
 
 // The methods of a Fleet, by what they concern.
 type (
-	fleetGroups    struct{ *allShards }
-	fleetJobs      struct{ fleetGroups }
+	fleetSplits    struct{ *allShards } // changes of split groups
+	fleetGroups    struct{ fleetSplits }
+	fleetJoins     struct{ fleetGroups } // ends of split groups
+	fleetJobs      struct{ fleetJoins }
 	fleetViews     struct{ *allShards }
 	fleetLayout    struct{ fleetViews }
 	fleetSchedules struct{ *allShards }
@@ -52,7 +54,7 @@ type (
 
 func newFleet(all []*Store) *Fleet {
 	s := &allShards{shards: all}
-	return &Fleet{s, fleetJobs{fleetGroups{s}}, fleetLayout{fleetViews{s}}, fleetSchedules{s}}
+	return &Fleet{s, fleetJobs{fleetJoins{fleetGroups{fleetSplits{s}}}}, fleetLayout{fleetViews{s}}, fleetSchedules{s}}
 }
 
 // NewFleet returns a Fleet of o.Shards shards. Shard n is on client n mod the number of clients. It does not connect yet.

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Audit checks every invariant in all shards, and that each group is on a shard that its id leads to.
+// Audit checks every invariant in all shards, and that each group is on a shard that its id leads to, and each part where its group has it.
 func (f fleetViews) Audit(ctx context.Context) ([]Violation, error) {
 	if len(f.shards) == 1 {
 		return f.shards[0].Audit(ctx)
@@ -30,6 +30,19 @@ func (f fleetViews) Audit(ctx context.Context) ([]Violation, error) {
 			return nil, shardError(n, err)
 		}
 		for _, id := range ids {
+			spec, err := s.specOf(ctx, id)
+			if isCode(err, CodeNotFound) {
+				continue // deleted since
+			}
+			if err != nil {
+				return nil, shardError(n, err)
+			}
+			if spec.Split > 1 && spec.Part > 0 {
+				if shards, err := spec.shardsOf(); err != nil || spec.Part >= len(shards) || shards[spec.Part] != n {
+					all = append(all, Violation{Invariant: "home", What: fmt.Sprintf("shard %d has part %d of group %s, whose parts are on %q", n, spec.Part, id, spec.Parts)})
+				}
+				continue
+			}
 			if homes := placed.homes(id, placed.clock()); !slices.Contains(homes, n) {
 				all = append(all, Violation{Invariant: "home", What: fmt.Sprintf("shard %d has group %s, whose id leads to shards %v", n, id, homes)})
 			}

@@ -106,7 +106,7 @@ func (f fleetGroups) createNamed(ctx context.Context, s *Store, g GroupSpec) (gr
 	err = f.named(ctx, name, func(ctx context.Context) error {
 		if _, err := s.short(ctx, g.ID); isCode(err, CodeNotFound) {
 			all, errs := each(ctx, f.allShards, func(ctx context.Context, other *Store) (string, error) {
-				if other == s {
+				if other == s && g.Split < 2 {
 					return "", nil // group_create checks this shard
 				}
 				return other.submittedUnder(ctx, name)
@@ -125,7 +125,7 @@ func (f fleetGroups) createNamed(ctx context.Context, s *Store, g GroupSpec) (gr
 		} else if err != nil {
 			return err
 		}
-		group, created, err = f.createCounted(ctx, s, g)
+		group, created, err = f.createOn(ctx, s, g)
 		return err
 	})
 	return group, created, err

@@ -73,6 +73,9 @@ func (g *GroupSpec) Validate() error {
 	if err := checkAfter(g); err != nil {
 		return err
 	}
+	if err := checkSplit(g); err != nil {
+		return err
+	}
 	return g.Unique.check()
 }
 
@@ -128,11 +131,11 @@ func createArgs(g *GroupSpec, now time.Time) ([]any, error) {
 	}
 	spec, err := json.Marshal(g)
 	return []any{
-		g.ID, spec, g.Tenant, g.Type, levelNumbers[g.Level], thousandths(g.Weight), thousandths(g.Rate),
-		g.Concurrency, g.BasePriority, flag(g.StartSealed), flag(g.CallbackURL != ""), flag(g.RedriveOf != ""), flag(g.Own), g.MaxGroups,
+		g.ID, spec, g.Tenant, g.Type, levelNumbers[g.Level], thousandths(g.Weight), share(thousandths(g.Rate), g.Split, g.Part),
+		share(g.Concurrency, g.Split, g.Part), g.BasePriority, flag(g.StartSealed), flag(g.CallbackURL != "" && !g.waitsForJobs()), flag(g.RedriveOf != ""), flag(g.Own), g.MaxGroups,
 		g.StopAt.Count, g.StopAt.thousandths(), flag(g.Counts()), g.Tolerance.most(), flag(g.Tolerance.Share), resultsNumber(g.Results),
 		sinceEpoch(g.StartAt), sinceEpoch(g.ExpiresAt), g.Unique.Key, g.Unique.Within.Microseconds(),
-		whenNumber(g), g.After, quietWords(g.Quiet, now),
+		whenNumber(g), g.After, quietWords(g.Quiet, now), g.partNumber(),
 	}, err
 }
 
@@ -145,6 +148,6 @@ func tooManyGroups(g *GroupSpec, has int64) error {
 func sameSpec(stored string, g GroupSpec) bool {
 	var there GroupSpec
 	err := json.Unmarshal([]byte(stored), &there)
-	there.Own, there.MaxGroups = g.Own, g.MaxGroups
+	there.Own, there.MaxGroups, there.Parts = g.Own, g.MaxGroups, g.Parts
 	return err == nil && there == g
 }

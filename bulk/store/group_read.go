@@ -71,8 +71,9 @@ type found struct {
 	Group
 	key      string
 	redrives int64
-	widest   int64 // bytes of its largest outcome; 0: unknown
-	deleted  bool  // it is being deleted
+	widest   int64  // bytes of its largest outcome; 0: unknown
+	deleted  bool   // it is being deleted
+	failures string // the error codes of its jobs, if it has ended or is a part of a split group
 }
 
 // read reads groups by id or short name and leaves out missing ones.
@@ -114,8 +115,21 @@ func expected(g *Group, limit float64, since, now int64) float64 {
 	return g.Rate1 + limit*missing
 }
 
-// parseGroup parses the reply of lua/group_read.lua: the spec, then names and values.
+// parseGroup parses the reply of lua/group_read.lua: the spec, then names and values. An ended split group has the counts of all its parts.
 func parseGroup(line reply) (found, error) {
+	g, err := parseRecord(line)
+	if err == nil && g.Split > 1 && g.Part == 0 {
+		for i := 1; i+1 < len(line); i += 2 {
+			if line.string(i) == "others" {
+				g.joinCounts(line.string(i + 1))
+			}
+		}
+	}
+	return g, err
+}
+
+// parseRecord is parseGroup for the record of one shard.
+func parseRecord(line reply) (found, error) {
 	var g found
 	if err := json.Unmarshal([]byte(line.string(0)), &g.GroupSpec); err != nil {
 		return g, fmt.Errorf("the spec of a group: %w", err)
@@ -127,7 +141,9 @@ func parseGroup(line reply) (found, error) {
 	n := func(name string) int64 { return asInt(v[name]) }
 	g.key = v["key"]
 	g.Level = []Level{"", High, Normal, Low}[min(max(cmp.Or(n("inner"), n("level")), 0), 3)]
-	g.Weight, g.Rate, g.Concurrency, g.BasePriority = float64(n("weight"))/1000, float64(n("rate"))/1000, n("conc"), n("base")
+	g.Weight, g.BasePriority = float64(n("weight"))/1000, n("base")
+	g.partRate, g.partSlots = n("rate"), n("conc")
+	g.Rate, g.Concurrency = g.wholeOf(g.partRate, g.partSlots)
 	g.Status, g.Sealed, g.Paused, g.Epoch = statusOf(n("status")), n("sealed") == 1, n("paused") == 1, n("epoch")
 	g.Stopped = g.Paused && n("stopped") == 1
 	if g.StopAt = (Tolerance{Count: n("stop_count")}); n("stop_share") > 0 {
@@ -144,7 +160,7 @@ func parseGroup(line reply) (found, error) {
 		g.Pending, g.NonReady, g.Ready, g.Unserved = 0, 0, 0, 0
 	}
 	g.Throttles, g.Reduced, g.Redriven = n("throttles"), n("reduced"), n("redriven")
-	g.Gone = n("gone")
+	g.Gone, g.swept = n("gone"), n("swept")
 	g.Backoff = duration(n("backoff"))
 	now, since := n("now"), n("p_at")
 	if since > 0 && now > since && !g.Status.Ended() {
@@ -182,6 +198,7 @@ func parseGroup(line reply) (found, error) {
 	g.CallbackState = []string{"", "pending", "done", "failed"}[min(max(n("callback"), 0), 3)]
 	g.CallbackTries, g.redrives = n("tries"), n("redrives")
 	g.widest, g.deleted = n("widest"), n("deleted") == 1
+	g.failures = v["codes"]
 	if !g.Status.Ended() {
 		return g, nil
 	}

@@ -159,24 +159,7 @@ func (s groupStore) Cancel(ctx context.Context, group string) (Group, error) {
 // group is refused with CodeNotFound. Delete is refused while the group's reduction, callback or redrive is in
 // progress. gone is false if the deletion takes longer than patience; housekeeping then does the rest.
 func (s groupStore) Delete(ctx context.Context, group string, patience time.Duration) (gone bool, err error) {
-	r, err := s.write(ctx, "group_delete", group)
-	if err != nil {
-		return false, err
-	}
-	switch r.refusal() {
-	case "unswept":
-		return false, refuse(CodeState, "group %q has ended, and its last outcomes are still being recorded: delete it when it has its result", group)
-	case "callback":
-		return false, refuse(CodeState, "group %q has a callback that is not accepted yet: delete it when callback is done or failed", group)
-	case "open":
-		return false, refuse(CodeState, "group %q is being redriven to %q: delete it when that is sealed, which any redrive of the group and a seal of %q do at once, and silence after a minute", group, r.string(1), r.string(1))
-	case "wrong_state":
-		if status := statusOf(r.int(1)); status != Aggregating {
-			return false, refuse(CodeState, "group %q is %s: cancel it first, or wait for its end, then delete it", group, status)
-		}
-		return false, refuse(CodeState, "group %q is AGGREGATING: delete it when it has its result", group)
-	}
-	if err := groupRefusal(r.refusal(), group, r); err != nil {
+	if err := s.markDeleted(ctx, group, false); err != nil {
 		return false, err
 	}
 	for until := time.Now().Add(patience); time.Now().Before(until) && ctx.Err() == nil; {
@@ -192,4 +175,26 @@ func (s groupStore) Delete(ctx context.Context, group string, patience time.Dura
 		}
 	}
 	return false, nil
+}
+
+// markDeleted marks a group for deletion. With check it changes nothing, and returns the error that the mark would return.
+func (s groupStore) markDeleted(ctx context.Context, group string, check bool) error {
+	r, err := s.write(ctx, "group_delete", group, flag(check))
+	if err != nil {
+		return err
+	}
+	switch r.refusal() {
+	case "unswept":
+		return refuse(CodeState, "group %q has ended, and its last outcomes are still being recorded: delete it when it has its result", group)
+	case "callback":
+		return refuse(CodeState, "group %q has a callback that is not accepted yet: delete it when callback is done or failed", group)
+	case "open":
+		return refuse(CodeState, "group %q is being redriven to %q: delete it when that is sealed, which any redrive of the group and a seal of %q do at once, and silence after a minute", group, r.string(1), r.string(1))
+	case "wrong_state":
+		if status := statusOf(r.int(1)); status != Aggregating {
+			return refuse(CodeState, "group %q is %s: cancel it first, or wait for its end, then delete it", group, status)
+		}
+		return refuse(CodeState, "group %q is AGGREGATING: delete it when it has its result", group)
+	}
+	return groupRefusal(r.refusal(), group, r)
 }

@@ -218,7 +218,7 @@ func consoleOptions(cfg *config.Config) (console.Options, error) {
 	return console.Options{Listen: cfg.Admin.Listen, Tokens: tokens}, err
 }
 
-func newConsole(cfg *config.Config, g *gateway.Gateway, ready func() bool, core *admission.Core, insight console.Insight, registry *prometheus.Registry, log *slog.Logger) (*console.Console, error) {
+func newConsole(cfg *config.Config, g *gateway.Gateway, ready func() bool, core *admission.Core, hooks *webhooks, insight console.Insight, registry *prometheus.Registry, log *slog.Logger) (*console.Console, error) {
 	o, err := consoleOptions(cfg)
 	if err != nil {
 		return nil, err
@@ -227,7 +227,16 @@ func newConsole(cfg *config.Config, g *gateway.Gateway, ready func() bool, core 
 	o.Rooms, o.OriginStats, o.Redeem = func() []console.Room { return consoleRooms(g) }, g.OriginStats, func(ctx context.Context, raw, key string, in func(string) bool) (permit.Redemption, error) {
 		return gateway.RedeemPermit(ctx, g, raw, key, in)
 	}
+	o.Webhooks = hooks.report
 	return console.New(o)
+}
+
+// setOperators puts what operators configure besides the gateway in force: tokens and webhooks.
+func setOperators(c *console.Console, hooks *webhooks, cfg *config.Config) error {
+	if err := hooks.set(cfg); err != nil {
+		return err
+	}
+	return setTokens(c, cfg)
 }
 
 func setTokens(c *console.Console, cfg *config.Config) error {
@@ -254,7 +263,7 @@ func consoleRooms(g *gateway.Gateway) []console.Room {
 	views := g.Views()
 	rooms := make([]console.Room, len(views))
 	for i, v := range views {
-		rooms[i] = console.Room{Queue: v.Line, File: v.File, Origin: v.Origin, Wait: v.Wait, WaitError: v.WaitError, WaitCoverage: v.WaitCoverage}
+		rooms[i] = console.Room{Queue: v.Line, File: v.File, Origin: v.Origin, Wait: v.Wait, WaitError: v.WaitError, WaitCoverage: v.WaitCoverage, Page: v.Page(), Account: v.Account}
 		rooms[i].Simulate = func(c console.Change) (now, with eta.Outcome, ok bool) {
 			return v.Simulate(forecast.Change{Rate: c.Rate, MaxActive: c.MaxActive, Paused: c.Paused})
 		}

@@ -65,11 +65,15 @@ func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config,
 		return err
 	}
 	probes := newBalancers(g.Ready)
+	hooks, err := newWebhooks(cfg, g, core, registry, log)
+	if err != nil {
+		return err
+	}
 	seen, err := newInsight(cfg, g, core, options.Ring, name, failures, registry)
 	if err != nil {
 		return err
 	}
-	operators, err := newConsole(cfg, g, probes.Ready, core, seen.insight(g), registry, log)
+	operators, err := newConsole(cfg, g, probes.Ready, core, hooks, seen.insight(g), registry, log)
 	if err != nil {
 		return err
 	}
@@ -83,11 +87,11 @@ func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config,
 			options, err = gatewayOptions(next, s, core, registry, queue, log)
 		}
 		if err == nil {
-			err = setTokens(operators, next)
+			err = setOperators(operators, hooks, next)
 		}
 		if err == nil {
 			if err = g.Reload(options); err != nil {
-				err = errors.Join(err, setTokens(operators, cfg)) // a configuration takes effect as a whole or not at all
+				err = errors.Join(err, setOperators(operators, hooks, cfg)) // a configuration takes effect as a whole or not at all
 			}
 		}
 		if err != nil {
@@ -143,6 +147,7 @@ func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config,
 	if s.Away != nil {
 		addFit(&parts, func(ctx context.Context) error { return errors.Join(s.Fit(ctx), core.CheckLayout(ctx)) })
 	}
+	addWebhooks(&parts, hooks)
 	addInsight(&parts, seen)
 	addCore(&parts, core)
 	err = parts.Run()

@@ -13,6 +13,7 @@ import (
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/gateway"
 	"github.com/anteroom/anteroom/gateway/console"
+	"github.com/anteroom/anteroom/gateway/webhook"
 	"github.com/anteroom/anteroom/internal/config"
 	"github.com/anteroom/anteroom/internal/config/configtest"
 )
@@ -42,6 +43,7 @@ const (
 	alarms     = `rooms: [{alarms: [{name: a, when: waiting, do: rate, rate: 5}]}]`
 	permits    = `rooms: [{permits: [{methods: [POST]}]}]`
 	bypass     = `rooms: [{bypass: [{methods: [GET]}]}]`
+	hook       = `webhooks: [{name: crm, url: "https://hooks.example.com/a", secret_file: $DIR/hook.secret}]`
 
 	besideProxy = `check: {listen: "127.0.0.1:9997", trusted: [127.0.0.1/32]}`
 )
@@ -252,6 +254,12 @@ Gateway.Rooms[0].SessionPermits.Per = 20s`},
 	{Setting: "rooms[0].page.frame_ancestors", Value: "https://shop.example", Shows: `Gateway.Rooms[0].Page.FrameAncestors = "https://shop.example"`},
 	{Setting: "rooms[0].compat", Value: "cloudflare", Shows: `Gateway.Rooms[0].Compat = "cloudflare"`},
 	{Setting: "rooms[0].compat_status", Value: "200", Shows: "Gateway.Rooms[0].CompatStatus = 200", With: "rooms: [{compat: cloudflare}]"},
+	{Setting: "webhooks[0].name", Value: "erp", Shows: `Webhooks[0].Name = "erp"`, With: hook},
+	{Setting: "webhooks[0].url", Value: "https://hooks.example.com/b", Shows: `Webhooks[0].URL = "https://hooks.example.com/b"`, With: hook},
+	{Setting: "webhooks[0].secret_file", Value: "$DIR/hook2.secret", Shows: `Webhooks[0].Secrets[0] = "bbbbbbbbbbbbbbbbbbbbbbbb"`, With: hook},
+	{Setting: "webhooks[0].events", Value: "[room.changed]", Shows: `Webhooks[0].Events = ["room.changed"]`, With: hook},
+	{Setting: "webhooks[0].rooms", Value: "[sale]", Shows: `Webhooks[0].Rooms = ["sale"]`, With: hook},
+	{Setting: "webhooks[0].allow_private", Value: "true", Shows: "Webhooks[0].AllowPrivate = true", With: hook},
 	{Setting: "rooms[0].events[0].name", Value: "opening", Shows: `Gateway.Rooms[0].Policy.Plan.events[0].Name = "opening"`, With: event},
 	{Setting: "rooms[0].events[0].starts_at", Value: `"2031-02-01T11:00:00Z"`, Shows: "Gateway.Rooms[0].Policy.Plan.events[0].Starts = 1927710000000000", With: event},
 	{Setting: "rooms[0].events[0].ends_at", Value: `"2031-02-01T13:00:00Z"`, Shows: "Gateway.Rooms[0].Policy.Plan.events[0].Ends = 1927717200000000", With: event},
@@ -263,9 +271,10 @@ Gateway.Rooms[0].Policy.Plan.events[0].Gathers = 1927704600000000`, With: drawnE
 
 // built is what serve builds from the configuration.
 type built struct {
-	Gateway gateway.Options
-	Core    admission.Options
-	Console console.Options
+	Gateway  gateway.Options
+	Core     admission.Options
+	Console  console.Options
+	Webhooks []webhook.Endpoint
 }
 
 func TestSettings_EachReachesWhatIsBuilt(t *testing.T) {
@@ -293,6 +302,7 @@ func TestSettings_EachReachesWhatIsBuilt(t *testing.T) {
 		Base:     usual,
 		Files: map[string]string{
 			"secret": "q8Zt4LwYb8NcUe1HsJdAfG0pX2vRk7Q9-m\n", "token": "Zk3vQ9xW2mLr8TbN5cYh7JdF4sGp1AeU\n", "model.json": string(model),
+			"hook.secret": "whsec_YWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFh\n", "hook2.secret": "whsec_YmJiYmJiYmJiYmJiYmJiYmJiYmJiYmJi\n",
 			"page.html": "<meta http-equiv=refresh content={{.Reload}}><h1>{{.Heading}}</h1>", "signing.pem": signing(), "signing2.pem": signing(), "p256.pem": p256(), "token2": "b8JdF4sGp1AeUZk3vQ9xW2mLr8TbN5cY7\n",
 			"cert.pem": certificate, "key.pem": key, "cert2.pem": certificate, "key2.pem": key,
 		},
@@ -309,8 +319,12 @@ func TestSettings_EachReachesWhatIsBuilt(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			hooks, err := endpoints(cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
 			options.Log = nil
-			return built{Gateway: options, Core: coreOptions(cfg, nil, nil, nil), Console: operators}
+			return built{Gateway: options, Core: coreOptions(cfg, nil, nil, nil), Console: operators, Webhooks: hooks}
 		},
 	}.Check(t, settingRows)
 }

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/base64"
+	"errors"
 	"net/http"
 	"slices"
 	"strconv"
@@ -168,6 +169,10 @@ func (c *Console) showTicket(w http.ResponseWriter, r *http.Request, _ *access.P
 	if err != nil {
 		return err
 	}
+	return ophttp.OK(w, viewTicket(room, id, found))
+}
+
+func viewTicket(room Room, id admission.ID, found admission.Found) ticketView {
 	v := ticketView{
 		JTI: id.String(), Room: room.Queue.ID(), State: stateNames[found.State], Reason: found.Reason,
 		Parked: found.Parked, Order: found.Order, Seen: found.Seen, AdmittedAt: optional(found.AdmittedAt),
@@ -180,7 +185,45 @@ func (c *Console) showTicket(w http.ResponseWriter, r *http.Request, _ *access.P
 			v.Ahead, v.Position = new(found.Ahead), new(found.Ahead+1)
 		}
 	}
-	return ophttp.OK(w, v)
+	return v
+}
+
+// maxAccount is the longest name of an account, in bytes, as on the visitors' side.
+const maxAccount = 256
+
+// findTickets responds with the tickets of an account.
+func findTickets(w http.ResponseWriter, r *http.Request, _ *access.Person, room Room) error {
+	names := r.URL.Query()["account"]
+	if len(names) != 1 || names[0] == "" || len(names[0]) > maxAccount {
+		return ophttp.Invalid(ophttp.Fault{Path: "account", Problem: "is missing, empty, too long or given twice", Allowed: "the name of one account, at most 256 bytes"})
+	}
+	var ids []admission.ID
+	if room.Account != nil {
+		ids = room.Account(names[0])
+	}
+	if len(ids) == 0 {
+		return ophttp.NewProblem(http.StatusConflict, "no_accounts", "the room %q does not keep one place for each account: set identity.one_place, or look up the ticket by its id", room.Queue.ID())
+	}
+	answer := struct {
+		Tickets []ticketView `json:"tickets"`
+	}{Tickets: []ticketView{}}
+	err := store(r, func(ctx context.Context) error {
+		for _, id := range ids {
+			found, err := room.Queue.Lookup(ctx, id)
+			switch {
+			case errors.Is(err, admission.ErrUnknown):
+			case err != nil:
+				return err
+			default:
+				answer.Tickets = append(answer.Tickets, viewTicket(room, id, found))
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return ophttp.OK(w, answer)
 }
 
 func ago(now, then int64) *float64 {

@@ -38,6 +38,15 @@ type Room struct {
 	Simulate func(change Change) (now, with eta.Outcome, ok bool)
 	// Guard returns the cost of joining and the refused joins; false if joining is free. May be nil.
 	Guard func() (Guard, bool)
+	Page  VisitorsPage // may be nil
+	// Account returns the ids that places of an account have; none in a room without accounts. May be nil.
+	Account func(name string) []admission.ID
+}
+
+// VisitorsPage renders the page of a room's visitors; see gateway/page.
+type VisitorsPage interface {
+	Previews() (states, languages []string)
+	Preview(state, language, message string) (body []byte, policy string, ok bool)
 }
 
 // Change is a change of a room's admissions to be simulated; nil leaves a value as it is.
@@ -83,7 +92,9 @@ type Options struct {
 	// last window. May be nil.
 	OriginStats func(origin string) (p95, errorRate float64)
 
-	Insight Insight
+	// Webhooks returns the state of the webhooks with up to dead events that were given up. May be nil.
+	Webhooks func(ctx context.Context, dead int) (Webhooks, error)
+	Insight  Insight
 
 	Registry prometheus.Gatherer
 	Ready    func() bool  // the visitors' listener accepts, and no SIGTERM was received

@@ -213,7 +213,7 @@ func TestAdmit_LimitsWrongTokens(t *testing.T) {
 	}
 	want(t, guess(writeToken), 200) // behind one proxy there are other operators
 	wantCode(t, guess("wrong"), 429, "too_many_attempts")
-	b.now = b.now.Add(6 * time.Second)
+	b.clock.move(6 * time.Second)
 	wantCode(t, guess("wrong"), 401, "unauthorized")
 	wantCode(t, guess("wrong"), 429, "too_many_attempts")
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/admission/outbox"
 	"github.com/anteroom/anteroom/eta"
 	"github.com/anteroom/anteroom/gateway/permit"
 	"github.com/anteroom/anteroom/internal/redistest"
@@ -38,8 +40,14 @@ type bench struct {
 	handler   http.Handler
 	ready     bool
 	healthy   error
-	now       time.Time
+	clock     clock
 }
+
+// clock stands still until it is moved. Requests of a browser may read it meanwhile.
+type clock struct{ passed atomic.Int64 }
+
+func (c *clock) now() time.Time       { return time.Unix(1_800_000_000, c.passed.Load()) }
+func (c *clock) move(d time.Duration) { c.passed.Add(int64(d)) }
 
 var filePolicy = admission.Policy{
 	Enabled: true, Method: admission.FIFO, Rate: 1_000, Burst: 10_000, Absence: 10 * time.Minute,
@@ -53,10 +61,10 @@ func newBench(t *testing.T, change ...func(*Options)) *bench {
 
 func newBenchOn(t *testing.T, client redis.UniversalClient, change ...func(*Options)) *bench {
 	t.Helper()
-	b := &bench{t: t, ready: true, now: time.Unix(1_800_000_000, 0)}
+	b := &bench{t: t, ready: true}
 	core, err := admission.New(admission.Options{
 		Client: client, Prefix: redistest.Prefix(t), Timeout: 5 * time.Second, Log: slog.New(slog.DiscardHandler),
-		Now: func() int64 { return b.now.UnixMicro() },
+		Now: func() int64 { return b.clock.now().UnixMicro() },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -77,7 +85,7 @@ func newBenchOn(t *testing.T, client redis.UniversalClient, change ...func(*Opti
 					Wait:      func() eta.Estimate { return eta.Estimate{Seconds: 120, Low: 99.6, High: 150.4, Known: true} },
 					WaitError: func() (float64, bool) { return 0.95, true },
 					Simulate: func(c Change) (now, with eta.Outcome, ok bool) {
-						in := eta.Input{Now: b.now.UnixMicro(), Rate: 1, Waiting: 100, Active: 10}
+						in := eta.Input{Now: b.clock.now().UnixMicro(), Rate: 1, Waiting: 100, Active: 10}
 						to := eta.Plan{Rate: 1}
 						if c.Rate != nil {
 							to.Rate = *c.Rate
@@ -90,8 +98,20 @@ func newBenchOn(t *testing.T, client redis.UniversalClient, change ...func(*Opti
 						}
 						return eta.Simulate(in, eta.Plan{Rate: 1}, 100), eta.Simulate(in, to, 100), true
 					}},
-				{Queue: b.vip, File: filePolicy, Origin: "shop"},
+				{Queue: b.vip, File: filePolicy, Origin: "shop",
+					Account: func(name string) []admission.ID { return admission.ID([]byte(name + "............")).Places() }},
 			}
+		},
+		Webhooks: func(ctx context.Context, dead int) (Webhooks, error) {
+			r, err := b.events().Read(ctx, dead)
+			if err != nil {
+				return Webhooks{}, err
+			}
+			w := Webhooks{Sender: r.Holder, List: []Webhook{{Name: "crm", Host: "hooks.example.com", Events: []string{"room.changed"}, Dead: r.Counts["crm"].Dead}}}
+			for _, l := range r.Dead {
+				w.Dead = append(w.Dead, DeadEvent{Webhook: l.Endpoint, ID: l.ID, QueuedAt: l.Since, At: l.At, Tries: l.Tries, Error: l.Error, Body: []byte(l.Body)})
+			}
+			return w, nil
 		},
 		Redeem: func(ctx context.Context, raw, key string, in func(string) bool) (permit.Redemption, error) {
 			return permit.Redeem(ctx, b.ring, func(id string) permit.Room {
@@ -105,7 +125,7 @@ func newBenchOn(t *testing.T, client redis.UniversalClient, change ...func(*Opti
 		Registry:    prometheus.NewRegistry(),
 		Ready:       func() bool { return b.ready },
 		Health:      func() error { return b.healthy },
-		Now:         func() time.Time { return b.now },
+		Now:         b.clock.now,
 	}
 	for _, f := range change {
 		f(&o)
@@ -121,7 +141,7 @@ func newBenchOn(t *testing.T, client redis.UniversalClient, change ...func(*Opti
 // tick moves the clock and runs a tick of both rooms.
 func (b *bench) tick(d time.Duration) {
 	b.t.Helper()
-	b.now = b.now.Add(d)
+	b.clock.move(d)
 	for _, r := range []*admission.Room{b.sale, b.vip} {
 		if err := r.Tick(b.t.Context()); err != nil {
 			b.t.Fatal(err)
@@ -134,7 +154,7 @@ func (b *bench) tick(d time.Duration) {
 func (b *bench) join(n int) (waiting []admission.Standing) {
 	b.t.Helper()
 	for range n {
-		b.now = b.now.Add(time.Microsecond)
+		b.clock.move(time.Microsecond)
 		var id admission.ID
 		if _, err := rand.Read(id[:]); err != nil {
 			b.t.Fatal(err)
@@ -239,4 +259,9 @@ func compact(t *testing.T, text string) string {
 		t.Fatal(err)
 	}
 	return string(b)
+}
+
+// events returns the queue of events for webhooks.
+func (b *bench) events() *outbox.Queue {
+	return outbox.New(outbox.Options{Run: admission.ScriptsOf(b.core), Prefix: "console-" + admission.GatewayOf(b.core), Now: func() int64 { return b.clock.now().UnixMicro() }})
 }

@@ -16,7 +16,7 @@ func TestEvacuate_EndsSessionsAndIsAudited(t *testing.T) {
 	if n := b.sale.Snapshot().Active; n != 10 {
 		t.Fatalf("%d inside after refused evacuations, want 10", n)
 	}
-	began := b.now
+	began := b.clock.now()
 	v := decode(t, b.ask("POST", "/admin/v1/rooms/sale/evacuate", `{"reason":"the origin is down"}`).Body.Bytes())
 	if v["active"] != 0.0 || v["waiting"] != 2.0 || v["evacuated_at"] != began.UTC().Format("2006-01-02T15:04:05.000000Z") {
 		t.Errorf("room after an evacuation: active %v, waiting %v, evacuated_at %v", v["active"], v["waiting"], v["evacuated_at"])

@@ -182,7 +182,7 @@ func TestTickets_LookupAndRemove(t *testing.T) {
 	}
 	b.tick(750 * time.Millisecond)
 	v = decode(t, b.ask("GET", path, "").Body.Bytes())
-	if v["state"] != "admitted" || v["position"] != nil || v["admitted_at"] != b.now.UTC().Format("2006-01-02T15:04:05.000000Z") {
+	if v["state"] != "admitted" || v["position"] != nil || v["admitted_at"] != b.clock.now().UTC().Format("2006-01-02T15:04:05.000000Z") {
 		t.Errorf("at its turn the ticket is %v", v)
 	}
 	want(t, b.ask("DELETE", path, ""), 204)
@@ -242,11 +242,11 @@ func TestHistory_Buckets(t *testing.T) {
 func TestAudit_Entries(t *testing.T) {
 	b := newBench(t)
 	want(t, b.ask("PATCH", "/admin/v1/rooms/sale", `{"rate":5,"session":{"ttl":"2m"},"message":"12","enabled":true}`), 200)
-	b.now = b.now.Add(time.Second)
+	b.clock.move(time.Second)
 	want(t, b.ask("PATCH", "/admin/v1/rooms/sale", `{"rate":7.5,"session":{"ttl":null}}`), 200)
-	b.now = b.now.Add(time.Second)
+	b.clock.move(time.Second)
 	want(t, b.ask("POST", "/admin/v1/rooms/vip/pause", ""), 200)
-	b.now = b.now.Add(time.Second)
+	b.clock.move(time.Second)
 	want(t, b.ask("POST", "/admin/v1/rooms/vip/reset", `{"confirm":"vip"}`), 200)
 	wantCode(t, b.ask("PATCH", "/admin/v1/rooms/sale", `{"rate":-1}`), 422, "invalid")
 	want(t, b.ask("GET", "/admin/v1/audit", ""), 200, `{"entries":[
@@ -266,7 +266,7 @@ func TestAudit_EntryUndoesChange(t *testing.T) {
 	b := newBench(t)
 	want(t, b.ask("PATCH", "/admin/v1/rooms/sale", `{"rate":5,"max_active":9}`), 200)
 	then := b.sale.Snapshot().Policy
-	b.now = b.now.Add(time.Second)
+	b.clock.move(time.Second)
 	want(t, b.ask("PATCH", "/admin/v1/rooms/sale", `{"rate":0.001,"max_active":null,"message":"x","method":"reject","burst":2.5,"session":{"ttl":"1h"}}`), 200)
 	entries := decode(t, b.ask("GET", "/admin/v1/audit?limit=1", "").Body.Bytes())["entries"].([]any)
 	before, err := json.Marshal(at(entries[0], "before"))

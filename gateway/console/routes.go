@@ -58,6 +58,8 @@ func (c *Console) routes() []route {
 	rows := []route{
 		open("/metrics", ophttp.Metrics(c.o.Registry, c.log)),
 		open("/{$}", c.page),
+		open(pagePath, c.page),
+		open(pagePath+"preview", previews{c}),
 
 		inOwnRooms("GET", rooms, access.Viewer, c.listRooms),
 		inOneRoom("GET", room, access.Viewer, c.inRoom(c.showRoom)),
@@ -71,6 +73,7 @@ func (c *Console) routes() []route {
 		inOneRoom("POST", room+"/ramp", access.Operator, c.inRoom(l.startRamp)),
 		inOneRoom("DELETE", room+"/ramp", access.Operator, c.inRoom(l.stopRamp)),
 		inOneRoom("POST", room+"/simulate", access.Operator, c.inRoom(l.simulate)),
+		inOneRoom("GET", room+"/preview", access.Viewer, c.inRoom(previews{c}.list)),
 		inOneRoom("GET", room+"/history", access.Viewer, c.inRoom(c.history)),
 		inOneRoom("GET", room+"/facts", access.Viewer, c.inRoom(f.show)),
 		inOneRoom("PUT", room+"/facts", access.Facts, c.inRoom(f.put)),
@@ -78,11 +81,16 @@ func (c *Console) routes() []route {
 		inOneRoom("GET", room+"/notices/{notice}", access.Viewer, c.inRoom(f.showNotice)),
 		inOneRoom("PUT", room+"/notices/{notice}", access.Facts, c.inRoom(f.putNotice)),
 		inOneRoom("DELETE", room+"/notices/{notice}", access.Facts, c.inRoom(f.removeNotice)),
+		inOneRoom("GET", room+"/tickets", access.Viewer, c.inRoom(findTickets)),
 		inOneRoom("GET", room+"/tickets/{jti}", access.Viewer, c.inRoom(c.showTicket)),
 		inOneRoom("DELETE", room+"/tickets/{jti}", access.Operator, c.inRoom(c.removeTicket)),
 		inOneRoom("POST", room+"/sessions/{sid}/revoke", access.Operator, c.inRoom(c.revokeSession)),
 
+		inOwnRooms("GET", "/admin/v1/events", access.Viewer, calendar{c}.list),
 		inOwnRooms("GET", "/admin/v1/audit", access.Viewer, c.audit),
+	}
+	if c.o.Webhooks != nil {
+		rows = append(rows, inDeployment("GET", "/admin/v1/webhooks", access.Viewer, showWebhooks(c.o.Webhooks)))
 	}
 	if c.o.Redeem != nil {
 		rows = append(rows, inOwnRooms("POST", "/admin/v1/permits/redeem", access.Operator, c.redeemPermit))

@@ -38,7 +38,7 @@ remember("sessionStorage", {at: visit.at});
 
 // lost returns the sentences that a place was lost, and that there is a new one.
 function lost(why) {
-  return (text[why] || text.late) + (why === "evacuated" ? "" : " " + text.anew);
+  return why === "evacuated" ? text[why] : (text[why] || text.late) + " " + text.anew;
 }
 
 // place shows the visitor's position. The number does not grow unless people came back: a rise within 2 % is the error of
@@ -63,11 +63,7 @@ function place(status) {
 }
 
 // facts shows what the room publishes: a script of the gateway for each version. It is the same to run it again.
-const facts = url => {
-  const part = document.createElement("script");
-  part.src = url + "&js";
-  if (url) root.append(part);
-};
+const facts = to => to && (root.appendChild(document.createElement("script")).src = to + "&js");
 
 function show(status) {
   failures = 0;
@@ -176,7 +172,7 @@ function hear(status) {
   if (state === "lapsed" || state === "ended") return rejoin(state);
   if (state === "expired" && !status.token) return rejoin(status.reason);
   if (/joins|sold/.test(status.reason)) return load(location.href);
-  if (state === "expired" || status.reason === "evacuated") note = lost(status.reason);
+  if (state !== "rejected" && status.reason) note = lost(status.reason);
   show(status);
 }
 

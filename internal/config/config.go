@@ -24,6 +24,7 @@ type Config struct {
 	Tokens          Tokens         `koanf:"tokens" doc:"How waiting tokens and passes are signed."`
 	Cookies         Cookies        `koanf:"cookies" doc:"Cookies that the gateway sets."`
 	Origins         []Origin       `koanf:"origins" doc:"Sites that the gateway stands in front of."`
+	Webhooks        []Webhook      `koanf:"webhooks" doc:"HTTP endpoints that get the events of rooms (docs/webhooks.md)."`
 	Rooms           []Room         `koanf:"rooms" doc:"Waiting rooms. Without one every request is proxied uncounted."`
 }
 
@@ -175,6 +176,15 @@ type Alarm struct {
 	Do          string        `koanf:"do" enum:",pause,rate,notify" doc:"pause the room, set its rate, or only write a warning to the log and an entry to the audit log."`
 	Rate        *Rate         `koanf:"rate" min:"0" max:"1000000" unit:"visitors/s" doc:"do: rate: the rate that the alarm sets."`
 	ResumeAfter time.Duration `koanf:"resume_after" default:"0s" min:"0s" max:"24h" doc:"Time after which the alarm takes its change back, once the value has not been above the limit for the time for. 0: an operator does."`
+}
+
+type Webhook struct {
+	Name         string   `koanf:"name" doc:"Name in metrics, log and API: lower-case letters, digits and dashes, at most 63. Events that are queued for a name that is removed are given up."`
+	URL          string   `koanf:"url" secret:"url" doc:"Address that the events are posted to, http or https. A private address needs allow_private."`
+	SecretFile   string   `koanf:"secret_file" doc:"File with the secrets that sign, one a line as whsec_ and base64 of 24 to 64 bytes, at most 5; lines that begin with # are ignored. Every secret signs each request, so that a receiver can change to the next one before the old one is removed."`
+	Events       []string `koanf:"events" doc:"Types of events, as room.queue.started. Empty: all but session.ended."`
+	Rooms        []string `koanf:"rooms" doc:"Ids of rooms whose events are sent. Empty: all."`
+	AllowPrivate bool     `koanf:"allow_private" default:"false" doc:"Allow an address that is not public, as of a service in the same network."`
 }
 
 type Admission struct {

@@ -134,8 +134,8 @@ func refuse(when bool, reason refusal) {
 type refusal string
 
 var (
-	known = regexp.MustCompile(`^(iss|aud|jti|sid|ep|ah|bnd|iat|exp|ord|seen|hold|hd|fn|used|eta|elo|ehi|off|acc|nbf)=`)
-	typed = regexp.MustCompile(`^((iss|aud|jti|sid|ep|ah|bnd)=string|(off|acc)=bool|(iat|exp|ord|seen|hold|hd|fn|used|eta|elo|ehi)=json.Number(0|[1-9][0-9]{0,14}|[1-8][0-9]{15})$)`)
+	known = regexp.MustCompile(`^(iss|aud|jti|sid|ep|ah|bnd|iat|exp|ord|seen|hold|hd|fn|ct|used|eta|elo|ehi|off|acc|nbf)=`)
+	typed = regexp.MustCompile(`^((iss|aud|jti|sid|ep|ah|bnd)=string|(off|acc)=bool|(iat|exp|ord|seen|hold|hd|fn|ct|used|eta|elo|ehi)=json.Number(0|[1-9][0-9]{0,14}|[1-8][0-9]{15})$)`)
 	other = regexp.MustCompile(`^[a-z0-9_]{1,32}=(string|bool|json.Number|<nil>)`) // a claim of a newer gateway
 	id    = regexp.MustCompile(`^[A-Za-z0-9_-]{21}[AQgw]$`)
 
