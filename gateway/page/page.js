@@ -63,11 +63,7 @@ function place(status) {
 }
 
 // facts shows what the room publishes: a script of the gateway for each version. It is the same to run it again.
-const facts = url => {
-  const part = document.createElement("script");
-  part.src = url + "&js";
-  if (url) root.append(part);
-};
+const facts = to => to && (root.appendChild(document.createElement("script")).src = to + "&js");
 
 function show(status) {
   failures = 0;
