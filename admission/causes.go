@@ -72,7 +72,7 @@ func (r *Recorder) Reason(room *Room) reason.Reason {
 	r.mu.Lock()
 	k := r.at(room.id).causes
 	r.mu.Unlock()
-	f := reason.Facts{Now: now, Snapshot: s, Away: room.store.away.Load(), Expected: room.Expected(), Changes: k.changes}
+	f := reason.Facts{Now: now, Snapshot: s, Away: room.store.away.Load(), Expected: room.Expected(), Changes: k.changes, SoldOut: s.Policy.SoldOut}
 	if k.end > 0 {
 		f.NextEnd = max(0, k.end-time.Duration(r.c.mono()-k.endAt))
 	}

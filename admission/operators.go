@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/anteroom/anteroom/admission/snapshot"
 )
 
 // operators changes a room for operators and returns what the store holds.
@@ -24,9 +26,10 @@ type Live struct {
 	Paused                 *bool
 	Draining               *bool
 	Message, Method        *string
+	OnSoldOut              *string // keep, close
 	SessionTTL             *time.Duration
 	Enabled                *bool
-	Clear                  []string // names as in the API: rate burst max_active paused draining message method session.ttl enabled
+	Clear                  []string // names as in the API: rate burst max_active paused draining message method on_sold_out session.ttl enabled
 }
 
 // Patch changes live fields: in the store at once, in every gateway with its next tick. who goes into the audit log, here and in
@@ -59,6 +62,9 @@ func (r *operators) patch(ctx context.Context, who, action string, l Live) error
 	}
 	if l.Method != nil {
 		set("method", *l.Method)
+	}
+	if l.OnSoldOut != nil {
+		set(snapshot.OnSoldOut, *l.OnSoldOut)
 	}
 	if l.SessionTTL != nil {
 		set("session.ttl", itoa(l.SessionTTL.Microseconds()))

@@ -92,7 +92,7 @@ func roomOptions(cfg *config.Config, r *config.Room) (gateway.Room, error) {
 	room := gateway.Room{
 		ID: r.ID, Hosts: r.Hosts, Paths: r.Paths, Policy: p,
 		PollBudget: r.PollBudget, Renew: r.Session.Renew == "true", MaxSession: r.Session.Max, CORSOrigins: r.CORSOrigins,
-		Page: pageOptions(r), PageStatus: r.Page.Status, Compat: r.Compat, CompatStatus: r.CompatStatus, Estimator: r.ETA.Estimator, LearnWeights: r.ETA.Weights == learned,
+		Page: pageOptions(r), Board: r.Board, PageStatus: r.Page.Status, Compat: r.Compat, CompatStatus: r.CompatStatus, Estimator: r.ETA.Estimator, LearnWeights: r.ETA.Weights == learned,
 	}
 	if origin := cfg.OriginOf(r); origin != nil {
 		room.Origin, room.Policy.Origin = origin.ID, origin.ID
@@ -159,7 +159,7 @@ func policy(cfg *config.Config, r *config.Room) (admission.Policy, error) {
 		Enabled: r.Enabled, Method: r.Queue.Method, Rate: int64(r.Admission.Rate),
 		MaxActive: r.Admission.MaxActive, HeadWindow: r.Admission.HeadWindow, Capacity: r.Queue.Capacity,
 		MinWait: r.Admission.MinWait, Absence: r.Queue.Absence, ClaimWindow: r.Queue.ClaimWindow,
-		SessionTTL: r.Session.TTL, Message: r.Page.Message, OnStoreError: cfg.OnStoreErrorOf(r),
+		SessionTTL: r.Session.TTL, Message: r.Page.Message, SoldOutCloses: r.Queue.OnSoldOut == admission.SoldOutClose, OnStoreError: cfg.OnStoreErrorOf(r),
 		Strategy: admission.Strategy(r.Admission.Strategy), MinRate: int64(r.Admission.MinRate), MaxRate: int64(r.Admission.MaxRate),
 		Adaptive: admission.Adaptive{
 			Mode: r.Admission.Mode, TargetP95: r.Admission.TargetP95, MaxErrorRate: r.Admission.MaxErrorRate, Shadow: r.Admission.Shadow,

@@ -2,6 +2,7 @@ package console
 
 import (
 	"bytes"
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -37,6 +38,9 @@ func TestResponses_MatchOpenAPI(t *testing.T) {
 		t.Fatal(err)
 	}
 	openapi3filter.RegisterBodyDecoder("application/problem+json", openapi3filter.JSONBodyDecoder)
+	openapi3filter.RegisterBodyDecoder("application/vnd.anteroom.rows+json", openapi3filter.JSONBodyDecoder)
+	openapi3filter.RegisterBodyDecoder("text/html", openapi3filter.PlainBodyDecoder)
+	openapi3filter.RegisterBodyDecoder("text/event-stream", openapi3filter.PlainBodyDecoder)
 	openapi3filter.RegisterBodyDecoder("application/x-ndjson", openapi3filter.FileBodyDecoder)
 
 	b := newBench(t)
@@ -119,6 +123,34 @@ func TestResponses_MatchOpenAPI(t *testing.T) {
 	ask(413, "POST", room+"/reset", strings.Repeat(" ", 64<<10+1))
 	ask(415, "POST", room+"/reset", `{"confirm":"sale"}`, "Content-Type: text/plain")
 	ask(422, "POST", room+"/reset", `{"confirm":"vip"}`)
+	b.record(3)
+	ask(200, "GET", room, "")
+	ask(200, "GET", "/admin/v1/fleet", "")
+	ask(200, "GET", room+"/series?step=1s", "")
+	ask(422, "GET", room+"/series?step=2s", "")
+	ask(200, "GET", room+"/figures", "")
+	ask(422, "GET", room+"/figures?from=5&to=4", "")
+	for _, form := range []string{"html", "csv", "json", "rows"} {
+		ask(200, "GET", room+"/report?format="+form, "")
+	}
+	ask(422, "GET", room+"/report?format=pdf", "")
+	ask(200, "POST", "/admin/v1/explain", `{"host":"shop.test","path":"/a?b=1","headers":{"Accept":"text/html"},"address":"192.0.2.1","https":true}`)
+	ask(400, "POST", "/admin/v1/explain", `[`)
+	ask(413, "POST", "/admin/v1/explain", strings.Repeat(" ", 64<<10+1))
+	ask(415, "POST", "/admin/v1/explain", `{"host":"shop.test","path":"/"}`, "Content-Type: text/plain")
+	ask(422, "POST", "/admin/v1/explain", `{"host":"shop.test"}`)
+	leaving, leave := context.WithCancel(t.Context())
+	leave()
+	b.leaving = leaving
+	ask(200, "GET", "/admin/v1/stream", "")
+	b.leaving = nil
+	for range streamsMost {
+		b.console.frames.open <- struct{}{}
+	}
+	ask(503, "GET", "/admin/v1/stream", "")
+	for range streamsMost {
+		<-b.console.frames.open
+	}
 	ask(200, "POST", "/admin/v1/rooms/vip/evacuate", `{"reason":"the origin is down"}`)
 	ask(404, "GET", room+"/ramp", "")
 	ask(404, "DELETE", room+"/ramp", "")
@@ -156,6 +188,32 @@ func TestResponses_MatchOpenAPI(t *testing.T) {
 		ask(415, row[0], row[1], `{}`, "Content-Type: text/plain")
 		ask(422, row[0], row[1], `{"x":1}`)
 	}
+	const standing = `{"items":[{"id":"a","label":{"en":"A"},"state":"low","price":{"from":1,"currency":"EUR"}}]}`
+	const notice = `{"level":"info","text":{"en":"N"},"until":"2100-01-01T00:00:00Z"}`
+	ask(200, "GET", room+"/facts", "")
+	ask(200, "PUT", room+"/facts", standing)
+	ask(200, "GET", room+"/notices", "")
+	for i := range 8 {
+		ask(200, "PUT", room+"/notices/n"+strconv.Itoa(i), notice)
+	}
+	ask(409, "PUT", room+"/notices/more", notice)
+	ask(200, "GET", room+"/notices/n1", "")
+	ask(404, "GET", room+"/notices/none", "")
+	ask(200, "PATCH", room, `{"queue":{"on_sold_out":"close"}}`)
+	ask(200, "GET", room, "")
+	for _, path := range []string{"/facts", "/notices/n1"} {
+		ask(400, "PUT", room+path, `{`)
+		ask(412, "PUT", room+path, map[string]string{"/facts": standing, "/notices/n1": notice}[path], `If-Match: "other"`)
+		ask(413, "PUT", room+path, strings.Repeat(" ", 8<<10+1))
+		ask(415, "PUT", room+path, `{}`, "Content-Type: text/plain")
+		ask(422, "PUT", room+path, `{"x":1}`)
+	}
+	ask(400, "DELETE", room+"/notices/n1", `{`)
+	ask(412, "DELETE", room+"/notices/n1", "", `If-Match: "other"`)
+	ask(413, "DELETE", room+"/notices/n1", strings.Repeat(" ", 64<<10+1))
+	ask(415, "DELETE", room+"/notices/n1", `{}`, "Content-Type: text/plain")
+	ask(422, "DELETE", room+"/notices/n1", `{"x":1}`)
+	ask(204, "DELETE", room+"/notices/n1", "")
 	const redeem = "/admin/v1/permits/redeem"
 	raw := b.permit(token.Permit{})
 	ask(200, "POST", redeem, permitBody(raw))
@@ -213,10 +271,12 @@ func TestResponses_MatchOpenAPI(t *testing.T) {
 	const pending = "/admin/v1/pending/none"
 	all := []operation{
 		{"GET", "/admin/v1/me", ""},
-		{"GET", "/admin/v1/rooms", ""}, {"GET", room, ""}, {"GET", room + "/preview", ""}, {"GET", "/admin/v1/events", ""}, {"PATCH", room, `{"rate":1}`}, {"POST", room + "/pause", ""}, {"POST", room + "/resume", ""},
+		{"GET", "/admin/v1/rooms", ""}, {"GET", room, ""}, {"GET", room + "/preview", ""}, {"GET", "/admin/v1/events", ""},
+		{"GET", "/admin/v1/pending", ""}, {"DELETE", pending, ""}, {"POST", pending + "/confirm", ""}, {"GET", "/admin/v1/audit/export", ""}, {"PATCH", room, `{"rate":1}`}, {"POST", room + "/pause", ""}, {"POST", room + "/resume", ""},
 		{"POST", room + "/drain", ""}, {"POST", room + "/reset", `{"confirm":"sale"}`}, {"GET", room + "/history", ""}, {"GET", room + "/tickets/" + last, ""}, {"GET", "/admin/v1/rooms/vip/tickets?account=jane", ""},
-		{"GET", "/admin/v1/pending", ""}, {"DELETE", pending, ""}, {"POST", pending + "/confirm", ""}, {"GET", "/admin/v1/audit/export", ""},
 		{"DELETE", room + "/tickets/" + last, ""}, {"POST", room + "/sessions/" + last + "/revoke", ""}, {"GET", "/admin/v1/audit", ""}, {"GET", "/admin/v1/webhooks", ""},
+		{"GET", room + "/facts", ""}, {"PUT", room + "/facts", standing}, {"GET", room + "/notices", ""},
+		{"GET", room + "/notices/n2", ""}, {"PUT", room + "/notices/n2", notice}, {"DELETE", room + "/notices/n2", ""},
 		{"POST", room + "/evacuate", `{"reason":"x"}`}, {"POST", room + "/simulate", ""},
 		{"GET", room + "/ramp", ""}, {"POST", room + "/ramp", `{"step":1,"every":"1m","until":90}`}, {"DELETE", room + "/ramp", ""}, {"POST", redeem, permitBody(raw)},
 	}
@@ -229,11 +289,19 @@ func TestResponses_MatchOpenAPI(t *testing.T) {
 			ask(403, o.method, o.path, o.body, "Authorization: Bearer "+readToken)
 		}
 	}
+	records := []operation{{"GET", room + "/series", ""}, {"GET", room + "/figures", ""}, {"GET", room + "/report", ""}}
+	insights := append([]operation{{"GET", "/admin/v1/fleet", ""}, {"GET", "/admin/v1/stream", ""}, {"POST", "/admin/v1/explain", `{"host":"a","path":"/"}`}}, records...)
+	for _, o := range insights {
+		ask(401, o.method, o.path, o.body, "Authorization:")
+		if strings.Contains(o.path, room) {
+			ask(404, o.method, strings.Replace(o.path, "/sale", "/none", 1), o.body)
+		}
+	}
 	const wrong, peer = "Authorization: Bearer wrong", "Peer: 192.0.2.9:1"
 	for range 10 {
 		b.ask("GET", "/admin/v1/rooms", "", wrong, peer)
 	}
-	for _, o := range all {
+	for _, o := range append(insights, all...) {
 		ask(429, o.method, o.path, o.body, wrong, peer)
 	}
 	b = newBench(t, func(o *Options) { o.Listen, o.Tokens = "[::1]:9090", nil })
@@ -242,12 +310,15 @@ func TestResponses_MatchOpenAPI(t *testing.T) {
 			ask(403, o.method, o.path, o.body, "Authorization:", "Host: evil.example")
 		}
 	}
+	for _, o := range insights {
+		ask(403, o.method, o.path, o.body, "Authorization:", "Host: evil.example")
+	}
 	for _, path := range []string{"/metrics", "/healthz", "/readyz"} {
 		ask(403, "GET", path, "", "Authorization:", "Host: evil.example")
 	}
 	b = benchWithoutStore(t)
 	all[len(all)-1].body = permitBody(b.permit(token.Permit{}))
-	for _, o := range all[5:] { // the first need no store
+	for _, o := range append(records, all[5:]...) { // the first need no store
 		if strings.HasSuffix(o.path, "/simulate") || o.method == "GET" && strings.HasSuffix(o.path, "/ramp") { // works without the store
 			continue
 		}

@@ -62,7 +62,7 @@ func open(path string, serve http.Handler) route {
 // routes returns every route of the operators' listener, except health and readiness. docs/access.md lists the same rows.
 func (c *Console) routes() []route {
 	const rooms, room = "/admin/v1/rooms", "/admin/v1/rooms/{id}"
-	l, p, a := levers{c}, people{c}, approvals{c}
+	l, f, p, a := levers{c}, publisher{c}, people{c}, approvals{c}
 	rows := []route{
 		open("/metrics", ophttp.Metrics(c.o.Registry, c.log)),
 		open("/{$}", c.page),
@@ -86,6 +86,12 @@ func (c *Console) routes() []route {
 		inOneRoom("GET", room+"/preview", access.Viewer, c.inRoom(previews{c}.list)),
 		inOneRoom("GET", room+"/history", access.Viewer, c.inRoom(c.history)),
 		inOneRoom("GET", room+"/tickets", access.Viewer, c.inRoom(findTickets)),
+		inOneRoom("GET", room+"/facts", access.Viewer, c.inRoom(f.show)),
+		inOneRoom("PUT", room+"/facts", access.Facts, c.inRoom(f.put)),
+		inOneRoom("GET", room+"/notices", access.Viewer, c.inRoom(f.listNotices)),
+		inOneRoom("GET", room+"/notices/{notice}", access.Viewer, c.inRoom(f.showNotice)),
+		inOneRoom("PUT", room+"/notices/{notice}", access.Facts, c.inRoom(f.putNotice)),
+		inOneRoom("DELETE", room+"/notices/{notice}", access.Facts, c.inRoom(f.removeNotice)),
 		inOneRoom("GET", room+"/tickets/{jti}", access.Viewer, c.inRoom(c.showTicket)),
 		inOneRoom("DELETE", room+"/tickets/{jti}", access.Operator, c.inRoom(c.removeTicket)),
 		inOneRoom("POST", room+"/sessions/{sid}/revoke", access.Operator, c.inRoom(c.revokeSession)),

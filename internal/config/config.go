@@ -183,6 +183,7 @@ type Room struct {
 	Guard        Guard     `koanf:"guard" doc:"Measures against clients that take many places."`
 	CORSOrigins  []string  `koanf:"cors_origins" doc:"Other sites, as https://shop.example, whose scripts may use the JSON under /.waiting-room/."`
 	Page         Page      `koanf:"page" doc:"The waiting page."`
+	Board        string    `koanf:"board" default:"off" enum:"off,on,delayed" doc:"Public board at /.waiting-room/{room}/board: queue, rate, waits and facts, for everybody (docs/facts.md). delayed shows figures of a minute ago, rounded."`
 	Compat       string    `koanf:"compat" default:"none" enum:"none,cloudflare" doc:"cloudflare adds the cfWaitingRoom object to JSON responses, in every state and to refusals (docs/migrate/cloudflare.md)."`
 	CompatStatus int       `koanf:"compat_status" default:"0" min:"0" max:"599" unit:"HTTP status" doc:"compat: cloudflare: status of JSON responses to API clients that wait, for clients that expect 200. Refusals keep their status. 0: 202, and 503 for methods other than GET and HEAD."`
 	Events       []Event   `koanf:"events" doc:"Planned times with a policy of their own."`
@@ -237,6 +238,7 @@ type Queue struct {
 	PrequeueAt     string        `koanf:"prequeue_at" doc:"lottery: beginning of the pre-queue, RFC 3339 with a zone, before opens_at. Empty: always."`
 	DrawSecretFile string        `koanf:"draw_secret_file" doc:"lottery: file with the secret that seeds the draw, at least 32 bytes; the same on every gateway."`
 	Capacity       int64         `koanf:"capacity" default:"0" min:"0" max:"1000000000" unit:"visitors" doc:"Most visitors in the queue; others get room_full. 0: no limit."`
+	OnSoldOut      string        `koanf:"on_sold_out" default:"keep" enum:"keep,close" live:"true" doc:"When every item of the facts is sold out (docs/facts.md): keep goes on; close admits nobody and takes no joins until an item is available again. Places and their order stay."`
 }
 
 type Session struct {
