@@ -138,4 +138,18 @@ func TestAuditWatch_RecordsALoss(t *testing.T) {
 	if err != nil || newest[0].Action != "chain_lost" {
 		t.Errorf("after the change: %+v, %v", newest, err)
 	}
+	// So is a new log that is longer than the lost one.
+	known := newest[0].Seq
+	if err := client.Del(ctx5(t), a.keys[keyAudit]).Err(); err != nil {
+		t.Fatal(err)
+	}
+	for range known + 1 {
+		if err := a.Pause(ctx5(t), "eve"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	look()
+	if c, entries := verified(); len(c.Lost) != 1 || c.Head.Seq != known+2 || *entries[known+1].Changes[1].Before != newest[0].Hash {
+		t.Errorf("after a longer log: %+v, %+v", c, entries)
+	}
 }
