@@ -89,7 +89,7 @@ func (c *Console) routes() []route {
 	if c.o.Redeem != nil {
 		rows = append(rows, inOwnRooms("POST", "/admin/v1/permits/redeem", access.Operator, c.redeemPermit))
 	}
-	return append(append(rows, c.insights()...), profiles()...)
+	return append(append(rows, insights{c}.routes()...), profiles()...)
 }
 
 // serve builds the router from the table.
