@@ -190,6 +190,7 @@ func (r *Recorder) figures(ctx context.Context, room *Room, m *Measures, health 
 	f[series.Waiting], f[series.Parked], f[series.Admitted], f[series.Inside] = s.Waiting, s.Parked, s.Admitted, s.Admitted+s.Active
 	f[series.MaxActive], f[series.Limit], f[series.Gateways] = s.Policy.MaxActive, s.Policy.Rate, s.Gateways
 	f[series.Joins], f[series.Admissions], f[series.Claims], f[series.Lapses], f[series.Abandons] = s.Joins, s.Admissions, s.Claims, s.Lapses, s.Abandons
+	f[series.Born] = (s.RedisTime - s.RoomTime + s.Since) / 1e6
 	if s.Policy.Strategy == StrategyAdaptive && s.Target > 0 {
 		f[series.Wanted] = s.Target
 	}

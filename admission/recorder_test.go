@@ -113,7 +113,7 @@ func TestRecorder_RecordsEachSecondOnce(t *testing.T) {
 	last := seconds[60].Figures
 	if got, want := fmt.Sprint(last), fmt.Sprint(series.Figures{
 		s.Waiting, s.Parked, s.Admitted, s.Admitted + s.Active, 500, 1000, series.Unknown, series.Unknown, 120, s.Admissions, s.Claims, 0, 0,
-		10_000, 5_000, 20_000, series.Unknown, series.Unknown, 9, last[series.EmptyIn], int64(reason.Index(reason.Rate)), 3,
+		10_000, 5_000, 20_000, series.Unknown, series.Unknown, 9, last[series.EmptyIn], int64(reason.Index(reason.Rate)), 3, seconds[0].At - 1,
 	}); got != want {
 		t.Errorf("the last second is\n%s, want\n%s", got, want)
 	}

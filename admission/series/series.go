@@ -53,6 +53,7 @@ const (
 	EmptyIn   // s until the queue is empty
 	Reason    // index of reason.Codes
 	Gateways
+	Born // second at which the totals began at 0
 	figures
 )
 
@@ -63,7 +64,7 @@ const Count = int(figures)
 var kinds = [Count]byte{
 	Waiting: 'x', Parked: 'x', Admitted: 'x', Inside: 'x', MaxActive: 'l', Limit: 'l', Wanted: 'l', Expected: 'l',
 	Joins: 'l', Admissions: 'l', Claims: 'l', Lapses: 'l', Abandons: 'l',
-	Wait: 'm', WaitLow: 'm', WaitHigh: 'm', P95: 'm', ErrorRate: 'm', InFlight: 'x', EmptyIn: 'l', Reason: 'l', Gateways: 'x',
+	Wait: 'm', WaitLow: 'm', WaitHigh: 'm', P95: 'm', ErrorRate: 'm', InFlight: 'x', EmptyIn: 'l', Reason: 'l', Gateways: 'x', Born: 'l',
 }
 
 // Kinds returns how the seconds of longer rows are joined, in the form of series_record.

@@ -64,6 +64,8 @@ func TestTable(t *testing.T) {
 		{"a new store", Second, Range{101, 103}, []Row{total(100, 50), total(101, 60), total(102, 2)}, 12, 2},
 		{"a figure that is not known", Second, Range{101, 103}, []Row{total(100, 1), total(101, Unknown), total(102, 4)}, 0, 0},
 		{"minutes", Minute, Range{130, 200}, []Row{total(60, 5), total(120, 7), total(180, 10)}, 5, 2},
+		{"a room that has just begun", Minute, Range{120, 200}, []Row{row(120, func(f *Figures) { f[Joins], f[Born] = 7, 100 }), total(180, 10)}, 10, 2},
+		{"a room that began before", Minute, Range{240, 300}, []Row{row(240, func(f *Figures) { f[Joins], f[Born] = 7, 100 })}, 0, 0},
 		{"nothing", Minute, Range{200, 100}, []Row{total(60, 5)}, 0, 0},
 	} {
 		table := NewTable(c.l, c.in, c.rows)

@@ -56,7 +56,7 @@ func (t *Table) Value(i int, f Figure) (int64, bool) {
 }
 
 // Delta returns by how much a total has grown in a step since the row before, and the seconds between the two; false if one of them is not
-// known. A total that is smaller than before has begun again at 0, with a new store.
+// known. A total that is smaller than before has begun again at 0, with a new store, and that of a room which has just begun was 0 before.
 func (t *Table) Delta(i int, f Figure) (grown, seconds int64, ok bool) {
 	v, known := t.Value(i, f)
 	if !known {
@@ -73,7 +73,8 @@ func (t *Table) Delta(i int, f Figure) (grown, seconds int64, ok bool) {
 		at = before.At
 	}
 	if before == nil || t.At(i)-at > max(longestPause, 2*t.Length.Seconds) {
-		return 0, 0, false
+		born, known := t.Value(i, Born)
+		return v, t.Length.Seconds, known && born >= t.At(i)-longestPause
 	}
 	was, known := before.Figures.Known(f)
 	if !known {

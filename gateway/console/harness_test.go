@@ -18,6 +18,7 @@ import (
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/admission/outbox"
 	"github.com/anteroom/anteroom/eta"
+	"github.com/anteroom/anteroom/gateway/explain"
 	"github.com/anteroom/anteroom/gateway/permit"
 	"github.com/anteroom/anteroom/internal/redistest"
 	"github.com/anteroom/anteroom/token"
@@ -36,11 +37,14 @@ type bench struct {
 	core      *admission.Core
 	sale, vip *admission.Room
 	ring      *token.Ring // of permits
+	fleet     *admission.Fleet
+	recorder  *admission.Recorder
 	console   *Console
 	handler   http.Handler
 	ready     bool
 	healthy   error
 	clock     clock
+	leaving   context.Context // of the client; nil: it stays
 }
 
 // clock stands still until it is moved. Requests of a browser may read it meanwhile.
@@ -74,6 +78,12 @@ func newBenchOn(t *testing.T, client redis.UniversalClient, change ...func(*Opti
 		t.Fatal(err)
 	}
 	b.core, b.sale, b.vip = core, core.Room("sale", filePolicy), core.Room("vip", filePolicy)
+	b.fleet = admission.NewFleet(core, func() admission.Gateway {
+		return admission.Gateway{Version: "v1", Started: b.clock.now().UnixMicro(), Keys: "k", Configuration: admission.Configuration{Generation: 1, Hash: "h", Loaded: b.clock.now().UnixMicro()}, InFlight: map[string]int{"shop": 4}}
+	})
+	b.recorder = admission.NewRecorder(core, b.fleet, func(_ string, m *admission.Measures) {
+		*m = admission.Measures{Known: true, Wait: 60, Low: 30, High: 90, Counts: map[string]int64{"arrived": 40, "refused.full": 2, "proofs.accepted": 3}}
+	})
 	b.tick(0)
 	o := Options{
 		Core:   core,
@@ -122,6 +132,7 @@ func newBenchOn(t *testing.T, client redis.UniversalClient, change ...func(*Opti
 			}, raw, key)
 		},
 		OriginStats: func(string) (float64, float64) { return 0.0421, 0.005 },
+		Insight:     Insight{Recorder: b.recorder, Fleet: b.fleet, Explain: explained},
 		Registry:    prometheus.NewRegistry(),
 		Ready:       func() bool { return b.ready },
 		Health:      func() error { return b.healthy },
@@ -136,6 +147,27 @@ func newBenchOn(t *testing.T, client redis.UniversalClient, change ...func(*Opti
 	}
 	b.console, b.handler = c, c.Handler()
 	return b
+}
+
+// explained is an explanation of any request.
+func explained(_ context.Context, q *explain.Request) (*explain.Explanation, error) {
+	if q.Method == "BAD" {
+		return nil, &explain.Fault{Code: "bad_request", Detail: "no"}
+	}
+	return &explain.Explanation{Room: "sale", Rule: explain.Rule{Kind: "room", Host: "*", Path: "/"}, Decision: "wait", Why: "queue", Text: q.Method + " " + q.Target, Kind: "api", Readings: []string{"/"}}, nil
+}
+
+// record lets seconds pass, in each of which the rooms are ticked and recorded.
+func (b *bench) record(seconds int) {
+	b.t.Helper()
+	for range seconds {
+		b.tick(time.Second)
+		for _, err := range []error{b.fleet.Report(b.t.Context()), b.recorder.Notice(b.t.Context()), b.recorder.Record(b.t.Context())} {
+			if err != nil {
+				b.t.Fatal(err)
+			}
+		}
+	}
 }
 
 // tick moves the clock and runs a tick of both rooms.
@@ -193,6 +225,9 @@ func (b *bench) ask(method, path, body string, headers ...string) *httptest.Resp
 		default:
 			r.Header.Set(name, value)
 		}
+	}
+	if b.leaving != nil {
+		r = r.WithContext(b.leaving)
 	}
 	w := httptest.NewRecorder()
 	b.handler.ServeHTTP(w, r)

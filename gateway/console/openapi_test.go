@@ -2,6 +2,7 @@ package console
 
 import (
 	"bytes"
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -37,6 +38,9 @@ func TestResponses_MatchOpenAPI(t *testing.T) {
 		t.Fatal(err)
 	}
 	openapi3filter.RegisterBodyDecoder("application/problem+json", openapi3filter.JSONBodyDecoder)
+	openapi3filter.RegisterBodyDecoder("application/vnd.anteroom.rows+json", openapi3filter.JSONBodyDecoder)
+	openapi3filter.RegisterBodyDecoder("text/html", openapi3filter.PlainBodyDecoder)
+	openapi3filter.RegisterBodyDecoder("text/event-stream", openapi3filter.PlainBodyDecoder)
 
 	b := newBench(t)
 	waiting := b.join(16)
@@ -118,6 +122,34 @@ func TestResponses_MatchOpenAPI(t *testing.T) {
 	ask(413, "POST", room+"/reset", strings.Repeat(" ", 64<<10+1))
 	ask(415, "POST", room+"/reset", `{"confirm":"sale"}`, "Content-Type: text/plain")
 	ask(422, "POST", room+"/reset", `{"confirm":"vip"}`)
+	b.record(3)
+	ask(200, "GET", room, "")
+	ask(200, "GET", "/admin/v1/fleet", "")
+	ask(200, "GET", room+"/series?step=1s", "")
+	ask(422, "GET", room+"/series?step=2s", "")
+	ask(200, "GET", room+"/figures", "")
+	ask(422, "GET", room+"/figures?from=5&to=4", "")
+	for _, form := range []string{"html", "csv", "json", "rows"} {
+		ask(200, "GET", room+"/report?format="+form, "")
+	}
+	ask(422, "GET", room+"/report?format=pdf", "")
+	ask(200, "POST", "/admin/v1/explain", `{"host":"shop.test","path":"/a?b=1","headers":{"Accept":"text/html"},"address":"192.0.2.1","https":true}`)
+	ask(400, "POST", "/admin/v1/explain", `[`)
+	ask(413, "POST", "/admin/v1/explain", strings.Repeat(" ", 64<<10+1))
+	ask(415, "POST", "/admin/v1/explain", `{"host":"shop.test","path":"/"}`, "Content-Type: text/plain")
+	ask(422, "POST", "/admin/v1/explain", `{"host":"shop.test"}`)
+	leaving, leave := context.WithCancel(t.Context())
+	leave()
+	b.leaving = leaving
+	ask(200, "GET", "/admin/v1/stream", "")
+	b.leaving = nil
+	for range streamsMost {
+		b.console.frames.open <- struct{}{}
+	}
+	ask(503, "GET", "/admin/v1/stream", "")
+	for range streamsMost {
+		<-b.console.frames.open
+	}
 	ask(200, "POST", "/admin/v1/rooms/vip/evacuate", `{"reason":"the origin is down"}`)
 	ask(404, "GET", room+"/ramp", "")
 	ask(404, "DELETE", room+"/ramp", "")
@@ -218,11 +250,19 @@ func TestResponses_MatchOpenAPI(t *testing.T) {
 			ask(403, o.method, o.path, o.body, "Authorization: Bearer "+readToken)
 		}
 	}
+	records := []operation{{"GET", room + "/series", ""}, {"GET", room + "/figures", ""}, {"GET", room + "/report", ""}}
+	insights := append([]operation{{"GET", "/admin/v1/fleet", ""}, {"GET", "/admin/v1/stream", ""}, {"POST", "/admin/v1/explain", `{"host":"a","path":"/"}`}}, records...)
+	for _, o := range insights {
+		ask(401, o.method, o.path, o.body, "Authorization:")
+		if strings.Contains(o.path, room) {
+			ask(404, o.method, strings.Replace(o.path, "/sale", "/none", 1), o.body)
+		}
+	}
 	const wrong, peer = "Authorization: Bearer wrong", "Peer: 192.0.2.9:1"
 	for range 10 {
 		b.ask("GET", "/admin/v1/rooms", "", wrong, peer)
 	}
-	for _, o := range all {
+	for _, o := range append(insights, all...) {
 		ask(429, o.method, o.path, o.body, wrong, peer)
 	}
 	b = newBench(t, func(o *Options) { o.Listen, o.Tokens = "[::1]:9090", nil })
@@ -231,12 +271,15 @@ func TestResponses_MatchOpenAPI(t *testing.T) {
 			ask(403, o.method, o.path, o.body, "Authorization:", "Host: evil.example")
 		}
 	}
+	for _, o := range insights {
+		ask(403, o.method, o.path, o.body, "Authorization:", "Host: evil.example")
+	}
 	for _, path := range []string{"/metrics", "/healthz", "/readyz"} {
 		ask(403, "GET", path, "", "Authorization:", "Host: evil.example")
 	}
 	b = benchWithoutStore(t)
 	all[len(all)-1].body = permitBody(b.permit(token.Permit{}))
-	for _, o := range all[4:] { // the first need no store
+	for _, o := range append(records, all[4:]...) { // the first need no store
 		if strings.HasSuffix(o.path, "/simulate") || o.method == "GET" && strings.HasSuffix(o.path, "/ramp") { // works without the store
 			continue
 		}

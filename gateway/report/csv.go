@@ -6,11 +6,16 @@ import (
 	"strconv"
 )
 
+// csvFields is the number of fields of each line: those of a step.
+const csvFields = 13
+
 // WriteCSV writes the report as sections of one table: section, name, then values. Each value stands in one place.
 func (r *Report) WriteCSV(w io.Writer) error {
 	out := csv.NewWriter(w)
-	row := func(words ...string) { _ = out.Write(words) } // Flush keeps the error
-	row("section", "name", "value", "", "", "", "", "", "", "", "", "")
+	row := func(words ...string) {
+		_ = out.Write(append(words, make([]string, csvFields-len(words))...)) // Flush keeps the error
+	}
+	row("section", "name", "value")
 	for _, p := range [][2]string{{"room", r.Room}, {"from", r.From.String()}, {"to", r.To.String()}, {"made_at", r.Made.String()}, {"step_seconds", whole(r.Step)}, {"seconds_without_record", whole(r.Gaps)}} {
 		row("report", p[0], p[1])
 	}

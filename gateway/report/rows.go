@@ -9,7 +9,7 @@ var figureNames = [series.Count]string{
 	series.Joins: "joins_total", series.Admissions: "admissions_total", series.Claims: "claims_total", series.Lapses: "lapses_total", series.Abandons: "abandons_total",
 	series.Wait: "wait_ms", series.WaitLow: "wait_low_ms", series.WaitHigh: "wait_high_ms",
 	series.P95: "origin_p95_us", series.ErrorRate: "origin_error_millionths", series.InFlight: "origin_in_flight", series.EmptyIn: "empty_in_s",
-	series.Reason: "reason", series.Gateways: "gateways",
+	series.Reason: "reason", series.Gateways: "gateways", series.Born: "born_s",
 }
 
 // Rows are the raw rows of a range, from which anyone can compute the report again.
