@@ -87,7 +87,7 @@ func newOperators(cfg *config.Config, g *gateway.Gateway, ready func() bool, cor
 		}
 	}
 	s.console, err = console.New(console.Options{
-		Core: core, Listen: o.Listen, Tokens: o.Tokens, SignIn: s.signIn, TwoPerson: o.TwoPerson, Registry: registry, Ready: ready, Log: log, Insight: insight, Webhooks: hooks.report,
+		Core: core, Listen: o.Listen, Tokens: o.Tokens, People: console.People{SignIn: s.signIn, TwoPerson: o.TwoPerson}, Registry: registry, Ready: ready, Log: log, Insight: insight, Webhooks: hooks.report,
 		Rooms: func() []console.Room { return consoleRooms(g) }, OriginStats: g.OriginStats,
 		Redeem: func(ctx context.Context, raw, key string, in func(string) bool) (permit.Redemption, error) {
 			return gateway.RedeemPermit(ctx, g, raw, key, in)

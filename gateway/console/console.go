@@ -78,16 +78,19 @@ type Token struct {
 	Rooms []string // empty: all
 }
 
+// People are the options of operators as persons.
+type People struct {
+	SignIn    *signin.SignIn // signs in those without a token; nil: nobody
+	TwoPerson []string       // actions that a second person has to confirm
+}
+
 // Options of a Console. Core, Listen, Rooms, Registry and Ready are required.
 type Options struct {
 	Core *admission.Core // for the audit log
 	// Listen is the address that the handler is served on. Without tokens it must be loopback.
 	Listen string
 	Tokens []Token
-	// SignIn signs operators in who have no token. May be nil.
-	SignIn *signin.SignIn
-	// TwoPerson lists the actions that a second person has to confirm.
-	TwoPerson []string
+	People
 
 	Rooms func() []Room // in the order of the configuration
 	// Redeem redeems a permit; see gateway/permit for its errors. key names the request, so that a repetition has the same result; empty:

@@ -226,13 +226,20 @@ func TestResponses_MatchOpenAPI(t *testing.T) {
 	ask(415, "POST", redeem, permitBody(raw), "Content-Type: text/plain")
 	ask(200, "GET", "/admin/v1/me", "")
 	ask(200, "GET", "/admin/v1/audit/export", "")
-	b.console.o.TwoPerson = []string{"reset"}
+	b.console.o.TwoPerson = []string{"reset", "evacuate"}
+	ask(202, "POST", "/admin/v1/rooms/vip/evacuate", `{"reason":"the origin is down"}`)
 	ask(202, "POST", room+"/reset", `{"confirm":"sale"}`)
 	ask(202, "POST", room+"/reset", `{"confirm":"sale"}`)
 	ask(200, "GET", "/admin/v1/pending", "")
 	for i, a := range decode(t, b.ask("GET", "/admin/v1/pending", "").Body.Bytes())["pending"].([]any) {
+		if at(a, "room") == "vip" {
+			if at(a, "action") != "evacuate" {
+				t.Errorf("pending: %v", a)
+			}
+			continue
+		}
 		path := "/admin/v1/pending/" + at(a, "id").(string)
-		if i == 0 {
+		if i == 1 {
 			ask(204, "DELETE", path, "")
 			continue
 		}
@@ -250,7 +257,7 @@ func TestResponses_MatchOpenAPI(t *testing.T) {
 		}
 	}
 	ask(202, "POST", room+"/reset", `{"confirm":"sale"}`)
-	held := at(decode(t, b.ask("GET", "/admin/v1/pending", "").Body.Bytes())["pending"].([]any)[0], "id").(string)
+	held := at(decode(t, b.ask("GET", "/admin/v1/pending", "").Body.Bytes())["pending"].([]any)[1], "id").(string)
 	ask(403, "DELETE", "/admin/v1/pending/"+held, "", "Authorization: Bearer "+readToken)
 	ask(200, "GET", "/healthz", "")
 	ask(200, "GET", "/readyz", "")
@@ -264,9 +271,9 @@ func TestResponses_MatchOpenAPI(t *testing.T) {
 	const pending = "/admin/v1/pending/none"
 	all := []operation{
 		{"GET", "/admin/v1/me", ""},
-		{"GET", "/admin/v1/rooms", ""}, {"GET", room, ""}, {"GET", room + "/preview", ""}, {"GET", "/admin/v1/events", ""},
-		{"GET", "/admin/v1/pending", ""}, {"DELETE", pending, ""}, {"POST", pending + "/confirm", ""}, {"GET", "/admin/v1/audit/export", ""}, {"PATCH", room, `{"rate":1}`}, {"POST", room + "/pause", ""}, {"POST", room + "/resume", ""},
+		{"GET", "/admin/v1/rooms", ""}, {"GET", room, ""}, {"GET", room + "/preview", ""}, {"GET", "/admin/v1/events", ""}, {"PATCH", room, `{"rate":1}`}, {"POST", room + "/pause", ""}, {"POST", room + "/resume", ""},
 		{"POST", room + "/drain", ""}, {"POST", room + "/reset", `{"confirm":"sale"}`}, {"GET", room + "/history", ""}, {"GET", room + "/tickets/" + last, ""}, {"GET", "/admin/v1/rooms/vip/tickets?account=jane", ""},
+		{"GET", "/admin/v1/pending", ""}, {"DELETE", pending, ""}, {"POST", pending + "/confirm", ""}, {"GET", "/admin/v1/audit/export", ""},
 		{"DELETE", room + "/tickets/" + last, ""}, {"POST", room + "/sessions/" + last + "/revoke", ""}, {"GET", "/admin/v1/audit", ""}, {"GET", "/admin/v1/webhooks", ""},
 		{"GET", room + "/facts", ""}, {"PUT", room + "/facts", standing}, {"GET", room + "/notices", ""},
 		{"GET", room + "/notices/n2", ""}, {"PUT", room + "/notices/n2", notice}, {"DELETE", room + "/notices/n2", ""},

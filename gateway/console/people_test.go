@@ -88,6 +88,9 @@ func signInOptions(p *signintest.Provider) signin.Options {
 	}
 }
 
+// set sets the clock to that of a provider.
+func (b *bench) set(now time.Time) { b.clock.passed.Store(int64(now.Sub(time.Unix(1_800_000_000, 0)))) }
+
 // newSignInBench returns a console beside a provider.
 func newSignInBench(t *testing.T, change ...func(*signin.Options)) (*bench, *signintest.Provider) {
 	t.Helper()
@@ -97,7 +100,7 @@ func newSignInBench(t *testing.T, change ...func(*signin.Options)) (*bench, *sig
 		f(&o)
 	}
 	var b *bench
-	s, err := signin.New(o, signin.Tools{Client: p.Client, Now: func() time.Time { return b.now }})
+	s, err := signin.New(o, signin.Tools{Client: p.Client, Now: func() time.Time { return b.clock.now() }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +108,7 @@ func newSignInBench(t *testing.T, change ...func(*signin.Options)) (*bench, *sig
 		t.Fatal(err)
 	}
 	b = newBench(t, func(o *Options) { o.SignIn = s })
-	b.now = time.Now() // the provider's clock
+	b.set(time.Now()) // the provider's clock
 	return b, p
 }
 
@@ -183,8 +186,8 @@ func TestSignIn_RefusesForgeries(t *testing.T) {
 		}, "has not begun"},
 		{"after ten minutes", func(c *tab) *httptest.ResponseRecorder {
 			location := p.SignIn(t, c.login(), signintest.Ann)
-			b.now = b.now.Add(10 * time.Minute)
-			defer func() { b.now = time.Now() }()
+			b.set(b.clock.now().Add(10 * time.Minute))
+			defer func() { b.set(time.Now()) }()
 			return c.back(location)
 		}, "within the last 10 minutes"},
 		{"the same redirect twice", func(c *tab) *httptest.ResponseRecorder {
@@ -254,7 +257,7 @@ func TestSignIn_RefusesAnotherAudience(t *testing.T) {
 		t.Fatal(err)
 	}
 	second := newBench(t, func(o *Options) { o.SignIn = other })
-	second.now = time.Now()
+	second.set(time.Now())
 	// The victim's browser signs in at the other client with the nonce of a sign-in here.
 	c := b.newTab()
 	here := c.login()
@@ -335,38 +338,38 @@ func TestSession_RefusesOtherSites(t *testing.T) {
 
 func TestSession_Ends(t *testing.T) {
 	b, p := newSignInBench(t)
-	start := b.now
+	start := b.clock.now()
 	ann := b.newTab()
 	ann.signIn(p, signintest.Ann)
 	me := func() int { return ann.ask("GET", "/admin/v1/me", "").Code }
 
 	// In use it is renewed, at most once a minute.
 	first := ann.cookies["__Host-anteroom_session"].Value
-	b.now = start.Add(59 * time.Second)
+	b.set(start.Add(59 * time.Second))
 	if me() != 200 || ann.cookies["__Host-anteroom_session"].Value != first {
 		t.Error("the cookie is renewed within a minute")
 	}
-	for b.now.Sub(start) < 11*time.Hour+20*time.Minute {
-		b.now = b.now.Add(29 * time.Minute)
+	for b.clock.now().Sub(start) < 11*time.Hour+20*time.Minute {
+		b.set(b.clock.now().Add(29 * time.Minute))
 		if me() != 200 {
-			t.Fatalf("a session in use ended after %s", b.now.Sub(start))
+			t.Fatalf("a session in use ended after %s", b.clock.now().Sub(start))
 		}
 	}
 	kept := *ann.cookies["__Host-anteroom_session"]
-	b.now = start.Add(12 * time.Hour)
+	b.set(start.Add(12 * time.Hour))
 	if me() != 401 {
 		t.Error("the session is longer than its longest life")
 	}
-	b.now = time.Unix(start.Unix(), 0).Add(12*time.Hour - time.Second)
+	b.set(time.Unix(start.Unix(), 0).Add(12*time.Hour - time.Second))
 	ann.cookies[kept.Name] = &kept
 	if me() != 200 {
 		t.Error("the session ended early")
 	}
 
-	b.now = time.Now()
+	b.set(time.Now())
 	ann.signIn(p, signintest.Ann)
 	idle := *ann.cookies["__Host-anteroom_session"]
-	b.now = b.now.Add(30 * time.Minute)
+	b.set(b.clock.now().Add(30 * time.Minute))
 	ann.cookies[idle.Name] = &idle
 	if me() != 401 {
 		t.Error("an idle session goes on")
@@ -437,12 +440,12 @@ func TestSignIn_WaitsForTheProvider(t *testing.T) {
 		}
 	})}
 	var b *bench
-	s, err := signin.New(signInOptions(p), signin.Tools{Client: client, Now: func() time.Time { return b.now }, Log: slog.New(slog.DiscardHandler)})
+	s, err := signin.New(signInOptions(p), signin.Tools{Client: client, Now: func() time.Time { return b.clock.now() }, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	b = newBench(t, func(o *Options) { o.SignIn, o.Tokens = s, o.Tokens[:1] })
-	b.now = time.Now()
+	b.set(time.Now())
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()
