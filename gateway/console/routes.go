@@ -117,7 +117,7 @@ func (c *Console) routes() []route {
 			inOwnRooms("POST", signin.LogoutPath, access.Any, p.logout),
 		)
 	}
-	return append(append(rows, c.insights()...), profiles()...)
+	return append(append(rows, insights{c}.routes()...), profiles()...)
 }
 
 // serve builds the router from the table.
