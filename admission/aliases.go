@@ -22,6 +22,7 @@ type (
 
 	Snapshot   = snapshot.Snapshot
 	Evacuation = snapshot.Evacuation
+	Facts      = snapshot.Facts
 	Flow       = snapshot.Flow
 	AgeCount   = snapshot.AgeCount
 )
@@ -42,6 +43,8 @@ const (
 	OnErrorOpen   = policy.OnErrorOpen
 	OnErrorClosed = policy.OnErrorClosed
 	OnErrorLocal  = policy.OnErrorLocal
+
+	SoldOutClose = snapshot.SoldOutClose
 
 	MostJoins = policy.MostJoins
 	HoldSlack = policy.HoldSlack

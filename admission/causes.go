@@ -44,7 +44,7 @@ func (r *Recorder) Notice(ctx context.Context) error {
 			continue
 		}
 		ctx, cancel := context.WithTimeout(ctx, r.c.tickTimeout())
-		list, err := room.audit(ctx, noticedEntries)
+		list, err := room.auditLog(ctx, noticedEntries)
 		cancel()
 		if err != nil {
 			errs = append(errs, err)
@@ -75,7 +75,7 @@ func (r *Recorder) Reason(room *Room) reason.Reason {
 	r.mu.Lock()
 	k := r.at(room.id).causes
 	r.mu.Unlock()
-	f := reason.Facts{Now: now, Snapshot: s, Away: room.store.away.Load() || s.Known && room.Age() >= tooOld, Expected: room.Expected(), Changes: k.changes}
+	f := reason.Facts{Now: now, Snapshot: s, Away: room.store.away.Load() || s.Known && room.Age() >= tooOld, Expected: room.Expected(), Changes: k.changes, SoldOut: s.Policy.SoldOut}
 	if k.end > 0 {
 		f.NextEnd = max(0, k.end-time.Duration(r.c.mono()-k.endAt))
 	}

@@ -10,6 +10,7 @@ var keyNames = []string{
 // Indexes into roomKeys of those that Go reads itself.
 const (
 	keyState    = 0
+	keyLive     = 1
 	keySessions = 6
 	keyRevoked  = 9
 	keyFlow     = 10

@@ -4,10 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strconv"
-	"strings"
 	"time"
+
+	"github.com/anteroom/anteroom/admission/snapshot"
 )
 
 // operators changes a room for operators and returns what the store holds.
@@ -27,9 +26,10 @@ type Live struct {
 	Paused                 *bool
 	Draining               *bool
 	Message, Method        *string
+	OnSoldOut              *string // keep, close
 	SessionTTL             *time.Duration
 	Enabled                *bool
-	Clear                  []string // names as in the API: rate burst max_active paused draining message method session.ttl enabled
+	Clear                  []string // names as in the API: rate burst max_active paused draining message method on_sold_out session.ttl enabled
 }
 
 // Patch changes live fields: in the store at once, in every gateway with its next tick. who goes into the audit log, here and in
@@ -62,6 +62,9 @@ func (r *operators) patch(ctx context.Context, who, action string, l Live) error
 	}
 	if l.Method != nil {
 		set("method", *l.Method)
+	}
+	if l.OnSoldOut != nil {
+		set(snapshot.OnSoldOut, *l.OnSoldOut)
 	}
 	if l.SessionTTL != nil {
 		set("session.ttl", itoa(l.SessionTTL.Microseconds()))
@@ -191,93 +194,6 @@ func (r *operators) Lookup(ctx context.Context, id ID) (Found, error) {
 		return Found{}, ErrUnknown
 	}
 	return f, nil
-}
-
-// Entry is an entry of the audit log.
-type Entry struct {
-	At      int64 // seconds of Redis's clock
-	Who     string
-	Room    string
-	Action  string // patch pause resume drain reset evacuate remove_ticket revoke
-	Changes []Change
-}
-
-// Change is a field before and after, as the store keeps it (rate and burst in
-// thousandths, durations in µs, booleans as 0 and 1); nil: by the configuration.
-type Change struct {
-	Field         string
-	Before, After *string
-}
-
-// Audit returns the newest entries of the rooms of this process for which in returns true, newest first. A nil in means all.
-func (c *Core) Audit(ctx context.Context, limit int, in func(room string) bool) ([]Entry, error) {
-	var out []Entry
-	ctx, cancel := context.WithTimeout(ctx, c.tickTimeout())
-	defer cancel()
-	for _, r := range c.all() {
-		if in != nil && !in(r.id) {
-			continue
-		}
-		list, err := r.audit(ctx, limit)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, list...)
-	}
-	slices.SortStableFunc(out, func(a, b Entry) int { return int(b.At - a.At) })
-	return out[:min(len(out), limit)], nil
-}
-
-// audit returns the newest entries of the room, newest first.
-func (r *operators) audit(ctx context.Context, limit int) ([]Entry, error) {
-	list, err := r.c.o.Client.LRange(ctx, r.keys[keyAudit], 0, int64(limit)-1).Result()
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrStore, err)
-	}
-	out := make([]Entry, 0, len(list))
-	for _, text := range list {
-		e, err := parseEntry(text)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, e)
-	}
-	return out, nil
-}
-
-// parseEntry reads the netstrings of audit in lua/lib/room.lua.
-func parseEntry(text string) (Entry, error) {
-	var words []*string
-	for rest := text; rest != ""; {
-		if rest[0] == '-' {
-			words = append(words, nil)
-			rest = rest[1:]
-			continue
-		}
-		size, tail, ok := strings.Cut(rest, ":")
-		n, err := strconv.Atoi(size)
-		if !ok || err != nil || n < 0 || n > len(tail) {
-			return Entry{}, fmt.Errorf("audit entry %q", text)
-		}
-		w := tail[:n]
-		words = append(words, &w)
-		rest = tail[n:]
-	}
-	if len(words) < 4 || (len(words)-4)%3 != 0 || slices.Contains(words[:4], nil) {
-		return Entry{}, fmt.Errorf("audit entry %q", text)
-	}
-	at, err := strconv.ParseInt(*words[0], 10, 64)
-	if err != nil {
-		return Entry{}, fmt.Errorf("audit entry %q: %w", text, err)
-	}
-	e := Entry{At: at, Who: *words[1], Room: *words[2], Action: *words[3]}
-	for w := words[4:]; len(w) > 0; w = w[3:] {
-		if w[0] == nil {
-			return Entry{}, fmt.Errorf("audit entry %q", text)
-		}
-		e.Changes = append(e.Changes, Change{Field: *w[0], Before: w[1], After: w[2]})
-	}
-	return e, nil
 }
 
 func bit(b bool) string { return itoa(oneIf(b)) }

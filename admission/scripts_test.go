@@ -75,6 +75,7 @@ func oneOfEverything(t *testing.T, client redis.UniversalClient, rooms ...string
 		ok(r.RevokeSession(ctx, "ann", all[0].Ticket.ID))
 		ok(r.RemoveTicket(ctx, "ann", all[1].Ticket.ID))
 		ok(r.Reset(ctx, "ann"))
+		ok(r.Ask(ctx, &Approval{Action: "reset", By: "ann", Person: "token:ann"}))
 		_, err = r.SessionEnds(ctx, []ID{all[0].Ticket.ID}, 1, time.Hour)
 		ok(err)
 		_, err = r.History(ctx, 5)

@@ -106,7 +106,7 @@ func (r *ticker) loop(ctx context.Context) {
 func (r *ticker) pause() time.Duration {
 	s := r.view.Snapshot()
 	p, interval := &s.Policy, r.c.o.Tick
-	if s.Known && !r.store.away.Load() && !p.Paused && p.Method != Reject && !s.Gathering() && r.view.length(s) > 0 && (p.MaxActive == 0 || s.Admitted+s.Active < p.MaxActive) {
+	if s.Known && !r.store.away.Load() && !p.Paused && !p.Closed() && !s.Gathering() && r.view.length(s) > 0 && (p.MaxActive == 0 || s.Admitted+s.Active < p.MaxActive) {
 		interval = s.TickInterval(r.c.o.Tick)
 	}
 	r.ticking.Lock() // a change by an operator ticks too
@@ -316,6 +316,9 @@ func (r *ticker) adopt(ctx context.Context, text string) error {
 			return err
 		}
 		r.flow = flow
+	}
+	if err := r.loadFacts(ctx, s, &old.Facts); err != nil {
+		return err
 	}
 	if opens := s.Policy.OpensAt; s.Gathering() && opens != s.Configured.Policy.OpensAt && r.draws.otherOpening != opens {
 		r.draws.otherOpening = opens

@@ -54,7 +54,7 @@ func (g *Gateway) ServeCheck(ln net.Listener) error {
 	wire.ServerOptions(server)
 	ln = listener.New(ln, g.log, g.metrics.AcceptErrors.Inc)
 	ln = wire.Listener(ln, limits, c.direct)
-	if !g.life.open(ln, server, g.access.Run, g.streams.Run) {
+	if !g.life.open(ln, server, g.access.Run, g.streams.Run, boardSampler{g}.run) {
 		return ln.Close()
 	}
 	g.startLoops()
@@ -209,7 +209,7 @@ var (
 // admitNow decides about a described request without a pass: its visitor is admitted now, or has to wait. A check assigns no place. The script of
 // the page takes a ticket, polls and claims at the visitors' socket.
 func admitNow(v *visit, policy *admission.Policy) (decision, *answer.Problem) {
-	if policy.Method == admission.Reject {
+	if policy.Closed() {
 		return decision{}, v.reject(admission.Closed, nil, false)
 	}
 	if w, ok, _ := v.tokens.findTicket(false); ok {

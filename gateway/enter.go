@@ -107,8 +107,8 @@ func withPass(v *visit, p *token.Pass, policy *admission.Policy) (decision, *ans
 // more than visitors do.
 func passPreflight(v *visit) (decision, *answer.Problem) {
 	snap := v.room.queue.Snapshot()
-	if snap.Policy.Method == admission.Reject && snap.Active+snap.Admitted == 0 {
-		return decision{}, answer.RoomClosed.In(answer.StateRejected)
+	if snap.Policy.Closed() && snap.Active+snap.Admitted == 0 {
+		return decision{}, v.room.closed().In(answer.StateRejected)
 	}
 	all := preflightQuota(snap)
 	one := meter.Quota{N: max(10, all.N/4), Per: all.Per}
@@ -140,7 +140,7 @@ func withoutPass(v *visit, policy *admission.Policy) (decision, *answer.Problem)
 	r := v.room
 	p := answer.PassNeeded
 	switch {
-	case policy.Method == admission.Reject:
+	case policy.Closed():
 		return decision{}, v.reject(admission.Closed, nil, false)
 	case v.kind == client.Upgrade:
 	case !r.guarded(policy) && !needsPermit(v) && r.store.Charge(v.g.life.ctx):
@@ -154,7 +154,7 @@ func withoutPass(v *visit, policy *admission.Policy) (decision, *answer.Problem)
 // queueUp decides about a client that may take a ticket. A ticket in the request is checked even while the room is closed, so that
 // the ticket is still alive when the room opens.
 func queueUp(v *visit, policy *admission.Policy) (decision, *answer.Problem) {
-	closed := policy.Method == admission.Reject
+	closed := policy.Closed()
 	w, ok, _ := v.tokens.findTicket(false)
 	switch {
 	case !ok && closed:
@@ -280,7 +280,7 @@ func (v *visit) reject(why admission.Refusal, s *admission.Standing, keeps bool)
 		return p.In(answer.StateRejected)
 	case answer.RoomClosed:
 		e := &v.room.forecaster.Room().Events
-		if p = p.Until(e.OpensAt, e.JoinsAt, v.now); keeps {
+		if p = v.room.closed().Until(e.OpensAt, e.JoinsAt, v.now); keeps {
 			p = p.After(min(p.Retry, answer.RoomClosed.Retry))
 		}
 	case answer.TooManyJoins:

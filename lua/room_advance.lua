@@ -158,7 +158,7 @@ end
 
 -- admissible returns how many visitors may be admitted now.
 local function admissible(limit)
-  if p.paused or p.reject or p.prequeue then return 0 end
+  if p.paused or p.reject or p.sold_out or p.prequeue then return 0 end
   local n = limit.available()
   if p.max_active > 0 then n = math.min(n, p.max_active - active(s)) end
   if p.head_window > 0 then n = math.min(n, p.head_window) end
@@ -374,7 +374,7 @@ local function read_live()
       live[#live + 1] = 'message=1'
     elseif changes[i] == 'version' then
       version = changes[i + 1]
-    else
+    elseif changes[i] ~= 'facts' then -- gateways read their text where facts_hash has changed
       live[#live + 1] = changes[i] .. '=' .. changes[i + 1]
     end
   end
@@ -408,7 +408,7 @@ local backlog = expire()
 local sample, passed = {}, {} -- tickets that wait, and those at the front (departures.lua)
 s.swept = sweep(QUEUE, s.swept, not p.prequeue and sample)
 s.swept_parked = sweep(PARKED, s.swept_parked)
-local wanted = redis.call('ZCARD', QUEUE) > 0 and not p.paused and not p.reject and not p.prequeue and s.now >= s.hold and ran_since_last()
+local wanted = redis.call('ZCARD', QUEUE) > 0 and not p.paused and not p.reject and not p.sold_out and not p.prequeue and s.now >= s.hold and ran_since_last()
 admit_visitors(passed)
 local length, parked, admitted = redis.call('ZCARD', QUEUE), redis.call('ZCARD', PARKED), redis.call('ZCARD', ADMITTED)
 local sessions = active(s) - admitted

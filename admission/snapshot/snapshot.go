@@ -47,6 +47,7 @@ type Snapshot struct {
 	Policy     policy.Policy // in force: the configuration with the live changes over it
 	Version    int64         // of the live changes
 	Live       []string      // names of the fields that are changed live
+	Facts      Facts         // what the room publishes for those who wait
 	Records    int64         // changes of the records of ramps and alarms since the room began in this store
 
 	Front    []int64 // the first orders, exactly
@@ -69,6 +70,13 @@ type Snapshot struct {
 	Gateways    int64 // that lately ticked the room
 	// Totals since the room began in this store.
 	Joins, Admissions, Claims, Lapses, Abandons int64
+}
+
+// Facts are what an operator or the site publishes for those who wait. The store keeps them with the live changes.
+type Facts struct {
+	Hash    string // SHA-256 of Text in hexadecimal; empty: there are none
+	Text    string // a JSON document; empty while this process has not read it
+	SoldOut bool   // every item is sold out
 }
 
 // Evacuation is the end of all sessions of a room at one moment. The zero value is none.
@@ -143,7 +151,7 @@ func (s *Snapshot) After(from int64, d time.Duration) int64 {
 // Admits reports whether the room admits anybody at all. A lottery that the store has not opened admits nobody.
 func (s *Snapshot) Admits() bool {
 	p := &s.Policy
-	return !p.Paused && p.Method != policy.Reject && p.Rate > 0 && !s.Gathering()
+	return !p.Paused && !p.Closed() && p.Rate > 0 && !s.Gathering()
 }
 
 // AdmitsNow reports whether a newcomer may be admitted without waiting, as far as the snapshot shows. The limiter and max_active decide.

@@ -54,7 +54,7 @@ func checkStart(cfg *config.Config) error {
 	if err != nil {
 		return err
 	}
-	_, err = newConsole(cfg, g, g.Ready, core, hooks, console.Insight{}, registry, log)
+	_, err = newOperators(cfg, g, g.Ready, core, hooks, console.Insight{}, registry, log)
 	return err
 }
 

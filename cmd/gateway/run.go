@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"net"
-	"net/http"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/gateway"
-	"github.com/anteroom/anteroom/gateway/console"
 	"github.com/anteroom/anteroom/gateway/extauthz"
 	"github.com/anteroom/anteroom/gateway/metrics"
 	"github.com/anteroom/anteroom/internal/cli"
@@ -73,7 +71,7 @@ func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config,
 	if err != nil {
 		return err
 	}
-	operators, err := newConsole(cfg, g, probes.Ready, core, hooks, seen.insight(g), registry, log)
+	operators, err := newOperators(cfg, g, probes.Ready, core, hooks, seen.insight(g), registry, log)
 	if err != nil {
 		return err
 	}
@@ -87,11 +85,11 @@ func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config,
 			options, err = gatewayOptions(next, s, core, registry, queue, log)
 		}
 		if err == nil {
-			err = setOperators(operators, hooks, next)
+			err = operators.reload(next)
 		}
 		if err == nil {
 			if err = g.Reload(options); err != nil {
-				err = errors.Join(err, setOperators(operators, hooks, cfg)) // a configuration takes effect as a whole or not at all
+				err = errors.Join(err, operators.reload(cfg)) // a configuration takes effect as a whole or not at all
 			}
 		}
 		if err != nil {
@@ -143,10 +141,11 @@ func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config,
 	addVisitors(&parts, g, listener, authz, probes, cfg.ShutdownTimeout, log)
 	addChecks(&parts, g, checks, log)
 	addGRPCChecks(&parts, authz, grpcChecks, log)
-	addOperators(&parts, operators, admin, log)
+	operators.add(&parts, admin)
 	if s.Away != nil {
 		addFit(&parts, func(ctx context.Context) error { return errors.Join(s.Fit(ctx), core.CheckLayout(ctx)) })
 	}
+	addAuditWatch(&parts, core, log)
 	addWebhooks(&parts, hooks)
 	addInsight(&parts, seen)
 	addCore(&parts, core)
@@ -248,30 +247,6 @@ func addFit(parts *lifecycle.Group, fit func(context.Context) error) {
 			}
 		}
 	}, cancel)
-}
-
-// addOperators serves operators and metrics until the visitors' part has ended.
-func addOperators(parts *lifecycle.Group, c *console.Console, ln net.Listener, log *slog.Logger) {
-	streams, endStreams := context.WithCancel(context.Background())
-	server := &http.Server{
-		Handler: c.Handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 75 * time.Second,
-		ErrorLog:    slog.NewLogLogger(log.Handler(), slog.LevelDebug),
-		BaseContext: func(net.Listener) context.Context { return streams },
-	}
-	server.RegisterOnShutdown(endStreams) // an event stream has no end of its own
-	parts.Add(func() error {
-		log.Info("admin listening", "addr", ln.Addr().String())
-		if err := server.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
-			return err
-		}
-		return nil
-	}, func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-		defer cancel()
-		if server.Shutdown(ctx) != nil {
-			_ = server.Close()
-		}
-	})
 }
 
 // addCore ticks the rooms. It ends last and sends the remaining heartbeats.

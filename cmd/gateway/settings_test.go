@@ -12,7 +12,6 @@ import (
 
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/gateway"
-	"github.com/anteroom/anteroom/gateway/console"
 	"github.com/anteroom/anteroom/gateway/webhook"
 	"github.com/anteroom/anteroom/internal/config"
 	"github.com/anteroom/anteroom/internal/config/configtest"
@@ -31,7 +30,9 @@ const (
 	twoKeys    = `tokens: {keys: [{active: true}, {id: k2, secret: Kx8vTq2Lw9-ZpR4mYb7NcUe1HsJdAfG0}]}`
 	es256      = `tokens: {keys: [{secret: "", alg: ES256, private_key_file: $DIR/p256.pem}]}`
 	edDSA      = `tokens: {keys: [{secret: "", alg: EdDSA, private_key_file: $DIR/signing.pem}]}`
-	tls        = `tls: {cert_file: $DIR/cert.pem, key_file: $DIR/key.pem}`
+	tlsFiles   = `tls: {cert_file: $DIR/cert.pem, key_file: $DIR/key.pem}`
+	adminTLS   = `admin: {tls: {cert_file: $DIR/cert.pem, key_file: $DIR/key.pem}}`
+	oidc       = `admin: {oidc: {issuer: "https://id.example", client_id: gateway, client_secret_file: $DIR/secret, redirect_url: "https://ops.example/auth/callback", roles: [{value: staff}]}}`
 	operator   = `admin: {tokens: [{token_file: $DIR/token}]}`
 	budget     = `origins: [{budget: {rate: 19}}]`
 	lottery    = `rooms: [{queue: {method: lottery, opens_at: "2031-01-01T10:00:00Z", draw_secret_file: $DIR/secret}}]`
@@ -51,9 +52,9 @@ const (
 // The rows of a setting that is built into several parts name them all. New settings get a row here.
 var settingRows = []configtest.Row{
 	{Setting: "listen", Value: "127.0.0.1:9999", Elsewhere: "TestServe_UsesTheSettingsOfItsProcess"},
-	{Setting: "tls.cert_file", Value: "$DIR/cert2.pem", Shows: `Gateway.TLS.CertFile = "$DIR/cert2.pem"`, With: tls},
-	{Setting: "tls.key_file", Value: "$DIR/key2.pem", Shows: `Gateway.TLS.KeyFile = "$DIR/key2.pem"`, With: tls},
-	{Setting: "tls.client_ca_file", Value: "$DIR/cert.pem", Shows: `Gateway.TLS.ClientCAFile = "$DIR/cert.pem"`, With: tls},
+	{Setting: "tls.cert_file", Value: "$DIR/cert2.pem", Shows: `Gateway.TLS.CertFile = "$DIR/cert2.pem"`, With: tlsFiles},
+	{Setting: "tls.key_file", Value: "$DIR/key2.pem", Shows: `Gateway.TLS.KeyFile = "$DIR/key2.pem"`, With: tlsFiles},
+	{Setting: "tls.client_ca_file", Value: "$DIR/cert.pem", Shows: `Gateway.TLS.ClientCAFile = "$DIR/cert.pem"`, With: tlsFiles},
 	{Setting: "trusted_proxies", Value: "[10.0.0.0/8]", Shows: "Gateway.TrustedProxies = [10.0.0.0/8]"},
 	{Setting: "trusted_header", Value: "x-real-ip", Shows: `Gateway.TrustedHeader = "x-real-ip"`},
 	{Setting: "proxy_protocol", Value: "v1", Shows: "Gateway.ProxyProtocol = 1"},
@@ -90,6 +91,21 @@ Gateway.Rooms[0].Policy.Origin = "other"`, With: twoOrigins},
 	{Setting: "admin.token", Value: "Zk3vQ9xW2mLr8TbN5cYh7JdF", Shows: `Console.Tokens[0].Name = "admin"
 Console.Tokens[0].Role = "admin"
 Console.Tokens[0].Token = "Zk3vQ9xW2mLr8TbN5cYh7JdF"`},
+	{Setting: "admin.tls.cert_file", Value: "$DIR/cert2.pem", Shows: `Console.TLS.CertFile = "$DIR/cert2.pem"`, With: adminTLS},
+	{Setting: "admin.tls.key_file", Value: "$DIR/key2.pem", Shows: `Console.TLS.KeyFile = "$DIR/key2.pem"`, With: adminTLS},
+	{Setting: "admin.tls.client_ca_file", Value: "$DIR/cert.pem", Shows: `Console.TLS.ClientCAFile = "$DIR/cert.pem"`, With: adminTLS},
+	{Setting: "admin.oidc.issuer", Value: "https://login.example", Shows: `Console.SignIn.Issuer = "https://login.example"`, With: oidc},
+	{Setting: "admin.oidc.client_id", Value: "other", Shows: `Console.SignIn.ClientID = "other"`, With: oidc},
+	{Setting: "admin.oidc.client_secret_file", Value: "$DIR/token2", Shows: `Console.SignIn.ClientSecret = "b8JdF4sGp1AeUZk3vQ9xW2mLr8TbN5cY7"`, With: oidc},
+	{Setting: "admin.oidc.redirect_url", Value: "https://a.example/auth/callback", Shows: `Console.SignIn.RedirectURL = "https://a.example/auth/callback"`, With: oidc},
+	{Setting: "admin.oidc.scopes", Value: "[groups]", Shows: `Console.SignIn.Scopes = ["groups"]`, With: oidc},
+	{Setting: "admin.oidc.roles[0].claim", Value: "email", Shows: `Console.SignIn.Rules[0].Claim = "email"`, With: oidc},
+	{Setting: "admin.oidc.roles[0].value", Value: "crew", Shows: `Console.SignIn.Rules[0].Value = "crew"`, With: oidc},
+	{Setting: "admin.oidc.roles[0].role", Value: "operator", Shows: `Console.SignIn.Rules[0].Grant.Role = "operator"`, With: oidc},
+	{Setting: "admin.oidc.roles[0].rooms", Value: "[sale]", Shows: `Console.SignIn.Rules[0].Grant.Rooms = ["sale"]`, With: oidc},
+	{Setting: "admin.oidc.idle", Value: "5m", Shows: "Console.SignIn.Idle = 5m0s", With: oidc},
+	{Setting: "admin.oidc.session", Value: "8h", Shows: "Console.SignIn.Session = 8h0m0s", With: oidc},
+	{Setting: "admin.two_person", Value: "[reset]", Shows: `Console.TwoPerson = ["reset"]`, With: oidc},
 	{Setting: "admin.tokens[0].name", Value: "ann", Shows: `Console.Tokens[0].Name = "ann"`, With: operator},
 	{Setting: "admin.tokens[0].token_file", Value: "$DIR/token2", Shows: `Console.Tokens[0].Token = "b8JdF4sGp1AeUZk3vQ9xW2mLr8TbN5cY7"`, With: operator},
 	{Setting: "admin.tokens[0].role", Value: "read", Shows: `Console.Tokens[0].Role = "viewer"`, With: operator},
@@ -176,6 +192,9 @@ Gateway.Rooms[0].PollBudget = 21`},
 	{Setting: "rooms[0].admission.prometheus.url", Value: "http://127.0.0.1:9092", Shows: "Gateway.Rooms[0].Policy.Adaptive.Scorer...", With: queried},
 	{Setting: "rooms[0].admission.prometheus.query", Value: "down", Shows: `Gateway.Rooms[0].Policy.Adaptive.Scorer.query = "down"`, With: queried},
 	{Setting: "rooms[0].queue.method", Value: "passthrough", Shows: `Gateway.Rooms[0].Policy.Method = "passthrough"`},
+	{Setting: "rooms[0].queue.on_sold_out", Value: "close", Shows: "Gateway.Rooms[0].Policy.SoldOutCloses = true"},
+	{Setting: "rooms[0].board", Value: "on", Shows: `Gateway.Rooms[0].Board = "on"`},
+	{Setting: "rooms[0].board", Value: "delayed", Shows: `Gateway.Rooms[0].Board = "delayed"`},
 	{Setting: "rooms[0].queue.absence", Value: "31m", Shows: `Gateway.Rooms[0].Page.Absence = 31m0s
 Gateway.Rooms[0].Policy.Absence = 31m0s`},
 	{Setting: "rooms[0].queue.claim_window", Value: "32s", Shows: "Gateway.Rooms[0].Policy.ClaimWindow = 32s"},
@@ -270,7 +289,7 @@ Gateway.Rooms[0].Policy.Plan.events[0].Gathers = 1927704600000000`, With: drawnE
 type built struct {
 	Gateway  gateway.Options
 	Core     admission.Options
-	Console  console.Options
+	Console  operatorOptions
 	Webhooks []webhook.Endpoint
 }
 
@@ -312,7 +331,7 @@ func TestSettings_EachReachesWhatIsBuilt(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			operators, err := consoleOptions(cfg)
+			operators, err := newOperatorOptions(cfg)
 			if err != nil {
 				t.Fatal(err)
 			}

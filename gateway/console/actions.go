@@ -97,6 +97,9 @@ func (c *Console) reset(w http.ResponseWriter, r *http.Request, who *access.Pers
 	if len(faults) > 0 {
 		return ophttp.Invalid(faults...)
 	}
+	if asked, err := (approvals{c}).askSecond(w, r, who, room, "reset", body); asked || err != nil {
+		return err
+	}
 	return c.change(w, r, who, room, "reset", func(ctx context.Context) error { return room.Queue.Reset(ctx, who.Name) })
 }
 

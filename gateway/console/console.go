@@ -14,6 +14,7 @@ import (
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/eta"
 	"github.com/anteroom/anteroom/gateway/access"
+	"github.com/anteroom/anteroom/gateway/console/signin"
 	"github.com/anteroom/anteroom/gateway/permit"
 	"github.com/anteroom/anteroom/internal/ophttp"
 )
@@ -77,12 +78,19 @@ type Token struct {
 	Rooms []string // empty: all
 }
 
+// People are the options of operators as persons.
+type People struct {
+	SignIn    *signin.SignIn // signs in those without a token; nil: nobody
+	TwoPerson []string       // actions that a second person has to confirm
+}
+
 // Options of a Console. Core, Listen, Rooms, Registry and Ready are required.
 type Options struct {
 	Core *admission.Core // for the audit log
 	// Listen is the address that the handler is served on. Without tokens it must be loopback.
 	Listen string
 	Tokens []Token
+	People
 
 	Rooms func() []Room // in the order of the configuration
 	// Redeem redeems a permit; see gateway/permit for its errors. key names the request, so that a repetition has the same result; empty:
@@ -113,6 +121,8 @@ type Console struct {
 	page  page
 	log   *slog.Logger
 	mux   *ophttp.Mux[*access.Person]
+	// actions are the routes that a second person can confirm, by action.
+	actions map[string]route
 
 	frames frames
 }
@@ -136,6 +146,9 @@ func New(o Options) (*Console, error) {
 	c := &Console{o: o, page: p, log: o.Log, guard: ophttp.NewGuard(&local, "admin.token or admin.tokens", o.Now, o.Log)}
 	if err := c.SetTokens(o.Tokens); err != nil {
 		return nil, err
+	}
+	if o.SignIn != nil {
+		c.guard.RequireToken()
 	}
 	c.frames.open = make(chan struct{}, streamsMost)
 	c.mux = c.newMux()

@@ -37,6 +37,9 @@ func (l levers) evacuate(w http.ResponseWriter, r *http.Request, who *access.Per
 	if len(faults) > 0 {
 		return ophttp.Invalid(faults...)
 	}
+	if asked, err := approvals(l).askSecond(w, r, who, room, "evacuate", body); asked || err != nil {
+		return err
+	}
 	return l.change(w, r, who, room, "evacuate", func(ctx context.Context) error {
 		return room.Queue.Evacuate(ctx, who.Name, strings.TrimSpace(reason))
 	})

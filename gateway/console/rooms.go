@@ -37,6 +37,9 @@ type roomView struct {
 	Paused     bool          `json:"paused"`
 	Draining   bool          `json:"draining"`
 
+	Facts   *factsSummary `json:"facts,omitempty"`
+	SoldOut bool          `json:"sold_out"` // closed for that reason
+
 	Reason    *reasonView  `json:"reason,omitempty"`
 	Evacuated *timestamp   `json:"evacuated_at,omitempty"`
 	Ramp      *rampView    `json:"ramp,omitempty"`
@@ -121,6 +124,7 @@ type policyView struct {
 	Draining     *bool          `json:"draining,omitempty"`
 	Message      *string        `json:"message,omitempty"`
 	Method       *string        `json:"method,omitempty"`
+	OnSoldOut    *string        `json:"on_sold_out,omitempty"`
 	Session      *sessionView   `json:"session,omitempty"`
 	Enabled      *bool          `json:"enabled,omitempty"`
 	OnStoreError *string        `json:"on_store_error,omitempty"`
@@ -170,10 +174,13 @@ type duration time.Duration
 func (d duration) MarshalJSON() ([]byte, error) { return json.Marshal(time.Duration(d).String()) }
 
 func fullPolicy(p admission.Policy) policyView {
-	rate, burst := thousandth(p.Rate), thousandth(p.Burst)
+	rate, burst, onSoldOut := thousandth(p.Rate), thousandth(p.Burst), "keep"
+	if p.SoldOutCloses {
+		onSoldOut = "close"
+	}
 	return policyView{
 		Rate: &rate, Burst: &burst, MaxActive: &p.MaxActive, Paused: &p.Paused, Draining: &p.Draining,
-		Message: &p.Message, Method: &p.Method, Session: &sessionView{TTL: duration(p.SessionTTL)}, Enabled: &p.Enabled,
+		Message: &p.Message, Method: &p.Method, OnSoldOut: &onSoldOut, Session: &sessionView{TTL: duration(p.SessionTTL)}, Enabled: &p.Enabled,
 		OnStoreError: &p.OnStoreError,
 		Admission:    &admissionView{Strategy: string(cmp.Or(p.Strategy, admission.StrategyTokenBucket)), MinWait: duration(p.MinWait), HeadWindow: p.HeadWindow},
 		Queue:        &queueView{Absence: duration(p.Absence), ClaimWindow: duration(p.ClaimWindow), Capacity: p.Capacity},
@@ -200,6 +207,8 @@ func livePolicy(p admission.Policy, names []string) policyView {
 			v.Message = full.Message
 		case "method":
 			v.Method = full.Method
+		case "on_sold_out":
+			v.OnSoldOut = full.OnSoldOut
 		case "session.ttl":
 			v.Session = full.Session
 		case "enabled":
@@ -224,6 +233,7 @@ func (c *Console) viewOf(room Room, s *admission.Snapshot, now int64, age time.D
 		Waiting: s.Waiting, Parked: s.Parked, Admitted: s.Admitted, Active: s.Active,
 		Rate: measuredRate(s, now), Paused: p.Paused, Draining: p.Draining,
 	}
+	v.Facts, v.SoldOut = summarize(&s.Facts), p.SoldOut
 	if s.Oldest > 0 {
 		v.OldestWait = tidy(float64(max(0, now-max(s.Oldest, s.Drawn))) / 1e6) // drawn tickets have waited since the opening
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/anteroom/anteroom/gateway/access"
+	"github.com/anteroom/anteroom/gateway/console/signin"
 	"github.com/anteroom/anteroom/internal/ophttp"
 )
 
@@ -33,6 +34,13 @@ type route struct {
 	scope        scope
 	serve        handler
 	public       http.Handler // of a public route, in place of serve
+	action       string       // name of what a second person can confirm; "": nothing
+}
+
+// confirmed returns the row for an action that admin.two_person can name. Its handler calls askSecond.
+func (row route) confirmed(action string) route {
+	row.action = action
+	return row
 }
 
 func inOneRoom(method, path string, role access.Role, serve handler) route {
@@ -54,21 +62,23 @@ func open(path string, serve http.Handler) route {
 // routes returns every route of the operators' listener, except health and readiness. docs/access.md lists the same rows.
 func (c *Console) routes() []route {
 	const rooms, room = "/admin/v1/rooms", "/admin/v1/rooms/{id}"
-	l := levers{c}
+	l, f, p, a := levers{c}, publisher{c}, people{c}, approvals{c}
 	rows := []route{
 		open("/metrics", ophttp.Metrics(c.o.Registry, c.log)),
 		open("/{$}", c.page),
 		open(pagePath, c.page),
 		open(pagePath+"preview", previews{c}),
+		open("/auth", c.answering(p.showMethods)),
 
+		inOwnRooms("GET", "/admin/v1/me", access.Any, p.showMe),
 		inOwnRooms("GET", rooms, access.Viewer, c.listRooms),
 		inOneRoom("GET", room, access.Viewer, c.inRoom(c.showRoom)),
 		inOneRoom("PATCH", room, access.Operator, c.inRoom(c.patchRoom)),
 		inOneRoom("POST", room+"/pause", access.Operator, c.inRoom(c.pause)),
 		inOneRoom("POST", room+"/resume", access.Operator, c.inRoom(c.resume)),
 		inOneRoom("POST", room+"/drain", access.Operator, c.inRoom(c.drain)),
-		inOneRoom("POST", room+"/reset", access.Admin, c.inRoom(c.reset)),
-		inOneRoom("POST", room+"/evacuate", access.Admin, c.inRoom(l.evacuate)),
+		inOneRoom("POST", room+"/reset", access.Admin, c.inRoom(c.reset)).confirmed("reset"),
+		inOneRoom("POST", room+"/evacuate", access.Admin, c.inRoom(l.evacuate)).confirmed("evacuate"),
 		inOneRoom("GET", room+"/ramp", access.Viewer, c.inRoom(l.showRamp)),
 		inOneRoom("POST", room+"/ramp", access.Operator, c.inRoom(l.startRamp)),
 		inOneRoom("DELETE", room+"/ramp", access.Operator, c.inRoom(l.stopRamp)),
@@ -76,18 +86,36 @@ func (c *Console) routes() []route {
 		inOneRoom("GET", room+"/preview", access.Viewer, c.inRoom(previews{c}.list)),
 		inOneRoom("GET", room+"/history", access.Viewer, c.inRoom(c.history)),
 		inOneRoom("GET", room+"/tickets", access.Viewer, c.inRoom(findTickets)),
+		inOneRoom("GET", room+"/facts", access.Viewer, c.inRoom(f.show)),
+		inOneRoom("PUT", room+"/facts", access.Facts, c.inRoom(f.put)),
+		inOneRoom("GET", room+"/notices", access.Viewer, c.inRoom(f.listNotices)),
+		inOneRoom("GET", room+"/notices/{notice}", access.Viewer, c.inRoom(f.showNotice)),
+		inOneRoom("PUT", room+"/notices/{notice}", access.Facts, c.inRoom(f.putNotice)),
+		inOneRoom("DELETE", room+"/notices/{notice}", access.Facts, c.inRoom(f.removeNotice)),
 		inOneRoom("GET", room+"/tickets/{jti}", access.Viewer, c.inRoom(c.showTicket)),
 		inOneRoom("DELETE", room+"/tickets/{jti}", access.Operator, c.inRoom(c.removeTicket)),
 		inOneRoom("POST", room+"/sessions/{sid}/revoke", access.Operator, c.inRoom(c.revokeSession)),
 
+		inOwnRooms("GET", "/admin/v1/pending", access.Viewer, a.listApprovals),
+		inOwnRooms("DELETE", "/admin/v1/pending/{approval}", access.Viewer, a.withdrawAction),
+		inOwnRooms("POST", "/admin/v1/pending/{approval}/confirm", access.Viewer, a.confirmAction),
+
 		inOwnRooms("GET", "/admin/v1/events", access.Viewer, calendar{c}.list),
 		inOwnRooms("GET", "/admin/v1/audit", access.Viewer, c.audit),
+		inOwnRooms("GET", "/admin/v1/audit/export", access.Viewer, p.exportAudit),
 	}
 	if c.o.Webhooks != nil {
 		rows = append(rows, inDeployment("GET", "/admin/v1/webhooks", access.Viewer, showWebhooks(c.o.Webhooks)))
 	}
 	if c.o.Redeem != nil {
 		rows = append(rows, inOwnRooms("POST", "/admin/v1/permits/redeem", access.Operator, c.redeemPermit))
+	}
+	if c.o.SignIn != nil {
+		rows = append(rows,
+			open(signin.LoginPath, c.answering(c.o.SignIn.Login)),
+			open(signin.CallbackPath, c.answering(c.o.SignIn.Callback)),
+			inOwnRooms("POST", signin.LogoutPath, access.Any, p.logout),
+		)
 	}
 	return append(append(rows, insights{c}.routes()...), profiles()...)
 }
@@ -96,15 +124,19 @@ func (c *Console) routes() []route {
 func (c *Console) serve(table []route) {
 	c.mux.Probes(c.o.Health, c.o.Ready)
 	paths := map[string]methods{}
+	c.actions = map[string]route{}
 	for _, row := range table {
 		if row.scope == nobody {
 			c.mux.Public(row.path, row.public)
 			continue
 		}
+		if row.action != "" {
+			c.actions[row.action] = row
+		}
 		if paths[row.path] == nil {
 			paths[row.path] = methods{}
 		}
-		paths[row.path][row.method] = row.authorized()
+		paths[row.path][row.method] = c.inSession(row.authorized())
 	}
 	for path, served := range paths {
 		c.mux.Guarded(path, served)

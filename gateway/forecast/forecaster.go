@@ -135,7 +135,7 @@ func (f *Forecaster) room(s *admission.Snapshot, in *input) eta.Input {
 	}
 	rate, set := float64(f.queue.Expected())/1000, float64(s.Policy.Rate)/1000
 	switch {
-	case s.Policy.Method == admission.Reject, s.Policy.Method == admission.Passthrough: // nobody is admitted from the queue
+	case s.Policy.Closed(), s.Policy.Method == admission.Passthrough: // nobody is admitted from the queue
 		rate, set = 0, 0
 	case s.Policy.Adapts():
 		set = 0

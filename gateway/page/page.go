@@ -165,6 +165,21 @@ func (p *Page) Append(dst []byte, v *View) []byte {
 	return e.splice.append(dst, d)
 }
 
+// Language returns the language of the page for an Accept-Language header.
+func (p *Page) Language(accept string) string {
+	return p.languages[p.negotiator.pick(accept)].words.code
+}
+
+// Site returns the title of the site in a language.
+func (p *Page) Site(lang string) string {
+	for i := range p.languages {
+		if p.languages[i].words.code == lang {
+			return p.languages[i].constant.Site
+		}
+	}
+	return p.languages[0].constant.Site
+}
+
 func (e *edition) data(v *View) *Data {
 	d := e.constant
 	d.fill(e.words, v)

@@ -147,7 +147,7 @@ func TestSettings_AreDescribedAndTheirTagsFit(t *testing.T) {
 		live     []string
 	}{
 		{"gateway", Settings(), []string{"rooms[].enabled", "rooms[].admission.rate", "rooms[].admission.burst", "rooms[].admission.max_active",
-			"rooms[].queue.method", "rooms[].session.ttl", "rooms[].page.message"}},
+			"rooms[].queue.method", "rooms[].queue.on_sold_out", "rooms[].session.ttl", "rooms[].page.message"}},
 		{"bulkworker", BulkSettings(), []string{"rate.global", "rate.per_tenant"}},
 	} {
 		paths := make(map[string]bool)

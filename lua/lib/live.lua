@@ -14,7 +14,8 @@ local function write_record(s, name, version, stopper, text)
   s.records = s.records + 1
 end
 
--- change_live changes the live fields named in groups of three from ARGV[from] on: set or clear, field, value. It writes the audit log
+-- change_live changes the live fields named in groups of three from ARGV[from] on: set, clear or match (which room_patch has
+-- compared), field, value. It writes the audit log
 -- and returns the version of the live fields. ramp: the ramp of the room is the caller.
 local function change_live(s, p, who, room, action, from, ramp)
   room_limiter(s, p).save() -- until now the limiter earns at the old rate
@@ -25,10 +26,11 @@ local function change_live(s, p, who, room, action, from, ramp)
     if ARGV[i] == 'set' then
       redis.call('HSET', LIVE, f, ARGV[i + 2])
       after = ARGV[i + 2]
-    else
+    elseif ARGV[i] == 'clear' then
       redis.call('HDEL', LIVE, f)
     end
-    changes[#changes + 1] = { f, before or nil, after }
+    -- The log has the hash of the facts, whose text is too long for it.
+    if ARGV[i] ~= 'match' and f ~= 'facts' then changes[#changes + 1] = { f, before or nil, after } end
     if f == 'rate' and not ramp then
       local version, stopper, text = read_record('ramp')
       if version > 0 and stopper == '' then write_record(s, 'ramp', version + 1, who, text) end
