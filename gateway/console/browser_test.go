@@ -179,7 +179,8 @@ func TestPage_InTheBrowser(t *testing.T) {
 		`document.querySelectorAll('#plots canvas').length === 3`,
 		`document.querySelector('[data-plot=waiting] .key').textContent.startsWith('waiting 124')`,
 	)...)
-	b.join(6) // shown without a reload
+	b.join(7) // shown without a reload; one is admitted in the second
+	b.tick(time.Second)
 	run(t, tab, expect(`document.querySelector('[data-figure=waiting] .value').textContent === '130'`, `document.querySelectorAll('[data-figure=waiting] .curve').length === 1`)...)
 
 	// Keys open levers; a lever acts only when it is confirmed.

@@ -166,6 +166,14 @@ func (f *frames) next(c insights) (seq int64, rooms []frame, err error) {
 	return f.seq, rooms, nil
 }
 
+// storeTime returns Redis's clock, on which recorded figures are; without a room this machine's.
+func (c insights) storeTime() timestamp {
+	for _, room := range c.o.Rooms() {
+		return timestamp(room.Queue.RedisNow())
+	}
+	return timestamp(c.o.Now().UnixMicro())
+}
+
 // stream sends the rooms and the fleet as server-sent events until the client leaves.
 func (c insights) stream(w http.ResponseWriter, r *http.Request, who *access.Person) error {
 	select {
@@ -194,7 +202,7 @@ func (c insights) stream(w http.ResponseWriter, r *http.Request, who *access.Per
 		now := time.Now()
 		if seq != sent {
 			sent = seq
-			if err := writeRooms(flow, rooms, who, timestamp(now.UnixMicro())); err != nil {
+			if err := writeRooms(flow, rooms, who, c.storeTime()); err != nil {
 				return nil // the client has left
 			}
 			flow.Send()
