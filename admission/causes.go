@@ -65,6 +65,9 @@ func (r *Recorder) Notice(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
+// tooOld is the age of a snapshot at which the store counts as away. An idle room is read every keepTime.
+const tooOld = 10 * time.Second
+
 // Reason returns why a room admits, or does not.
 func (r *Recorder) Reason(room *Room) reason.Reason {
 	s, now := room.Snapshot(), room.RedisNow()
@@ -72,7 +75,7 @@ func (r *Recorder) Reason(room *Room) reason.Reason {
 	r.mu.Lock()
 	k := r.at(room.id).causes
 	r.mu.Unlock()
-	f := reason.Facts{Now: now, Snapshot: s, Away: room.store.away.Load(), Expected: room.Expected(), Changes: k.changes, SoldOut: s.Policy.SoldOut}
+	f := reason.Facts{Now: now, Snapshot: s, Away: room.store.away.Load() || s.Known && room.Age() >= tooOld, Expected: room.Expected(), Changes: k.changes, SoldOut: s.Policy.SoldOut}
 	if k.end > 0 {
 		f.NextEnd = max(0, k.end-time.Duration(r.c.mono()-k.endAt))
 	}

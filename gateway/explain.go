@@ -23,10 +23,10 @@ const explainTime = 2 * time.Second
 
 // Explain decides about a request as if a visitor had sent it, with the same code, and explains the decision. Nothing is changed or
 // counted: the store is only read.
-func (g *Gateway) Explain(ctx context.Context, q *explain.Request) (*explain.Explanation, error) {
+func Explain(ctx context.Context, g *Gateway, q *explain.Request) (*explain.Explanation, error) {
 	ctx, cancel := context.WithTimeout(ctx, explainTime)
 	defer cancel()
-	e := g.explainer(ctx)
+	e := explainer(ctx, g)
 	v := e.acquire(nil, nil)
 	d := &wire.Description{}
 	address := q.Address
@@ -60,7 +60,7 @@ func (g *Gateway) Explain(ctx context.Context, q *explain.Request) (*explain.Exp
 }
 
 // explainer returns a gateway with the configuration in use that counts for itself and cannot change the store.
-func (g *Gateway) explainer(ctx context.Context) *Gateway {
+func explainer(ctx context.Context, g *Gateway) *Gateway {
 	st := g.state.Load()
 	e := &Gateway{
 		log: discarded, core: g.core, limits: g.limits, metrics: metrics.New(nil, ""), meters: newMeters(), captcha: g.captcha,

@@ -86,7 +86,7 @@ func TestExplain_ForetellsDecision(t *testing.T) {
 		{"admitted at once", []string{"GET /buy", "Host: a.open.test", asPage}, "open room *.open.test ~^/b.y$ 0 admit admitted 0  shop navigation none none"},
 	} {
 		before := b.requestCounts()
-		e, err := b.Explain(t.Context(), toExplain(row.request...))
+		e, err := Explain(t.Context(), b.Gateway, toExplain(row.request...))
 		if err != nil {
 			t.Fatalf("%s: %v", row.name, err)
 		}
@@ -122,18 +122,18 @@ func TestExplain_ForetellsDecision(t *testing.T) {
 		pause(20e6)
 		admitted = b.call("GET /buy", "Host: b.open.test", asPage, admitted.jar())
 	}
-	if e, err := b.Explain(t.Context(), toExplain("GET /bUy", "Host: b.open.test", admitted.jar())); err == nil && admitted.cookies["wr_open_pass"] != "" && (e.Why != "pass" || e.Tokens.Pass != tokenValid) {
+	if e, err := Explain(t.Context(), b.Gateway, toExplain("GET /bUy", "Host: b.open.test", admitted.jar())); err == nil && admitted.cookies["wr_open_pass"] != "" && (e.Why != "pass" || e.Tokens.Pass != tokenValid) {
 		t.Errorf("with a pass: %+v", e)
 	}
 	waits := b.call("GET /sale", asPage)
-	if e, err := b.Explain(t.Context(), toExplain("GET /sale", asPage, waits.jar())); err != nil || e.Why != "queue" || e.Tokens.Ticket != tokenValid {
+	if e, err := Explain(t.Context(), b.Gateway, toExplain("GET /sale", asPage, waits.jar())); err != nil || e.Why != "queue" || e.Tokens.Ticket != tokenValid {
 		t.Errorf("with a ticket: %+v, %v", e, err)
 	}
-	if e, err := b.Explain(t.Context(), toExplain("GET /.waiting-room/sale/status")); err != nil || e.Rule.Kind != "own" || e.Text == "" {
+	if e, err := Explain(t.Context(), b.Gateway, toExplain("GET /.waiting-room/sale/status")); err != nil || e.Rule.Kind != "own" || e.Text == "" {
 		t.Errorf("%+v, %v", e, err)
 	}
 	for _, bad := range []*explain.Request{{Method: "G T", Target: "/", Host: "a"}, {Method: "GET", Target: "/\r\nX: y", Host: "a"}, {Method: "GET", Target: "/"}, {Method: "GET", Target: "/", Host: "a", Header: [][2]string{{"a b", "c"}}}} {
-		if e, err := b.Explain(t.Context(), bad); err == nil {
+		if e, err := Explain(t.Context(), b.Gateway, bad); err == nil {
 			t.Errorf("%+v is explained as %+v", bad, e)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 
 // Measure sets what this gateway measures of a room: the wait of a newcomer, and the counts that the recorded figures of all gateways add up.
 // gateway/report has the names of the counts.
-func (g *Gateway) Measure(room string, m *admission.Measures) {
+func Measure(g *Gateway, room string, m *admission.Measures) {
 	r := g.state.Load().byID[room]
 	if r == nil {
 		return
@@ -41,7 +41,7 @@ func (g *Gateway) Measure(room string, m *admission.Measures) {
 }
 
 // InFlight returns the requests to each origin that this gateway waits for.
-func (g *Gateway) InFlight() map[string]int {
+func InFlight(g *Gateway) map[string]int {
 	st := g.state.Load()
 	all := make(map[string]int, len(st.origins))
 	for id, u := range st.origins {

@@ -104,7 +104,7 @@ func (f figures) EachRoom(each func(*metrics.RoomFigures)) {
 }
 
 // EachQueue calls each with the queue of each room.
-func (g *Gateway) EachQueue(each func(*admission.Room)) {
+func EachQueue(g *Gateway, each func(*admission.Room)) {
 	for _, r := range g.state.Load().rooms {
 		each(r.queue)
 	}

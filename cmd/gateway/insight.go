@@ -17,6 +17,7 @@ import (
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/gateway"
 	"github.com/anteroom/anteroom/gateway/console"
+	"github.com/anteroom/anteroom/gateway/explain"
 	"github.com/anteroom/anteroom/gateway/metrics"
 	"github.com/anteroom/anteroom/internal/config"
 	"github.com/anteroom/anteroom/internal/lifecycle"
@@ -41,11 +42,11 @@ func newInsight(cfg *config.Config, g *gateway.Gateway, core *admission.Core, ri
 		i.mu.Lock()
 		defer i.mu.Unlock()
 		r := i.report
-		r.LastError, r.InFlight = failures.Last(), g.InFlight()
+		r.LastError, r.InFlight = failures.Last(), gateway.InFlight(g)
 		return r
 	})
-	i.recorder = admission.NewRecorder(core, i.fleet, g.Measure)
-	return i, registry.Register(metrics.NewReasons(g.EachQueue, i.recorder.Reason))
+	i.recorder = admission.NewRecorder(core, i.fleet, func(room string, m *admission.Measures) { gateway.Measure(g, room, m) })
+	return i, registry.Register(metrics.NewReasons(func(each func(*admission.Room)) { gateway.EachQueue(g, each) }, i.recorder.Reason))
 }
 
 // loaded notes a configuration that is now in use.
@@ -58,7 +59,9 @@ func (i *insight) loaded(cfg *config.Config, ring *token.Ring) {
 
 // insight returns what the console shows.
 func (i *insight) insight(g *gateway.Gateway) console.Insight {
-	return console.Insight{Recorder: i.recorder, Fleet: i.fleet, Explain: g.Explain}
+	return console.Insight{Recorder: i.recorder, Fleet: i.fleet, Explain: func(ctx context.Context, q *explain.Request) (*explain.Explanation, error) {
+		return gateway.Explain(ctx, g, q)
+	}}
 }
 
 // hashOf returns a hash of the effective configuration without its secrets and without what is of one machine. The admin tokens are not

@@ -163,7 +163,10 @@ var stateNames = map[admission.State]string{
 	admission.Expired: "expired", admission.Lapsed: "lapsed", admission.Ended: "ended",
 }
 
-func (c *Console) showTicket(w http.ResponseWriter, r *http.Request, _ *access.Person, room Room) error {
+// tickets serves the routes of single tickets and sessions.
+type tickets struct{ *Console }
+
+func (c tickets) showTicket(w http.ResponseWriter, r *http.Request, _ *access.Person, room Room) error {
 	id, err := parseID(r.PathValue("jti"))
 	if err != nil {
 		return err
@@ -236,15 +239,15 @@ func ago(now, then int64) *float64 {
 	return new(tidy(float64(max(0, now-then)) / 1e6))
 }
 
-func (c *Console) removeTicket(w http.ResponseWriter, r *http.Request, who *access.Person, room Room) error {
+func (c tickets) removeTicket(w http.ResponseWriter, r *http.Request, who *access.Person, room Room) error {
 	return c.onID(w, r, who, room, "jti", "remove ticket", room.Queue.RemoveTicket)
 }
 
-func (c *Console) revokeSession(w http.ResponseWriter, r *http.Request, who *access.Person, room Room) error {
+func (c tickets) revokeSession(w http.ResponseWriter, r *http.Request, who *access.Person, room Room) error {
 	return c.onID(w, r, who, room, "sid", "revoke session", room.Queue.RevokeSession)
 }
 
-func (c *Console) onID(w http.ResponseWriter, r *http.Request, who *access.Person, room Room, key, action string, do func(context.Context, string, admission.ID) error) error {
+func (c tickets) onID(w http.ResponseWriter, r *http.Request, who *access.Person, room Room, key, action string, do func(context.Context, string, admission.ID) error) error {
 	id, err := parseID(r.PathValue(key))
 	if err != nil {
 		return err

@@ -43,7 +43,7 @@ type fleetView struct {
 }
 
 // viewFleet returns the gateways as an operator sees them; of draw conflicts only those of rooms that the operator may see.
-func (c *Console) viewFleet(who *access.Person) fleetView {
+func (c insights) viewFleet(who *access.Person) fleetView {
 	all, at := c.o.Insight.Fleet.Gateways()
 	v := fleetView{At: optional(at), Gateways: make([]gatewayView, 0, len(all))}
 	of := func(value func(*admission.Gateway) string) string { return most(all, value) }
@@ -98,6 +98,6 @@ func most(all []admission.Gateway, value func(*admission.Gateway) string) string
 	return best
 }
 
-func (c *Console) fleet(w http.ResponseWriter, _ *http.Request, who *access.Person) error {
+func (c insights) fleet(w http.ResponseWriter, _ *http.Request, who *access.Person) error {
 	return ophttp.OK(w, c.viewFleet(who))
 }

@@ -23,8 +23,11 @@ type Insight struct {
 	Explain  func(ctx context.Context, q *explain.Request) (*explain.Explanation, error)
 }
 
-// insights returns the routes of Insight.
-func (c *Console) insights() []route {
+// insights are the handlers of Insight.
+type insights struct{ *Console }
+
+// routes returns the routes of Insight.
+func (c insights) routes() []route {
 	if c.o.Insight.Recorder == nil {
 		return nil
 	}
@@ -50,7 +53,7 @@ type reasonView struct {
 }
 
 // why returns the reason of a room; nil without a Recorder.
-func (c *Console) why(room Room) *reasonView {
+func (c insights) why(room Room) *reasonView {
 	if c.o.Insight.Recorder == nil {
 		return nil
 	}
@@ -92,7 +95,7 @@ func parseRange(r *http.Request, now, back int64) (in series.Range, err error) {
 }
 
 // table reads the rows of a range. A range is cut to what is kept and to now.
-func (c *Console) table(r *http.Request, room Room, l series.Length, in series.Range) (series.Table, series.Range, error) {
+func (c insights) table(r *http.Request, room Room, l series.Length, in series.Range) (series.Table, series.Range, error) {
 	now := room.Queue.RedisNow() / 1e6
 	in.From, in.To = max(in.From, now-l.Seconds*(l.Rows-1)), min(in.To, now+1)
 	if in.From >= in.To {
@@ -129,7 +132,7 @@ var columns = []struct {
 	{"origin_in_flight", series.InFlight, 1}, {"empty_in_seconds", series.EmptyIn, 1}, {"gateways", series.Gateways, 1},
 }
 
-func (c *Console) series(w http.ResponseWriter, r *http.Request, _ *access.Person, room Room) error {
+func (c insights) series(w http.ResponseWriter, r *http.Request, _ *access.Person, room Room) error {
 	l, err := parseStep(r)
 	if err != nil {
 		return err
@@ -184,7 +187,7 @@ type figuresView struct {
 	report.Figures
 }
 
-func (c *Console) figures(w http.ResponseWriter, r *http.Request, _ *access.Person, room Room) error {
+func (c insights) figures(w http.ResponseWriter, r *http.Request, _ *access.Person, room Room) error {
 	now := room.Queue.RedisNow() / 1e6
 	in, err := parseRange(r, now, 3600)
 	if err != nil {
@@ -199,7 +202,7 @@ func (c *Console) figures(w http.ResponseWriter, r *http.Request, _ *access.Pers
 }
 
 // explainView is the body of a request to the URL tester.
-func (c *Console) explain(w http.ResponseWriter, r *http.Request, who *access.Person) error {
+func (c insights) explain(w http.ResponseWriter, r *http.Request, who *access.Person) error {
 	q, err := readQuestion(r)
 	if err != nil {
 		return err

@@ -271,9 +271,9 @@ func TestResponses_MatchOpenAPI(t *testing.T) {
 	const pending = "/admin/v1/pending/none"
 	all := []operation{
 		{"GET", "/admin/v1/me", ""},
-		{"GET", "/admin/v1/rooms", ""}, {"GET", room, ""}, {"GET", room + "/preview", ""}, {"GET", "/admin/v1/events", ""}, {"PATCH", room, `{"rate":1}`}, {"POST", room + "/pause", ""}, {"POST", room + "/resume", ""},
+		{"GET", "/admin/v1/rooms", ""}, {"GET", room, ""}, {"GET", room + "/preview", ""}, {"GET", "/admin/v1/events", ""},
+		{"GET", "/admin/v1/pending", ""}, {"DELETE", pending, ""}, {"POST", pending + "/confirm", ""}, {"GET", "/admin/v1/audit/export", ""}, {"PATCH", room, `{"rate":1}`}, {"POST", room + "/pause", ""}, {"POST", room + "/resume", ""},
 		{"POST", room + "/drain", ""}, {"POST", room + "/reset", `{"confirm":"sale"}`}, {"GET", room + "/history", ""}, {"GET", room + "/tickets/" + last, ""}, {"GET", "/admin/v1/rooms/vip/tickets?account=jane", ""},
-		{"GET", "/admin/v1/pending", ""}, {"DELETE", pending, ""}, {"POST", pending + "/confirm", ""}, {"GET", "/admin/v1/audit/export", ""},
 		{"DELETE", room + "/tickets/" + last, ""}, {"POST", room + "/sessions/" + last + "/revoke", ""}, {"GET", "/admin/v1/audit", ""}, {"GET", "/admin/v1/webhooks", ""},
 		{"GET", room + "/facts", ""}, {"PUT", room + "/facts", standing}, {"GET", room + "/notices", ""},
 		{"GET", room + "/notices/n2", ""}, {"PUT", room + "/notices/n2", notice}, {"DELETE", room + "/notices/n2", ""},

@@ -41,7 +41,7 @@ func formOf(r *http.Request) (string, error) {
 	return "", ophttp.Invalid(ophttp.Fault{Path: "format", Value: []byte(strconv.Quote(ophttp.Shorten(name))), Problem: "is not one of them", Allowed: "html, json, csv or rows"})
 }
 
-func (c *Console) report(w http.ResponseWriter, r *http.Request, _ *access.Person, room Room) error {
+func (c insights) report(w http.ResponseWriter, r *http.Request, _ *access.Person, room Room) error {
 	form, err := formOf(r)
 	if err != nil {
 		return err

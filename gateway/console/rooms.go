@@ -261,7 +261,7 @@ func (c *Console) viewOf(room Room, s *admission.Snapshot, now int64, age time.D
 		v.Budget = &budgetView{Rate: thousandth(b.Rate), Expected: thousandth(room.Queue.Expected()), Rooms: use.Queues}
 	}
 	v.Adaptive = adaptive(room.Queue, s)
-	v.Reason = c.why(room)
+	v.Reason = insights{c}.why(room)
 	if s.Known {
 		v.StoreAge = new(tidy(age.Seconds()))
 	}

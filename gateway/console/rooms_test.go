@@ -32,14 +32,14 @@ func TestRoom_Object(t *testing.T) {
 	wanted := compact(t, `{
 		"id":"sale",
 		"policy":{"enabled":true,"paused":false,"draining":false,"on_store_error":"wait",
-			"rate":2.5,"burst":10,"max_active":100,"method":"fifo","message":"",
+			"rate":2.5,"burst":10,"max_active":100,"method":"fifo","message":"","on_sold_out":"keep",
 			"admission":{"strategy":"token_bucket","min_wait":"0s","head_window":0},
 			"queue":{"absence":"10m0s","claim_window":"5m0s","capacity":0},
 			"session":{"ttl":"5m0s"}},
 		"live":{"rate":2.5,"max_active":100,"session":{"ttl":"5m0s"}},
 		"waiting":12,"parked":3,"admitted":4,"active":50,"rate":2.25,"oldest_wait_seconds":90.5,
 		"eta":{"seconds":120,"low":100,"high":150},"eta_error":0.95,
-		"origin":{"p95_seconds":0.042,"error_rate":0.005},"store_age_seconds":0.25,"paused":false,"draining":false}`)
+		"origin":{"p95_seconds":0.042,"error_rate":0.005},"store_age_seconds":0.25,"sold_out":false,"paused":false,"draining":false}`)
 	if compact(t, string(got)) != wanted {
 		t.Errorf("room\n  %s\nwant\n  %s", compact(t, string(got)), wanted)
 	}

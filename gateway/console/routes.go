@@ -92,9 +92,9 @@ func (c *Console) routes() []route {
 		inOneRoom("GET", room+"/notices/{notice}", access.Viewer, c.inRoom(f.showNotice)),
 		inOneRoom("PUT", room+"/notices/{notice}", access.Facts, c.inRoom(f.putNotice)),
 		inOneRoom("DELETE", room+"/notices/{notice}", access.Facts, c.inRoom(f.removeNotice)),
-		inOneRoom("GET", room+"/tickets/{jti}", access.Viewer, c.inRoom(c.showTicket)),
-		inOneRoom("DELETE", room+"/tickets/{jti}", access.Operator, c.inRoom(c.removeTicket)),
-		inOneRoom("POST", room+"/sessions/{sid}/revoke", access.Operator, c.inRoom(c.revokeSession)),
+		inOneRoom("GET", room+"/tickets/{jti}", access.Viewer, c.inRoom(tickets{c}.showTicket)),
+		inOneRoom("DELETE", room+"/tickets/{jti}", access.Operator, c.inRoom(tickets{c}.removeTicket)),
+		inOneRoom("POST", room+"/sessions/{sid}/revoke", access.Operator, c.inRoom(tickets{c}.revokeSession)),
 
 		inOwnRooms("GET", "/admin/v1/pending", access.Viewer, a.listApprovals),
 		inOwnRooms("DELETE", "/admin/v1/pending/{approval}", access.Viewer, a.withdrawAction),
@@ -117,7 +117,7 @@ func (c *Console) routes() []route {
 			inOwnRooms("POST", signin.LogoutPath, access.Any, p.logout),
 		)
 	}
-	return append(append(rows, c.insights()...), profiles()...)
+	return append(append(rows, insights{c}.routes()...), profiles()...)
 }
 
 // serve builds the router from the table.

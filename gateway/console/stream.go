@@ -97,7 +97,7 @@ func stateOf(r *reasonView) string {
 }
 
 // live returns a room as the stream shows it.
-func (c *Console) live(room Room) liveView {
+func (c insights) live(room Room) liveView {
 	q := room.Queue
 	s, now := q.Snapshot(), q.RedisNow()
 	p := &s.Policy
@@ -142,10 +142,10 @@ func (c *Console) live(room Room) liveView {
 }
 
 // next returns the newest frame. It makes a new one after frameEvery, and at once after a live change.
-func (f *frames) next(c *Console) (seq int64, rooms []frame, err error) {
+func (f *frames) next(c insights) (seq int64, rooms []frame, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	all, now := c.o.Rooms(), c.o.Now()
+	all, now := c.o.Rooms(), time.Now()
 	changed := ""
 	for _, room := range all {
 		s := room.Queue.Snapshot()
@@ -166,8 +166,16 @@ func (f *frames) next(c *Console) (seq int64, rooms []frame, err error) {
 	return f.seq, rooms, nil
 }
 
+// storeTime returns Redis's clock, on which recorded figures are; without a room this machine's.
+func (c insights) storeTime() timestamp {
+	for _, room := range c.o.Rooms() {
+		return timestamp(room.Queue.RedisNow())
+	}
+	return timestamp(c.o.Now().UnixMicro())
+}
+
 // stream sends the rooms and the fleet as server-sent events until the client leaves.
-func (c *Console) stream(w http.ResponseWriter, r *http.Request, who *access.Person) error {
+func (c insights) stream(w http.ResponseWriter, r *http.Request, who *access.Person) error {
 	select {
 	case c.frames.open <- struct{}{}:
 	default:
@@ -191,10 +199,10 @@ func (c *Console) stream(w http.ResponseWriter, r *http.Request, who *access.Per
 		if err != nil {
 			return err
 		}
-		now := c.o.Now()
+		now := time.Now()
 		if seq != sent {
 			sent = seq
-			if err := writeRooms(flow, rooms, who, timestamp(now.UnixMicro())); err != nil {
+			if err := writeRooms(flow, rooms, who, c.storeTime()); err != nil {
 				return nil // the client has left
 			}
 			flow.Send()

@@ -5,7 +5,7 @@ const some = new Intl.NumberFormat('en', {maximumFractionDigits: 3});
 
 export const count = n => whole.format(n);
 export const exact = n => some.format(n);
-export const rate = n => new Intl.NumberFormat('en', {maximumFractionDigits: n < 10 ? 1 : 0}).format(n);
+export const rate = n => n === undefined ? '–' : new Intl.NumberFormat('en', {maximumFractionDigits: n < 10 ? 1 : 0}).format(n);
 export const percent = share => new Intl.NumberFormat('en', {maximumFractionDigits: share < .1 ? 1 : 0}).format(share * 100) + ' %';
 export const millis = seconds => count(seconds * 1000) + ' ms';
 
