@@ -57,7 +57,7 @@ func squeezeJS(s string) string {
 }
 
 // long are names of the script's own variables: nowhere a property, a key or a part of a text, except for keys of messages between tabs.
-var long = regexp.MustCompile(`([^\w$."'-])(absence|addEventListener|again|announced|answer|asked|base|beside|busy|button|channel|chime|clock|delay|digits|document|doubted|facts|failures|find|found|gone|heading|level|line|link|load|location|lost|milestone|note|number|opens|other|parts|place|plan|plural|poll|put|read|recall|refresh|rejoin|relative|remember|rise|root|setTimeout|show|sound|speak|status|steps|take|tell|text|timer|told|unit|values|visit|voice|wake)\b`)
+var long = regexp.MustCompile(`([^\w$."'-])(absence|addEventListener|again|announced|answer|asked|base|beside|busy|button|channel|chime|clock|delay|digits|document|doubted|facts|failures|find|found|gone|heading|level|line|link|load|location|lost|milestone|note|number|opens|other|parts|plan|plural|poll|put|read|recall|refresh|rejoin|relative|remember|rise|root|setTimeout|show|sound|speak|status|steps|take|tell|text|timer|told|unit|values|visit|voice|wake)\b`)
 
 const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789$"
 
