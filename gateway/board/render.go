@@ -145,7 +145,7 @@ func (b *Board) Page(site, lang string, texts map[string]string, wall, delayed b
 		p := message.NewPrinter(language.Make(lang))
 		d := pageData{
 			Lang: lang, Dir: texts["dir"], Site: site, Wall: wall, Text: texts, State: at.State, Heading: texts["state_"+at.State],
-			Style: template.CSS(style), Script: template.JS(script), Lottery: at.Lottery,
+			Style: template.CSS(style), Script: template.JS(script), Lottery: at.Lottery, //nolint:gosec // both are embedded at build time
 		}
 		if at.Reason == "sold_out" {
 			d.Heading = texts["state_sold_out"]
