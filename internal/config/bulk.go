@@ -195,7 +195,7 @@ type RetryPolicy struct {
 
 type Breaker struct {
 	Ratio  float64       `koanf:"ratio" default:"0.5" min:"0" max:"1" doc:"Share of failures, among at least 20 answers within the window, above which the breaker opens. An unbroken run of failures of three or more jobs, over a second or more, opens it as well. 0: no breaker."`
-	Window time.Duration `koanf:"window" default:"10s" min:"1s" max:"1h" doc:"How long an answer counts, and the longest pause between probes. The first pause is a second, and each probe that fails doubles it."`
+	Window time.Duration `koanf:"window" default:"10s" min:"1s" max:"1h" doc:"How long an answer counts, and the longest pause between probes. The first pause is a second, and each round of probes that fails doubles it."`
 	Probe  int64         `koanf:"probe" default:"1" min:"1" max:"1000" unit:"jobs" doc:"Jobs that run as probes after a pause. When no more of them have failed than the ratio allows, twice as many run, three times over; then the breaker closes."`
 }
 
