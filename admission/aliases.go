@@ -1,11 +1,12 @@
 package admission
 
 import (
+	"github.com/anteroom/anteroom/admission/alarm"
 	"github.com/anteroom/anteroom/admission/policy"
 	"github.com/anteroom/anteroom/admission/snapshot"
 )
 
-// The types of packages policy and snapshot that the methods of Room take and return.
+// The types of packages alarm, policy and snapshot that the methods of Room take and return.
 type (
 	Policy   = policy.Policy
 	Adaptive = policy.Adaptive
@@ -15,9 +16,15 @@ type (
 	Event    = policy.Event
 	Draw     = policy.Draw
 
-	Snapshot = snapshot.Snapshot
-	Flow     = snapshot.Flow
-	AgeCount = snapshot.AgeCount
+	Alarm     = alarm.Spec
+	AlarmWhen = alarm.When
+	AlarmDo   = alarm.Do
+
+	Snapshot   = snapshot.Snapshot
+	Evacuation = snapshot.Evacuation
+	Facts      = snapshot.Facts
+	Flow       = snapshot.Flow
+	AgeCount   = snapshot.AgeCount
 )
 
 // Methods, strategies and outage behaviours of a Policy.
@@ -36,6 +43,8 @@ const (
 	OnErrorOpen   = policy.OnErrorOpen
 	OnErrorClosed = policy.OnErrorClosed
 	OnErrorLocal  = policy.OnErrorLocal
+
+	SoldOutClose = snapshot.SoldOutClose
 
 	MostJoins = policy.MostJoins
 	HoldSlack = policy.HoldSlack

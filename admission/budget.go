@@ -28,11 +28,11 @@ type lease struct {
 	// The number of the room's newest lease, what is left of it, what the room needs by the next tick, and what it keeps
 	// while nobody waits.
 	number, left, want, keep int64
-	asked                    int64 // mono of the last call
-	due                      int64 // mono at which to ask before the next tick; 0: ask with the next tick
-	late                     bool  // due has passed
-	tight                    bool  // repay when the lease is spent, not with the next tick
-	unreached                bool  // the last call to the budget failed
+	asked                    int64       // mono of the last call
+	due                      int64       // mono at which to ask before the next tick; 0: ask with the next tick
+	late                     bool        // due has passed
+	tight                    bool        // repay when the lease is spent, not with the next tick
+	unreached                atomic.Bool // the last call to the budget failed
 
 	joined   atomic.Int64 // tickets enrolled here since the last tick
 	expected atomic.Int64 // thousandths per second; 0: unknown
@@ -131,8 +131,7 @@ func (r *lease) borrow(ctx context.Context, grant bool) (string, error) {
 
 // noteBudget logs when the origin's budget cannot be reached, and when it can again.
 func (r *lease) noteBudget(err error) {
-	was := r.unreached
-	r.unreached = err != nil
+	was := r.unreached.Swap(err != nil)
 	switch {
 	case err != nil && !was:
 		r.c.o.Log.Error("cannot reach the origin's budget; the room admits nobody until it can", "room", r.id, "origin", r.view.schedule.Load().Policy.Budget.Origin, "error", err)

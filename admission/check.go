@@ -48,7 +48,7 @@ func (r *tickets) standing(t Ticket, a reply, hold time.Duration, front bool) St
 	case replyAdmitted:
 		s.State = Admitted
 	case replyActive:
-		s.State = Active
+		s.State, s.ClaimedAt = Active, a.h.time
 	case replyLapsed:
 		s.State = Lapsed
 	case replyExpired:

@@ -93,7 +93,7 @@ func (r *tickets) lastSeen(id ID) int64 {
 // while anybody waits or capacity is exhausted.
 func (r *tickets) Charge(ctx context.Context) bool {
 	snap := r.view.Snapshot()
-	if r.store.away.Load() || snap.Policy.Method == Reject || snap.Gathering() || r.view.length(snap) > 0 {
+	if r.store.away.Load() || snap.Policy.Closed() || snap.Gathering() || r.view.length(snap) > 0 {
 		return false
 	}
 	ans, err := r.calls.enter.ask(ctx, enterQ{kind: "charge"})

@@ -157,6 +157,8 @@ func (c *Core) launch(r *Room) {
 		r.ticker.loop(ctx)
 	})
 	c.loops.Go(func() { r.steering.steer(ctx) })
+	c.loops.Go(func() { r.operators.ramping.run(ctx) })
+	c.loops.Go(func() { r.operators.alarms.run(ctx) })
 }
 
 // Run ticks the rooms until ctx ends; it then sends what is pending (heartbeats, joins) and returns nil. Only one Run may run at
@@ -193,6 +195,9 @@ func (c *Core) Settle(ctx context.Context) {
 	}
 }
 
+// GatewayOf returns the name of this process among its peers.
+func GatewayOf(c *Core) string { return c.o.Gateway }
+
 // Up reports whether no room counts the store as away.
 func (c *Core) Up() bool {
 	for _, r := range c.all() {
@@ -209,6 +214,10 @@ var ErrLayout = redisstore.ErrLayout
 // CheckLayout reports whether this program can use the store: the store's data has the layout that the program knows, or the store
 // is empty and is marked with that layout, and scripts may run and write. An error that wraps ErrLayout is final.
 func (c *Core) CheckLayout(ctx context.Context) error { return c.scripts.Prepare(ctx) }
+
+// ScriptsOf returns what runs the scripts of data that is kept beside the rooms, such as the queue of events. Its errors wrap ErrStore if the
+// store did not reply.
+func ScriptsOf(c *Core) *redisstore.Store { return c.scripts }
 
 // prepare is CheckLayout for the loops. They treat an unknown layout as an outage, since an operator may still correct it.
 func (c *Core) prepare(ctx context.Context) error {

@@ -193,7 +193,7 @@ var minuteFields = func() []string {
 		fields = append(fields, "w"+strconv.Itoa(i))
 	}
 	for i := range octaves + 1 {
-		fields = append(fields, "h"+strconv.Itoa(i), "l"+strconv.Itoa(i))
+		fields = append(fields, "h"+strconv.Itoa(i), "l"+strconv.Itoa(i), "y"+strconv.Itoa(i))
 	}
 	return fields
 }()

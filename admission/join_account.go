@@ -16,6 +16,15 @@ func (id ID) generation(n int) ID {
 	return id
 }
 
+// Places returns the ids that the places of an account have in turn, given the first.
+func (id ID) Places() []ID {
+	ids := make([]ID, generations)
+	for n := range ids {
+		ids[n] = id.generation(n)
+	}
+	return ids
+}
+
 // bases returns the first ids of an account by all keys. New places get ids after the first of them.
 func (a *Arrival) bases() []ID { return append([]ID{a.ID}, a.Former...) }
 

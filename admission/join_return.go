@@ -8,6 +8,8 @@ type Return struct {
 	Began   int64 // when the session began, in seconds of Redis's clock
 	Ended   int64 // when the pass ended, likewise
 	Live    bool  // the pass has not ended, but its session, by silence; the store knows when
+
+	Evacuated bool // an evacuation has ended the session
 }
 
 // arg returns the pass as room_enter takes it.
@@ -19,7 +21,7 @@ func (b *Return) arg() string {
 	if b.Live {
 		ended = 0
 	}
-	return string(b.Session[:]) + itoa(b.Order) + ":" + itoa(b.Fence) + ":" + itoa(ended)
+	return string(b.Session[:]) + itoa(b.Order) + ":" + itoa(b.Fence) + ":" + itoa(ended) + ":" + bit(b.Evacuated)
 }
 
 // keeps reports whether a pass may keep its order, as far as this gateway knows: its fence is the room's, and it ended within

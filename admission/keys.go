@@ -10,6 +10,9 @@ var keyNames = []string{
 // Indexes into roomKeys of those that Go reads itself.
 const (
 	keyState    = 0
+	keyLive     = 1
+	keySessions = 6
+	keyRevoked  = 9
 	keyFlow     = 10
 	keyMinutes  = 12
 	keySnapshot = 14
@@ -30,6 +33,21 @@ func permitKeys(prefix, room string, jti ID) []string {
 	tag := prefix + ":{room:" + room + "}:"
 	return []string{tag + keyNames[keyState], tag + "permit:" + jti.String()}
 }
+
+// seriesNames are the keys of a room's recorded figures: seconds, minutes and ten minutes (package series).
+var seriesNames = []string{"series:seconds", "series:minutes", "series:tens"}
+
+// seriesKeys returns the keys of the recorded figures of a room in the order in which series_record takes them, and of series.Lengths.
+func seriesKeys(prefix, room string) []string {
+	keys := make([]string, len(seriesNames))
+	for i, n := range seriesNames {
+		keys[i] = prefix + ":{room:" + room + "}:" + n
+	}
+	return keys
+}
+
+// fleetKey holds the reports of the gateways.
+func fleetKey(prefix string) string { return prefix + ":{fleet}:gateways" }
 
 // healthKey is the key of the health reports on an origin.
 func healthKey(prefix, origin string) string { return prefix + ":{origin:" + origin + "}:health" }

@@ -72,9 +72,13 @@ func (o *outcome) remembered(id ID, now int64) remembered {
 	if reason == reasonUnsure {
 		reason, unsure = ReasonClaimed, true
 	}
+	var claimed int64
+	if o.state == Active {
+		claimed = o.seenAt
+	}
 	return remembered{
 		unsure:   unsure,
-		standing: Standing{State: o.state, Reason: reason, AdmittedAt: o.admitted, Offline: o.offline, Ticket: Ticket{ID: id}},
+		standing: Standing{State: o.state, Reason: reason, AdmittedAt: o.admitted, ClaimedAt: claimed, Offline: o.offline, Ticket: Ticket{ID: id}},
 		at:       now - int64(since(now, o.at)), client: o.client, seenAt: o.seenAt, bare: o.bare,
 	}
 }
@@ -241,6 +245,21 @@ func (m *memory) forgetWaiting(id ID) {
 	s.mu.Lock()
 	delete(s.waiting, id)
 	s.mu.Unlock()
+}
+
+// evacuate forgets the sessions that were claimed, and the admissions that were made, at order time fence or before. The store knows
+// what has become of their visitors.
+func (m *memory) evacuate(fence int64) {
+	for i := range m.shards {
+		s := &m.shards[i]
+		s.mu.Lock()
+		for id, v := range s.m {
+			if (v.state == Active || v.state == Admitted) && v.seenAt <= fence {
+				delete(s.m, id)
+			}
+		}
+		s.mu.Unlock()
+	}
 }
 
 // forget drops outdated tickets from one shard, in turn.

@@ -432,6 +432,22 @@ func (m *Model) Patch(change func(*admission.Policy)) {
 	m.fresh = false
 }
 
+// Evacuate ends every session and takes back the admissions that are not claimed.
+func (m *Model) Evacuate() {
+	now := m.Save()
+	for id, g := range m.Grants {
+		if g.What == "admitted" {
+			delete(m.Grants, id)
+		}
+	}
+	clear(m.Sessions)
+	m.adj, m.lead = m.adj+1, m.lead+1
+	m.time++
+	m.last = m.time
+	m.hold = max(m.hold, now+1+hold)
+	m.busy, m.fresh = true, false
+}
+
 // Leave gives up a place. A session goes on, and its pass keeps no order.
 func (m *Model) Leave(id admission.ID) {
 	now := m.Save()

@@ -506,6 +506,20 @@ func checkRoom(t *rapid.T, client redis.UniversalClient, prefix string) {
 			c.model.Reset()
 			c.model.Tick(175_000)
 		},
+		"evacuate": func(t *rapid.T) {
+			if rapid.IntRange(0, 4).Draw(t, "rarely") > 0 {
+				t.Skip()
+			}
+			g := c.any()
+			if err := g.room.Evacuate(context.Background(), "ann", "the model's"); err != nil {
+				c.t.Fatal(err)
+			}
+			c.model.Evacuate()
+			c.model.Tick(175_000)
+			if s := g.room.Snapshot(); s.Active+s.Admitted != 0 || s.Evacuation.Fence != c.model.time-1 && !c.model.moved {
+				c.t.Fatalf("%d sessions, %d admissions after an evacuation at %d, order time %d", s.Active, s.Admitted, s.Evacuation.Fence, c.model.time)
+			}
+		},
 		"": func(*rapid.T) { c.invariants() },
 	}
 	t.Repeat(actions)

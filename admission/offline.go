@@ -221,7 +221,7 @@ func (r *offline) aheadOffline(t Ticket, snap *Snapshot) int64 {
 
 // activeOffline makes a session. Its heartbeat registers the session when the store is back.
 func (r *offline) activeOffline(t Ticket) Standing {
-	s := Standing{State: Active, Ticket: t, AdmittedAt: r.view.RedisNow(), Offline: true}
+	s := Standing{State: Active, Ticket: t, AdmittedAt: r.view.RedisNow(), ClaimedAt: r.view.Now(), Offline: true}
 	r.memory.put(t.ID, remembered{standing: s, at: r.c.mono(), client: t.Client, seenAt: r.view.Now()})
 	r.sessions.Touch(t.ID, true)
 	return s

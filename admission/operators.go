@@ -4,10 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strconv"
-	"strings"
 	"time"
+
+	"github.com/anteroom/anteroom/admission/snapshot"
 )
 
 // operators changes a room for operators and returns what the store holds.
@@ -17,6 +16,8 @@ type operators struct {
 	store  *store
 	calls  *ticketCalls
 	ticker *ticker
+	ramping
+	alarms
 }
 
 // Live is a change by an operator. nil leaves a field as it is; a name in Clear returns it to the configuration.
@@ -25,9 +26,10 @@ type Live struct {
 	Paused                 *bool
 	Draining               *bool
 	Message, Method        *string
+	OnSoldOut              *string // keep, close
 	SessionTTL             *time.Duration
 	Enabled                *bool
-	Clear                  []string // names as in the API: rate burst max_active paused draining message method session.ttl enabled
+	Clear                  []string // names as in the API: rate burst max_active paused draining message method on_sold_out session.ttl enabled
 }
 
 // Patch changes live fields: in the store at once, in every gateway with its next tick. who goes into the audit log, here and in
@@ -60,6 +62,9 @@ func (r *operators) patch(ctx context.Context, who, action string, l Live) error
 	}
 	if l.Method != nil {
 		set("method", *l.Method)
+	}
+	if l.OnSoldOut != nil {
+		set(snapshot.OnSoldOut, *l.OnSoldOut)
 	}
 	if l.SessionTTL != nil {
 		set("session.ttl", itoa(l.SessionTTL.Microseconds()))
@@ -105,6 +110,25 @@ func (r *operators) Reset(ctx context.Context, who string) error {
 		}
 		if len(rest) == 0 || asInt(rest[0]) == 0 {
 			return r.ticker.Tick(ctx)
+		}
+	}
+}
+
+// Evacuate ends every session of the room, for a reason that goes into the audit log. Passes that were issued before are void at every
+// gateway once it has the next snapshot; their visitors may return at the order of arrival.
+func (r *operators) Evacuate(ctx context.Context, who, reason string) error {
+	for again := 0; ; again = 1 {
+		_, rest, err := r.store.do(ctx, r.tickTimeout(), "room_evacuate", who, r.id, reason, again, resetMost)
+		if err != nil {
+			return err
+		}
+		if len(rest) == 0 || asInt(rest[0]) == 0 {
+			return r.ticker.Tick(ctx)
+		}
+		if again == 0 { // passes are void before the last admission is taken back
+			if err := r.ticker.Tick(ctx); err != nil {
+				return err
+			}
 		}
 	}
 }
@@ -170,79 +194,6 @@ func (r *operators) Lookup(ctx context.Context, id ID) (Found, error) {
 		return Found{}, ErrUnknown
 	}
 	return f, nil
-}
-
-// Entry is an entry of the audit log.
-type Entry struct {
-	At      int64 // seconds of Redis's clock
-	Who     string
-	Room    string
-	Action  string // patch pause resume drain reset remove_ticket revoke
-	Changes []Change
-}
-
-// Change is a field before and after, as the store keeps it (rate and burst in
-// thousandths, durations in µs, booleans as 0 and 1); nil: by the configuration.
-type Change struct {
-	Field         string
-	Before, After *string
-}
-
-// Audit returns the newest entries of all rooms of this process, newest first.
-func (c *Core) Audit(ctx context.Context, limit int) ([]Entry, error) {
-	var out []Entry
-	ctx, cancel := context.WithTimeout(ctx, c.tickTimeout())
-	defer cancel()
-	for _, r := range c.all() {
-		list, err := c.o.Client.LRange(ctx, r.keys[keyAudit], 0, int64(limit)-1).Result()
-		if err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrStore, err)
-		}
-		for _, text := range list {
-			e, err := parseEntry(text)
-			if err != nil {
-				return nil, err
-			}
-			out = append(out, e)
-		}
-	}
-	slices.SortStableFunc(out, func(a, b Entry) int { return int(b.At - a.At) })
-	return out[:min(len(out), limit)], nil
-}
-
-// parseEntry reads the netstrings of audit in lua/lib/room.lua.
-func parseEntry(text string) (Entry, error) {
-	var words []*string
-	for rest := text; rest != ""; {
-		if rest[0] == '-' {
-			words = append(words, nil)
-			rest = rest[1:]
-			continue
-		}
-		size, tail, ok := strings.Cut(rest, ":")
-		n, err := strconv.Atoi(size)
-		if !ok || err != nil || n < 0 || n > len(tail) {
-			return Entry{}, fmt.Errorf("audit entry %q", text)
-		}
-		w := tail[:n]
-		words = append(words, &w)
-		rest = tail[n:]
-	}
-	if len(words) < 4 || (len(words)-4)%3 != 0 || slices.Contains(words[:4], nil) {
-		return Entry{}, fmt.Errorf("audit entry %q", text)
-	}
-	at, err := strconv.ParseInt(*words[0], 10, 64)
-	if err != nil {
-		return Entry{}, fmt.Errorf("audit entry %q: %w", text, err)
-	}
-	e := Entry{At: at, Who: *words[1], Room: *words[2], Action: *words[3]}
-	for w := words[4:]; len(w) > 0; w = w[3:] {
-		if w[0] == nil {
-			return Entry{}, fmt.Errorf("audit entry %q", text)
-		}
-		e.Changes = append(e.Changes, Change{Field: *w[0], Before: w[1], After: w[2]})
-	}
-	return e, nil
 }
 
 func bit(b bool) string { return itoa(oneIf(b)) }

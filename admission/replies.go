@@ -32,4 +32,12 @@ const (
 	replyRedeemed = "R"
 	replySpent    = "S"
 	replyOutdated = "O"
+
+	// Of room_approval.
+	replyAsked     = "A"
+	replyCrowded   = "F"
+	replyTaken     = "T"
+	replySame      = "S"
+	replyWithdrawn = "W"
+	replyGone      = "G"
 )

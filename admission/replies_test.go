@@ -22,6 +22,7 @@ func TestReplies_MatchScripts(t *testing.T) {
 		"ENDED": replyEnded, "EXPIRED": replyExpired, "UNKNOWN": replyUnknown, "UNKNOWN_CLIENT": replyUnknownClient, "CONFIRMED": replyConfirmed,
 		"OPENED": replyOpened, "SIGNED": replySigned, "TOO_MANY": replyTooMany, "CHARGED": replyCharged, "NOT_CHARGED": replyNotCharged,
 		"NEW_PLACE": replyNewPlace, "OLD_PLACE": replyOldPlace, "MUST_WAIT": replyMustWait, "REVOKED": replyRevoked, "SILENT": replySilent,
+		"ASKED": replyAsked, "CROWDED": replyCrowded, "TAKEN": replyTaken, "SAME": replySame, "WITHDRAWN": replyWithdrawn, "GONE": replyGone,
 	}
 	if !maps.Equal(known, declared) {
 		t.Errorf("Go has %v\nlua/ has %v", known, declared)

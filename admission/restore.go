@@ -48,7 +48,7 @@ func (r *store) restore(ctx context.Context, refused string) error {
 	for first := true; first || len(o.records) > 0; first = false {
 		n := min(len(o.records), restoreMost)
 		args := []any{r.c.now(), k.epoch, k.seq, r.view.policyArg(), fresh, reached, last, k.gaps + k.jumps, k.reset, k.fence, snap.Version, snap.Active, snap.Opens, snap.Drawn, snap.Prequeued, snap.Target,
-			max(0, snap.Hold-snap.RoomTime), window.Microseconds(), left.Microseconds(), passes.Microseconds(), len(live) / 2}
+			max(0, snap.Hold-snap.RoomTime), window.Microseconds(), left.Microseconds(), passes.Microseconds(), snap.Evacuation.Fence, snap.Evacuation.At, len(live) / 2}
 		for _, f := range live {
 			args = append(args, f)
 		}

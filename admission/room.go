@@ -60,7 +60,9 @@ func newRoom(c *Core, id string, p Policy) *Room {
 		offline: &r.offline, lease: &r.lease, first: make(chan struct{}),
 	}
 	r.steering.identity, r.steering.view, r.steering.store = me, &r.view, &r.store
-	r.operators = operators{identity: me, view: &r.view, store: &r.store, calls: &r.calls, ticker: &r.ticker}
+	r.operators.identity, r.operators.view, r.operators.store, r.operators.calls, r.operators.ticker = me, &r.view, &r.store, &r.calls, &r.ticker
+	r.operators.ramping.init(me, &r.view, &r.store, &r.ticker)
+	r.operators.alarms.init(me, &r.view, &r.store, &r.ticker)
 	r.setPolicy(p)
 	unknown := &Snapshot{Policy: p.At(r.RedisNow()), Configured: r.view.schedule.Load().At(r.RedisNow())}
 	r.view.snap.Store(unknown)
@@ -70,6 +72,12 @@ func newRoom(c *Core, id string, p Policy) *Room {
 
 // ID returns the room's id.
 func (r *identity) ID() string { return r.id }
+
+// Up reports whether the store of the room replies.
+func (r *Room) Up() bool { return !r.store.away.Load() }
+
+// Reachable reports whether the store has replied and does not count as away.
+func (r *Room) Reachable() bool { return r.Snapshot().Known && !r.store.away.Load() }
 
 // tickTimeout is the deadline of calls off the request path.
 func (r *identity) tickTimeout() time.Duration { return r.c.tickTimeout() }

@@ -227,7 +227,7 @@ func TestOperators_ChangeRoom(t *testing.T) {
 	if st, err := r.Check(ctx5(t), s.Ticket); err != nil || st.State != Expired || st.Reason != ReasonReset {
 		t.Fatalf("after reset: %+v %v", st, err)
 	}
-	audit, err := r.c.Audit(ctx5(t), 10)
+	audit, err := r.c.Audit(ctx5(t), 10, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

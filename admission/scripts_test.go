@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	. "github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/admission/outbox"
 	"github.com/anteroom/anteroom/internal/redistest"
 	"github.com/anteroom/anteroom/internal/redisurl"
 	"github.com/anteroom/anteroom/lua"
@@ -74,6 +75,9 @@ func oneOfEverything(t *testing.T, client redis.UniversalClient, rooms ...string
 		ok(r.RevokeSession(ctx, "ann", all[0].Ticket.ID))
 		ok(r.RemoveTicket(ctx, "ann", all[1].Ticket.ID))
 		ok(r.Reset(ctx, "ann"))
+		ok(r.Ask(ctx, &Approval{Action: "reset", By: "ann", Person: "token:ann"}))
+		_, err = r.SessionEnds(ctx, []ID{all[0].Ticket.ID}, 1, time.Hour)
+		ok(err)
 		_, err = r.History(ctx, 5)
 		ok(err)
 		core.Origin(name).Add(time.Millisecond, false)
@@ -86,14 +90,24 @@ func oneOfEverything(t *testing.T, client redis.UniversalClient, rooms ...string
 		shared.Budgeted, shared.Budget = true, Budget{Origin: name, Rate: 1000, Burst: 1000, Weight: 1000, Weights: 1000}
 		ok(core.Room(name, shared).Tick(ctx))
 	}
-	entries, err := core.Audit(ctx, 100)
+	entries, err := core.Audit(ctx, 100, nil)
 	if ok(err); len(entries) < 4*len(rooms) {
 		t.Errorf("%d entries of the audit log", len(entries))
 	}
+	events := outbox.New(outbox.Options{Run: ScriptsOf(core), Prefix: "wr"})
+	for _, verdict := range []outbox.Verdict{outbox.Retry, outbox.Dead} {
+		_, err = events.Note(ctx, []outbox.Change{{Field: "queue sale", Value: string(verdict), ID: "m", Body: "{}", Endpoints: []string{"hook"}}})
+		ok(err)
+		_, err = events.Take(ctx, "gateway", 1, []string{"queue sale"})
+		ok(err)
+		ok(events.Settle(ctx, outbox.Outcome{Endpoint: "hook", ID: "m", Verdict: verdict}))
+	}
+	_, err = events.Read(ctx, 1)
+	ok(err)
 	for _, name := range lua.MustLoad().Names() {
 		family, _, _ := strings.Cut(name, "_")
 		switch family {
-		case "room", "origin", "layout":
+		case "room", "origin", "layout", "webhooks":
 			if !ran[name] {
 				t.Errorf("%s did not run", name)
 			}

@@ -144,6 +144,22 @@ func (r *sessions) markRevoked(sid ID, end int64) {
 	sh.mu.Unlock()
 }
 
+// Evacuation returns the last evacuation of the room.
+func (r *sessions) Evacuation() Evacuation { return r.view.Snapshot().Evacuation }
+
+// evacuate forgets the heartbeats of all sessions. A session that was claimed since is renewed by its next request.
+func (r *sessions) evacuate() {
+	for i := range r.shards {
+		sh := &r.shards[i]
+		sh.mu.Lock()
+		clear(sh.m)
+		sh.mu.Unlock()
+	}
+	r.mu.Lock()
+	clear(r.due)
+	r.mu.Unlock()
+}
+
 // Revoke ends a session: here at once, elsewhere within a second. The next tick, which Revoke wakes, sends it to the store; during
 // an outage the first tick after it does.
 func (r *sessions) Revoke(sid ID) {

@@ -147,7 +147,7 @@ func (r *steering) atMin(s *Snapshot, seen *Steering) time.Duration {
 // holds reports whether the rate must stay as it is: the room admits nobody, or admits by another rule.
 func (r *steering) holds(s *Snapshot) bool {
 	p := &s.Policy
-	return p.Paused || p.Method == Reject || p.Method == Passthrough || !p.Enabled || s.RoomTime < s.Hold || slices.Contains(s.Live, "rate")
+	return p.Paused || p.Closed() || p.Method == Passthrough || !p.Enabled || s.RoomTime < s.Hold || slices.Contains(s.Live, "rate")
 }
 
 // usage returns how much of the rate was used in the last full seconds.

@@ -106,7 +106,7 @@ func (r *ticker) loop(ctx context.Context) {
 func (r *ticker) pause() time.Duration {
 	s := r.view.Snapshot()
 	p, interval := &s.Policy, r.c.o.Tick
-	if s.Known && !r.store.away.Load() && !p.Paused && p.Method != Reject && !s.Gathering() && r.view.length(s) > 0 && (p.MaxActive == 0 || s.Admitted+s.Active < p.MaxActive) {
+	if s.Known && !r.store.away.Load() && !p.Paused && !p.Closed() && !s.Gathering() && r.view.length(s) > 0 && (p.MaxActive == 0 || s.Admitted+s.Active < p.MaxActive) {
 		interval = s.TickInterval(r.c.o.Tick)
 	}
 	r.ticking.Lock() // a change by an operator ticks too
@@ -317,10 +317,16 @@ func (r *ticker) adopt(ctx context.Context, text string) error {
 		}
 		r.flow = flow
 	}
+	if err := r.loadFacts(ctx, s, &old.Facts); err != nil {
+		return err
+	}
 	if opens := s.Policy.OpensAt; s.Gathering() && opens != s.Configured.Policy.OpensAt && r.draws.otherOpening != opens {
 		r.draws.otherOpening = opens
 		r.c.o.Log.Warn("another gateway's configuration has a later opening of the lottery; the later one holds",
 			"room", r.id, "opens_at", time.UnixMicro(opens).UTC(), "here", time.UnixMicro(s.Configured.Policy.OpensAt).UTC())
+	}
+	if s.Evacuation.Fence < old.Evacuation.Fence { // a gateway of an earlier version built the snapshot
+		s.Evacuation = old.Evacuation
 	}
 	s.Flow = r.mergeFlow(s.Flow, s.RoomTime)
 	s.CapRanks(old)
@@ -348,6 +354,10 @@ func (r *ticker) adopt(ctx context.Context, text string) error {
 		}
 	})
 	r.show(s)
+	if s.Evacuation.Fence > old.Evacuation.Fence {
+		r.memory.evacuate(s.Evacuation.Fence)
+		r.sessions.evacuate()
+	}
 	return nil
 }
 

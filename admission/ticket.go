@@ -15,6 +15,12 @@ type ID [16]byte
 // String returns the id as tokens contain it: 22 characters of base64url.
 func (id ID) String() string { return base64.RawURLEncoding.EncodeToString(id[:]) }
 
+// ParseID reads what String returned.
+func ParseID(text string) (id ID, ok bool) {
+	raw, err := base64.RawURLEncoding.Strict().DecodeString(text)
+	return ID(append(raw, make([]byte, len(id))...)[:len(id)]), err == nil && len(raw) == len(id)
+}
+
 // Client distinguishes the claimer of a ticket from somebody with a copied token: a hash of the nonce cookie or, without cookies,
 // of address prefix and user agent.
 type Client [16]byte
@@ -112,6 +118,8 @@ type Standing struct {
 	// AdmittedAt is Redis's clock in microseconds, set by the store when the
 	// ticket was admitted; 0 for Waiting and Expired.
 	AdmittedAt int64
+	// ClaimedAt is the order time at which the store, or without it this gateway, confirmed an Active session; 0: not known.
+	ClaimedAt int64
 	// First marks the claim that made the session; its repeats are Active as well.
 	First bool
 	// Gathering: the ticket is in a pre-queue and has no Order yet.

@@ -44,7 +44,7 @@ func (r *view) quarter() time.Duration { return r.schedule.Load().Policy.Absence
 // refuses returns why a snapshot allows no new place, or Granted.
 func (r *view) refuses(s *Snapshot) Refusal {
 	switch p := &s.Policy; {
-	case p.Method == Reject, s.Gathering() && r.RedisNow() < p.PrequeueAt:
+	case p.Closed(), s.Gathering() && r.RedisNow() < p.PrequeueAt:
 		return Closed
 	case p.Draining:
 		return Draining

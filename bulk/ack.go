@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/anteroom/anteroom/bulk/store"
+	"github.com/anteroom/anteroom/internal/sleep"
 )
 
 // maxAckBytes bounds the bytes of one call of Ack, besides the number of acks.
@@ -74,7 +75,7 @@ func (a *acker) add(r *run, ack store.Ack) {
 
 func (a *acker) run(ctx context.Context) {
 	for {
-		if d := a.patience(); d > 0 && sleep(ctx, d) {
+		if d := a.patience(); d > 0 && sleep.For(ctx, d) {
 			continue
 		}
 		batch := a.take()

@@ -25,7 +25,7 @@ func (f BatchHandlerFunc) HandleBatch(ctx context.Context, jobs []*Job) []BatchR
 	return f(ctx, jobs)
 }
 
-// BatchResult is what Handler returns for one job.
+// BatchResult is the result of one job: what Handler.Handle returns for a job that runs alone.
 type BatchResult struct {
 	Result []byte
 	Err    error
@@ -33,7 +33,7 @@ type BatchResult struct {
 
 // Batching bounds the batches of a type.
 type Batching struct {
-	Most int           // jobs, 1 to MaxBatch; a batch starts early when all workers are busy
+	Most int           // jobs in a batch, 1 to MaxBatch; a smaller batch starts when all workers are busy
 	Wait time.Duration // how long a job waits for others of its group, up to MaxBatchWait
 }
 
@@ -50,10 +50,10 @@ const (
 // alone, so that it cannot make others fail again. RegisterBatch panics after Run.
 func (e *Engine) RegisterBatch(jobType string, h BatchHandler, b Batching) error {
 	if b.Most < 1 || b.Most > MaxBatch {
-		return fmt.Errorf("bulk: type %s: a batch of at most %d jobs: use 1 to %d", jobType, b.Most, MaxBatch)
+		return fmt.Errorf("bulk: type %s: Batching.Most is %d: use 1 to %d jobs", jobType, b.Most, MaxBatch)
 	}
 	if b.Wait < 0 || b.Wait > MaxBatchWait {
-		return fmt.Errorf("bulk: type %s: a batch that waits for %s: use 0 to %s", jobType, b.Wait, MaxBatchWait)
+		return fmt.Errorf("bulk: type %s: Batching.Wait is %s: use 0 to %s", jobType, b.Wait, MaxBatchWait)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -68,7 +68,7 @@ type batchType struct {
 	Batching
 }
 
-// batches gathers jobs and runs them together. Each job takes a worker from its pull on, and its lease is renewed.
+// batches gathers jobs and runs them together. Each job occupies a worker from its pull on, and its lease is renewed.
 type batches struct {
 	*workers
 	types map[string]batchType
@@ -86,12 +86,13 @@ type batch struct {
 	timer   *time.Timer
 }
 
-// member is a run in a batch. It leaves when its job is cancelled or its lease is lost; the batch ends with its last.
+// member is a run in a batch. It leaves the batch when its job is cancelled or its lease is lost. The context of the batch
+// ends when all members have left.
 type member struct {
 	*run
 	mu   sync.Mutex
 	gone bool
-	end  func() // called when it leaves a batch that runs
+	end  func() // called when it leaves a running batch
 }
 
 func (m *member) leave() {
@@ -103,7 +104,7 @@ func (m *member) leave() {
 	m.gone = true
 }
 
-// join reports whether the run has not left, and sets what its leaving calls.
+// join sets the function that leave calls, and reports whether the member has not left yet.
 func (m *member) join(end func()) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -159,7 +160,7 @@ func (b *batches) add(kind batchType, m *member) (full []*member) {
 	return g.members
 }
 
-// take removes a batch that gathers and returns its runs; nil if it has started.
+// take removes a batch that still gathers jobs and returns its members; nil if the batch has started.
 func (b *batches) take(key batchKey, g *batch) []*member {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -171,7 +172,7 @@ func (b *batches) take(key batchKey, g *batch) []*member {
 	return g.members
 }
 
-// flush starts all batches that gather.
+// flush starts all batches that still gather jobs.
 func (b *batches) flush() {
 	b.mu.Lock()
 	all := make(map[batchKey]*batch, len(b.gathering))
@@ -191,12 +192,12 @@ func (b *batches) runBatch(kind batchType, all []*member) {
 	jobType := all[0].leased.Type
 	ctx, cancel := context.WithTimeout(b.ctx, b.policies.of(jobType).Timeout)
 	defer cancel()
-	var left sync.WaitGroup // of those that have not left
+	var present sync.WaitGroup // members that have not left
 	var members []*member
 	for _, m := range all {
-		left.Add(1)
-		if !m.join(left.Done) {
-			left.Done()
+		present.Add(1)
+		if !m.join(present.Done) {
+			present.Done()
 			b.finishMember(m, BatchResult{Err: context.Canceled}, context.Canceled)
 			continue
 		}
@@ -207,7 +208,7 @@ func (b *batches) runBatch(kind batchType, all []*member) {
 		return
 	}
 	go func() {
-		left.Wait()
+		present.Wait()
 		cancel()
 	}()
 	stop := context.AfterFunc(ctx, func() {
@@ -230,7 +231,7 @@ func (b *batches) runBatch(kind batchType, all []*member) {
 	}
 }
 
-// call calls a handler, and returns its panic as the result of each job.
+// call calls a handler. A panic of the handler is the result of each job.
 func (b *batches) call(ctx context.Context, h BatchHandler, members []*member) (results []BatchResult) {
 	jobs := make([]*Job, len(members))
 	for i, m := range members {
@@ -260,7 +261,7 @@ func (b *batches) finishMember(m *member, result BatchResult, ended error) {
 		return
 	}
 	if m.called.Load() && ended == nil {
-		ended = context.Canceled // of this job alone
+		ended = context.Canceled // for this job alone
 	}
 	b.end(m.run, b.verdict(m.run, result.Result, result.Err, ended))
 	b.wg.Done()

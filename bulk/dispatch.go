@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/anteroom/anteroom/bulk/store"
+	"github.com/anteroom/anteroom/internal/sleep"
 )
 
 // Bounds of Options.DispatchInterval.
@@ -40,7 +41,7 @@ type dispatcher struct {
 func (d *dispatcher) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		if !d.turns.due() {
-			sleep(ctx, standbyEvery)
+			sleep.For(ctx, standbyEvery)
 			continue
 		}
 		began := time.Now()
@@ -53,9 +54,9 @@ func (d *dispatcher) run(ctx context.Context) {
 		d.metrics.dispatched(did)
 		d.tend(did.Tend)
 		if did.More { // many jobs are due: let other calls run between rounds
-			sleep(ctx, min(restTimes*time.Since(began), restMost))
+			sleep.For(ctx, min(restTimes*time.Since(began), restMost))
 			continue
 		}
-		sleep(ctx, next(did.Next, dispatchRest, d.every()))
+		sleep.For(ctx, next(did.Next, dispatchRest, d.every()))
 	}
 }

@@ -67,6 +67,7 @@ type loopStores struct {
 	due        mover
 	groups     tender
 	reductions reductions
+	splits     splits
 	callbacks  callbacks
 	history    historian
 	rate       steerStore
@@ -109,6 +110,9 @@ func New(o Options) (*Engine, error) {
 	}
 	fleet := store.FleetOf(o.Store)
 	shards[0].rate = fleet
+	for n := range shards {
+		shards[n].splits = fleet
+	}
 	shards[0].schedules = schedule.NewRunner(fleet)
 	return newEngine(o, shards[0], o.Store.Shards()[0].Settings(), shards[1:]...)
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/anteroom/anteroom/bulk/store"
+	"github.com/anteroom/anteroom/internal/sleep"
 )
 
 func all(status string, ids []string) []string {
@@ -43,7 +44,7 @@ func TestEngine_RunsEachJobOnceOnAllWorkers(t *testing.T) {
 		if j.IdempotencyKey != "g/"+j.ID || j.Attempt != 1 || j.Tenant != "acme" {
 			t.Errorf("job %+v", j)
 		}
-		sleep(ctx, 10*time.Millisecond)
+		sleep.For(ctx, 10*time.Millisecond)
 		return []byte(`"` + j.ID + `"`), nil
 	})
 	bubble(t, m, Options{Worker: WorkerOptions{Count: 20, Batch: 8}}, map[string]Handler{"t": h}, func(t *testing.T, e *Engine, _ *journal, _ func()) {
@@ -67,7 +68,10 @@ func TestEngine_KeepsOutcomesThroughOutage(t *testing.T) {
 	ids := names(300)
 	m := newMemory(ids...)
 	o := Options{Worker: WorkerOptions{Count: 5, Batch: 10}, Metrics: NewMetrics(nil, "")}
-	h := HandlerFunc(func(ctx context.Context, _ *Job) ([]byte, error) { sleep(ctx, 20*time.Millisecond); return nil, nil })
+	h := HandlerFunc(func(ctx context.Context, _ *Job) ([]byte, error) {
+		sleep.For(ctx, 20*time.Millisecond)
+		return nil, nil
+	})
 	bubble(t, m, o, map[string]Handler{"t": h}, func(t *testing.T, e *Engine, log *journal, _ func()) {
 		until(t, "it does not begin", func() bool { return len(m.done()) > 50 })
 		same(t, o.Metrics, map[string]float64{"store_up": 1})
@@ -195,7 +199,7 @@ func TestAcker_IsolatesRefusedAck(t *testing.T) {
 	var gate atomic.Bool
 	h := HandlerFunc(func(ctx context.Context, j *Job) ([]byte, error) {
 		for !gate.Load() { // so that they end together
-			sleep(ctx, time.Millisecond)
+			sleep.For(ctx, time.Millisecond)
 		}
 		if j.ID == "j7" {
 			return nil, Fail("refuse_me", errors.New("x"))
@@ -252,7 +256,10 @@ func TestFetcher_UsesEverySlotOfRate(t *testing.T) {
 
 func TestEngine_Resizes(t *testing.T) {
 	m := newMemory(names(2000)...)
-	h := HandlerFunc(func(ctx context.Context, _ *Job) ([]byte, error) { sleep(ctx, 100*time.Millisecond); return nil, nil })
+	h := HandlerFunc(func(ctx context.Context, _ *Job) ([]byte, error) {
+		sleep.For(ctx, 100*time.Millisecond)
+		return nil, nil
+	})
 	bubble(t, m, Options{Worker: WorkerOptions{Count: 4}}, map[string]Handler{"t": h}, func(t *testing.T, e *Engine, _ *journal, _ func()) {
 		settles := func(n int) {
 			t.Helper()
@@ -286,7 +293,7 @@ func TestEngine_ScalesWithLoad(t *testing.T) {
 func autoscaling(t *testing.T, took time.Duration) {
 	jobs := int(min(100*time.Second/took, 50_000))
 	m := newMemory(names(jobs)...)
-	h := HandlerFunc(func(ctx context.Context, _ *Job) ([]byte, error) { sleep(ctx, took); return nil, nil })
+	h := HandlerFunc(func(ctx context.Context, _ *Job) ([]byte, error) { sleep.For(ctx, took); return nil, nil })
 	bubble(t, m, Options{Worker: WorkerOptions{Count: 1, Min: 2, Max: 40}}, map[string]Handler{"t": h}, func(t *testing.T, e *Engine, _ *journal, _ func()) {
 		if size, _ := e.Workers(); size != 2 {
 			t.Errorf("begins with %d workers, want the least, 2", size)
@@ -314,7 +321,7 @@ func TestEngine_ReturnsJobsAtShutdown(t *testing.T) {
 	h := HandlerFunc(func(ctx context.Context, j *Job) ([]byte, error) {
 		switch j.ID {
 		case "short":
-			sleep(ctx, 8*time.Second)
+			sleep.For(ctx, 8*time.Second)
 			return nil, ctx.Err()
 		case "deaf":
 			<-release

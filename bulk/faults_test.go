@@ -18,6 +18,7 @@ import (
 	"github.com/anteroom/anteroom/bulk/store"
 	"github.com/anteroom/anteroom/internal/redistest"
 	"github.com/anteroom/anteroom/internal/short"
+	"github.com/anteroom/anteroom/internal/sleep"
 )
 
 // TestEngine_JobsSurviveKill: another process runs the jobs of a killed one within lease + 1 s, and no try is spent.
@@ -152,7 +153,7 @@ func TestEngine_SurvivesStoreFaults(t *testing.T) {
 	e, stop := engine(t, hasty, o, func(e *Engine) {
 		e.Register("t", HandlerFunc(func(ctx context.Context, j *Job) ([]byte, error) {
 			runs.Add(1)
-			sleep(ctx, 10*time.Millisecond)
+			sleep.For(ctx, 10*time.Millisecond)
 			return j.Payload, nil
 		}))
 	})

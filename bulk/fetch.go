@@ -38,9 +38,9 @@ type fetcher struct {
 	acks     *acker
 	metrics  *Metrics
 	role     *role
-	ear      *ear
+	events   *listener
 	gather   gathering
-	// turn waits until this process takes jobs of the shard, and reports whether ctx has not ended; nil: it always does.
+	// turn waits until this process may take jobs of the shard, and reports whether ctx has not ended; nil: it always does.
 	turn       func(ctx context.Context) bool
 	preference *preference // of the shard; nil without turn
 }
@@ -110,7 +110,7 @@ func (g *gathering) least(p *store.Pulled) time.Duration {
 }
 
 func (f *fetcher) run(ctx context.Context) {
-	listening := begin(ctx, f.ear.run)
+	listening := begin(ctx, f.events.run)
 	defer listening.stop()
 	defer f.acks.leave(false)
 	unsure := false // an unanswered pull may have leased jobs
@@ -119,7 +119,7 @@ func (f *fetcher) run(ctx context.Context) {
 		if f.turn != nil && !f.turn(ctx) {
 			return
 		}
-		free, ok := f.pool.wait(ctx, f.ear.heard)
+		free, ok := f.pool.wait(ctx, f.events.arrived)
 		if !ok {
 			return
 		}
@@ -141,7 +141,7 @@ func (f *fetcher) run(ctx context.Context) {
 		if want == 0 {
 			continue // another lane has taken them
 		}
-		f.ear.ignore()
+		f.events.ignore()
 		// The call outlives ctx: a shutdown must not lose the jobs that it leases.
 		began := time.Now()
 		p, err := f.pull(context.WithoutCancel(ctx), want)
@@ -150,7 +150,7 @@ func (f *fetcher) run(ctx context.Context) {
 			unsure, more = true, false
 			f.acks.leave(false)
 			if f.preference != nil {
-				f.preference.busy.Store(false) // a shard that is away does not keep this process from others
+				f.preference.busy.Store(false) // other shards are served while this one is away
 			}
 			f.role.failed(ctx, err)
 			continue
@@ -170,11 +170,11 @@ func (f *fetcher) run(ctx context.Context) {
 		f.pool.pulled(p.More)
 		more = p.More && ctx.Err() == nil
 		f.acks.leave(more && want <= fewJobs)
-		if f.preference != nil && f.preference.looked(&p, want) {
+		if f.preference != nil && f.preference.pulled(&p, want) {
 			continue
 		}
 		if !p.More && len(p.Jobs) < want {
-			f.ear.wait(ctx, next(p.Next, f.gather.least(&p), longestWait))
+			f.events.wait(ctx, next(p.Next, f.gather.least(&p), longestWait))
 		}
 	}
 }
@@ -214,20 +214,20 @@ func next(d, least, most time.Duration) time.Duration {
 	return min(max(d, least), most)
 }
 
-// ear waits for events of the queue beside the fetcher's timer: a blocking command returns late when it times out,
+// listener waits for events of the queue beside the fetcher's timer: a blocking command returns late when it times out,
 // and the next slot of a limit must not be missed.
-type ear struct {
-	store source
-	role  *role
-	ask   chan time.Time // until when to listen; the latest replaces others
-	heard chan struct{}  // capacity 1
+type listener struct {
+	store   source
+	role    *role
+	ask     chan time.Time // until when to listen; the latest replaces others
+	arrived chan struct{}  // signals an event; capacity 1
 }
 
-func newEar(s source, r *role) *ear {
-	return &ear{store: s, role: r, ask: make(chan time.Time, 1), heard: make(chan struct{}, 1)}
+func newListener(s source, r *role) *listener {
+	return &listener{store: s, role: r, ask: make(chan time.Time, 1), arrived: make(chan struct{}, 1)}
 }
 
-func (e *ear) run(ctx context.Context) {
+func (e *listener) run(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -247,7 +247,7 @@ func (e *ear) run(ctx context.Context) {
 				continue // no event: the fetcher's timer wakes it
 			}
 			select {
-			case e.heard <- struct{}{}:
+			case e.arrived <- struct{}{}:
 			default:
 			}
 		}
@@ -255,26 +255,26 @@ func (e *ear) run(ctx context.Context) {
 }
 
 // ignore discards events and requests from before a pull, which will see the jobs.
-func (e *ear) ignore() {
+func (e *listener) ignore() {
 	select {
 	case <-e.ask:
 	default:
 	}
 	select {
-	case <-e.heard:
+	case <-e.arrived:
 	default:
 	}
 }
 
 // wait returns after an event, after d, or when ctx ends.
-func (e *ear) wait(ctx context.Context, d time.Duration) {
+func (e *listener) wait(ctx context.Context, d time.Duration) {
 	if d >= shortListen {
 		e.ask <- time.Now().Add(d) // ignore has made room
 	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
-	case <-e.heard:
+	case <-e.arrived:
 	case <-timer.C:
 	case <-ctx.Done():
 	}

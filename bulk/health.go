@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/anteroom/anteroom/bulk/congestion"
+	"github.com/anteroom/anteroom/internal/sleep"
 )
 
 // Bounds of the pause of a loop after a failed call of the store. It doubles each time.
@@ -81,19 +82,7 @@ func (r *role) failed(ctx context.Context, err error) {
 	r.health.failed(r.name, err)
 	pause := min(firstPause<<min(r.failures, 10), lastPause)
 	r.failures++
-	sleep(ctx, pause/2+within(pause/2))
-}
-
-// sleep waits for d and reports whether ctx has not ended.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	sleep.For(ctx, pause/2+within(pause/2))
 }
 
 // within returns a random time from 0 to d, so that loops that failed together do not retry together.

@@ -7,12 +7,13 @@ import (
 	"sync"
 
 	"github.com/anteroom/anteroom/bulk/store"
+	"github.com/anteroom/anteroom/internal/sleep"
 )
 
-// lane has the loops of this process for one shard. Lanes share nothing but the workers, so a shard that is away holds up
-// no other.
+// lane has the loops of this process for one shard. Lanes share only the workers, so a shard that is away does not delay
+// the others.
 type lane struct {
-	n      int // of the shard
+	shard  int // its number
 	e      *Engine
 	stores loopStores
 	types  []string
@@ -31,7 +32,7 @@ type lane struct {
 	laneLoops
 }
 
-// laneLoops are the loops of a lane that has begun.
+// laneLoops are the running loops of a lane.
 type laneLoops struct {
 	acking, renewing, watching, keeping, dispatching, counting, fetching *loop
 
@@ -41,7 +42,7 @@ type laneLoops struct {
 
 type lanes []*lane
 
-// each calls do for all lanes at once.
+// each calls do for all lanes at the same time.
 func (all lanes) each(do func(l *lane)) {
 	if len(all) == 1 {
 		do(all[0])
@@ -57,7 +58,7 @@ func (all lanes) each(do func(l *lane)) {
 // newLane returns the lane of a shard. It starts nothing.
 func (e *Engine) newLane(ctx context.Context, n int, types []string) *lane {
 	o, m := &e.o, e.o.Metrics
-	l := &lane{n: n, e: e, stores: e.shards[n], types: types, pool: e.pool, runs: newRegistry(), log: o.Log}
+	l := &lane{shard: n, e: e, stores: e.shards[n], types: types, pool: e.pool, runs: newRegistry(), log: o.Log}
 	if len(e.shards) > 1 {
 		l.log = o.Log.With("shard", n)
 	}
@@ -69,16 +70,17 @@ func (e *Engine) newLane(ctx context.Context, n int, types []string) *lane {
 	l.work = &workers{recent: e.recent, handlers: e.handlers, pool: l.pool, runs: l.runs, acks: l.acks, metrics: m, log: l.log,
 		policies: e.policies, maxResult: o.MaxResult}
 	l.watch = newWatcher(l.stores.groups,
-		&reducing{store: l.stores.reductions, reducers: e.reducers, metrics: m, patience: o.ReducerWait},
+		&reducing{store: l.stores.reductions, splits: l.stores.splits, reducers: e.reducers, metrics: m, patience: o.ReducerWait},
 		&calling{store: l.stores.callbacks, send: o.Callback, body: o.CallbackBody, metrics: m, log: l.log, slots: make(chan struct{}, callbackAtOnce)},
 		m, l.log, l.health)
+	l.watch.shard = n
 	l.keep = &keeper{store: l.stores.keeper, role: l.health.role("keeper"), status: e.status(ctx, types), needs: e.needs(), take: l.watch.name,
-		other: l.preference.other.Load}
+		secondary: l.preference.secondary.Load}
 	return l
 }
 
-// begin starts the loops. takes reports whether this process runs jobs.
-func (l *lane) begin(base context.Context, takes bool, all lanes) {
+// begin starts the loops. The fetcher only works if runsJobs is set.
+func (l *lane) begin(base context.Context, runsJobs bool, all lanes) {
 	o, m, h := &l.e.o, l.e.o.Metrics, l.health
 	l.work.ctx, l.work.cancel = context.WithCancel(base)
 	l.batches = newBatches(l.work, l.e.batched)
@@ -87,28 +89,28 @@ func (l *lane) begin(base context.Context, takes bool, all lanes) {
 	l.watching = begin(base, l.watch.run)
 	l.keeping = begin(base, l.keep.run)
 	l.dispatching = begin(base, (&dispatcher{store: l.stores.due, turns: turns{keeper: l.keep}, every: l.e.dispatchEvery, tend: l.watch.name, metrics: m, role: h.role("dispatcher")}).run)
-	l.counting = begin(base, (&stats{shard: l.n, store: l.stores.history, turns: turns{keeper: l.keep}, metrics: m, log: l.log, role: h.role("stats")}).run)
-	if l.n == 0 { // which has the schedules
+	l.counting = begin(base, (&stats{shard: l.shard, store: l.stores.history, turns: turns{keeper: l.keep}, metrics: m, log: l.log, role: h.role("stats")}).run)
+	if l.shard == 0 { // which has the schedules
 		l.scheduling = begin(base, (&scheduler{runs: l.stores.schedules, turns: turns{keeper: l.keep}, metrics: m, log: l.log, role: h.role("scheduler")}).run)
 	}
 	l.fetching = begin(base, func(ctx context.Context) {
-		if !takes {
+		if !runsJobs {
 			return
 		}
 		gather := l.e.gather
-		gather.processes = l.keep.of.Load
+		gather.processes = l.keep.processes.Load
 		f := &fetcher{store: l.stores.jobs, pool: l.pool, batch: o.Worker.Batch, types: l.types, start: l.batches.start, giveBack: l.work.giveBack, runs: l.runs, acks: l.acks,
-			metrics: m, role: h.role("fetcher"), gather: gather, ear: newEar(l.stores.jobs, h.role("ear"))}
+			metrics: m, role: h.role("fetcher"), gather: gather, events: newListener(l.stores.jobs, h.role("listener"))}
 		if len(all) > preferredShards {
 			f.preference = &l.preference
 			f.turn = func(ctx context.Context) bool { return all.turn(ctx, l) }
-			f.gather.processes = func() int64 { return cmp.Or(l.preference.processes.Load(), l.keep.of.Load()) }
+			f.gather.processes = func() int64 { return cmp.Or(l.preference.processes.Load(), l.keep.processes.Load()) }
 		}
 		f.run(ctx)
 	})
 }
 
-// placementsReader reads the placements of groups on shards.
+// placementsReader reads which shards new groups use.
 type placementsReader interface {
 	RefreshPlacements(ctx context.Context) error
 }
@@ -117,11 +119,11 @@ var _ placementsReader = (*store.Fleet)(nil)
 
 // place keeps the placements of a fleet up to date.
 func (e *Engine) place(ctx context.Context, r *role) {
-	fleet, is := e.o.Store.(placementsReader)
-	if !is || len(e.shards) == 1 {
+	fleet, ok := e.o.Store.(placementsReader)
+	if !ok || len(e.shards) == 1 {
 		return
 	}
-	for sleep(ctx, store.PlaceEvery) {
+	for sleep.For(ctx, store.PlaceEvery) {
 		if err := fleet.RefreshPlacements(ctx); err != nil {
 			r.failed(ctx, err)
 			continue

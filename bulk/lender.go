@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/anteroom/anteroom/bulk/lend"
+	"github.com/anteroom/anteroom/internal/sleep"
 )
 
 // lendEvery is how often the lender calls the shards: shares follow the need after two calls.
@@ -17,8 +18,8 @@ type shardLimits interface {
 	Lend(ctx context.Context, number int64, c lend.Call) (r lend.Reply, superseded bool, err error)
 }
 
-// lender divides the limits that hold over all shards, while this process is the keeper of shard 0. Without a lender the
-// shards have fixed parts.
+// lender divides the limits that hold over all shards, while this process is the keeper of shard 0. Without a lender each
+// shard has a fixed part of each limit.
 type lender struct {
 	shards []shardLimits
 	keeper *keeper // of shard 0
@@ -34,8 +35,8 @@ func (d *lender) run(ctx context.Context) {
 		return
 	}
 	d.began = time.Now()
-	for sleep(ctx, lendEvery) {
-		if !d.keeper.is.Load() {
+	for sleep.For(ctx, lendEvery) {
+		if !d.keeper.elected.Load() {
 			d.lend = nil
 			continue
 		}
@@ -50,6 +51,7 @@ func (d *lender) run(ctx context.Context) {
 // now returns the lender's clock.
 func (d *lender) now() time.Duration { return time.Since(d.began) }
 
+// step calls every shard once.
 func (d *lender) step(ctx context.Context) error {
 	if d.lend == nil {
 		number, err := d.shards[0].LendNumber(ctx)
@@ -81,7 +83,7 @@ func (d *lender) step(ctx context.Context) error {
 		case r.superseded: // another process is the keeper
 			d.lend = nil
 			return nil
-		case r.err != nil: // its lane reports that it is away
+		case r.err != nil: // the loops of its lane report the outage
 			d.lend.Failed(i)
 		default:
 			d.lend.Replied(i, r.at, r.Reply)

@@ -10,16 +10,18 @@ import (
 	"time"
 
 	"github.com/anteroom/anteroom/bulk/store"
+	"github.com/anteroom/anteroom/internal/sleep"
 )
 
-// preferredShards is how many shards a process takes jobs from first, and the fewest processes that a shard is served by
-// if there are so many.
+// preferredShards is how many shards each process prefers at least, and how many processes prefer each shard at least, if
+// there are so many.
 const preferredShards = 2
 
 const (
 	preferEvery = 2 * time.Second
-	// stealEvery is how often a process that has found nothing in its shards looks into each of the others.
+	// stealEvery is how often a process whose preferred shards have no jobs pulls from each of the others.
 	stealEvery = time.Second
+	// stealCheck is how often a process checks whether its preferred shards have no jobs.
 	stealCheck = 50 * time.Millisecond
 )
 
@@ -32,20 +34,20 @@ type peers interface {
 // preference is whether this process prefers a shard. It takes jobs from other shards only while those that it prefers
 // have none, so that the calls of a process do not grow with the number of shards.
 type preference struct {
-	other     atomic.Bool  // the shard is not preferred
-	processes atomic.Int64 // that prefer it, this one included if it does; 0: unknown
-	busy      atomic.Bool  // the last pull left jobs, or a limit kept them back
-	emptyAt   time.Time    // the last look into a shard that is not preferred found nothing; of the fetcher
+	secondary atomic.Bool  // the shard is not preferred
+	processes atomic.Int64 // number of processes that prefer the shard; 0: unknown
+	busy      atomic.Bool  // the last pull left jobs in the shard, or a limit stopped it
+	emptyAt   time.Time    // when a pull last emptied the shard, if it is not preferred; only the fetcher uses it
 }
 
-// preferring returns for each shard the processes that prefer it: those that are first for the shard, and those for which
-// the shard is first. So each shard has some, however the processes are distributed.
-func preferring(shards int, processes []string) [][]string {
+// preferredBy returns for each shard the processes that prefer it: those with the highest affinity for the shard, and every
+// process that has the shard among its own highest affinities. So each shard has some, however affinities are distributed.
+func preferredBy(shards int, processes []string) [][]string {
 	all := make([][]string, shards)
-	first := max(preferredShards, (preferredShards*len(processes)+shards-1)/shards)
+	atLeast := max(preferredShards, (preferredShards*len(processes)+shards-1)/shards)
 	for n := range shards {
 		all[n] = slices.SortedFunc(slices.Values(processes), func(a, b string) int { return cmp.Compare(affinity(b, n), affinity(a, n)) })
-		all[n] = all[n][:min(first, len(all[n]))]
+		all[n] = all[n][:min(atLeast, len(all[n]))]
 	}
 	numbers := make([]int, shards)
 	for n := range numbers {
@@ -75,7 +77,7 @@ func (all lanes) prefer(ctx context.Context) {
 	if len(all) <= preferredShards {
 		return
 	}
-	for ok := true; ok; ok = sleep(ctx, preferEvery) {
+	for ok := true; ok; ok = sleep.For(ctx, preferEvery) {
 		for _, l := range all {
 			names, err := l.stores.peers.Peers(ctx)
 			if err != nil {
@@ -85,36 +87,37 @@ func (all lanes) prefer(ctx context.Context) {
 			if !slices.Contains(names, me) {
 				names = append(names, me)
 			}
-			for n, who := range preferring(len(all), names) {
+			for n, who := range preferredBy(len(all), names) {
 				p := &all[n].preference
 				p.processes.Store(int64(len(who)))
-				p.other.Store(!slices.Contains(who, me))
+				p.secondary.Store(!slices.Contains(who, me))
 			}
 			break
 		}
 	}
 }
 
-// idle reports whether no preferred shard has jobs that this process could start.
+// idle reports whether the preferred shards have no jobs that this process could start.
 func (all lanes) idle() bool {
-	return !slices.ContainsFunc(all, func(l *lane) bool { return !l.preference.other.Load() && l.preference.busy.Load() })
+	return !slices.ContainsFunc(all, func(l *lane) bool { return !l.preference.secondary.Load() && l.preference.busy.Load() })
 }
 
-// turn waits until this process takes jobs of the lane's shard, and reports whether ctx has not ended.
+// turn waits until this process may take jobs of the lane's shard, and reports whether ctx has not ended.
 func (all lanes) turn(ctx context.Context, l *lane) bool {
 	p := &l.preference
-	for p.other.Load() && (!all.idle() || time.Since(p.emptyAt) < stealEvery) {
-		if !sleep(ctx, stealCheck) {
+	for p.secondary.Load() && (!all.idle() || time.Since(p.emptyAt) < stealEvery) {
+		if !sleep.For(ctx, stealCheck) {
 			return false
 		}
 	}
 	return ctx.Err() == nil
 }
 
-// looked records what a pull has found, and reports whether the shard is another one, whose events are not waited for.
-func (p *preference) looked(pulled *store.Pulled, want int) (other bool) {
+// pulled records the result of a pull for want jobs, and reports whether the shard is not preferred. The fetcher does not
+// wait for events of such a shard.
+func (p *preference) pulled(pulled *store.Pulled, want int) (secondary bool) {
 	p.busy.Store(pulled.More || pulled.Limited || len(pulled.Jobs) == want)
-	if !p.other.Load() {
+	if !p.secondary.Load() {
 		return false
 	}
 	if !pulled.More && len(pulled.Jobs) < want {

@@ -18,7 +18,7 @@ func TestPreferring_ServesEveryShard(t *testing.T) {
 		for i := range rapid.IntRange(1, 40).Draw(t, "processes") {
 			names = append(names, fmt.Sprintf("%x", i*7919))
 		}
-		all, prefers := preferring(shards, names), map[string]int{}
+		all, prefers := preferredBy(shards, names), map[string]int{}
 		for n, who := range all {
 			if len(who) < min(preferredShards, len(names)) {
 				t.Fatalf("shard %d is preferred by %v", n, who)
@@ -42,22 +42,22 @@ func TestPreferring_ServesEveryShard(t *testing.T) {
 // A process takes jobs of another shard while its own have none, and none while they have.
 func TestLanes_TakeTurnsWithOtherShards(t *testing.T) {
 	all := lanes{{}, {}, {}}
-	all[2].preference.other.Store(true)
+	all[2].preference.secondary.Store(true)
 	if !all.idle() {
 		t.Error("no shard has jobs")
 	}
 	p := &all[0].preference
-	if p.looked(&store.Pulled{More: true}, 5); all.idle() {
+	if p.pulled(&store.Pulled{More: true}, 5); all.idle() {
 		t.Error("a preferred shard has jobs left")
 	}
-	if p.looked(&store.Pulled{Limited: true}, 5); all.idle() {
+	if p.pulled(&store.Pulled{Limited: true}, 5); all.idle() {
 		t.Error("the jobs of a preferred shard wait for the rate")
 	}
-	p.looked(&store.Pulled{Jobs: make([]store.Leased, 3)}, 5)
-	if !all.idle() || !all[2].preference.looked(&store.Pulled{More: true}, 5) || !all.idle() {
+	p.pulled(&store.Pulled{Jobs: make([]store.Leased, 3)}, 5)
+	if !all.idle() || !all[2].preference.pulled(&store.Pulled{More: true}, 5) || !all.idle() {
 		t.Error("only preferred shards count")
 	}
-	if names := preferring(3, []string{"a"}); !slices.Equal(names[0], []string{"a"}) || len(names[2]) != 1 {
+	if names := preferredBy(3, []string{"a"}); !slices.Equal(names[0], []string{"a"}) || len(names[2]) != 1 {
 		t.Errorf("one process: %v", names)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/anteroom/anteroom/bulk/store"
 	"github.com/anteroom/anteroom/internal/redistest"
 	"github.com/anteroom/anteroom/internal/short"
+	"github.com/anteroom/anteroom/internal/sleep"
 )
 
 // TestEngine_SurvivesRandomOperations lets engines come, go, shrink and grow while groups are submitted, paused, cancelled and changed and the store
@@ -49,7 +50,7 @@ func moody(ctx context.Context, j *Job) ([]byte, error) {
 			return nil, Busy(time.Duration(p.N)*time.Millisecond, errors.New("429"))
 		}
 	case 5:
-		sleep(ctx, 300*time.Millisecond) // longer than a third of the lease
+		sleep.For(ctx, 300*time.Millisecond) // longer than a third of the lease
 		return j.Payload, ctx.Err()
 	case 6:
 		if j.Attempt == 1 {
@@ -132,10 +133,10 @@ func randomLife(t *testing.T, r *rand.Rand) {
 			}
 		case n == 10 && r.IntN(3) == 0:
 			server.Stop()
-			sleep(t.Context(), time.Duration(r.IntN(900))*time.Millisecond)
+			sleep.For(t.Context(), time.Duration(r.IntN(900))*time.Millisecond)
 			server.Cont()
 		default:
-			sleep(t.Context(), time.Duration(r.IntN(80))*time.Millisecond)
+			sleep.For(t.Context(), time.Duration(r.IntN(80))*time.Millisecond)
 		}
 	}
 	for _, e := range engines {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/anteroom/anteroom/bulk/store"
@@ -20,11 +21,21 @@ type reductions interface {
 	Finish(ctx context.Context, group string, fence int64, result []byte) (g store.Group, ok bool, err error)
 }
 
+// splits ends split groups, of which each shard has a part.
+type splits interface {
+	Join(ctx context.Context, shard int, group string) (store.Joining, error)
+	OtherOutcomes(ctx context.Context, group, cursor string, limit int) (page store.Page, settled bool, err error)
+	FinishSplit(ctx context.Context, group string, fence int64, result []byte) (g store.Group, ok bool, err error)
+}
+
+var _ splits = (*store.Fleet)(nil)
+
 // reducing adds outcomes to their group's aggregate, a page at a time, while the group runs, and ends the group when
 // all are added; a cancelled group only gets its result. Cursor and state are committed together under a fence, so
 // each outcome is added once, whichever process fails at whatever point.
 type reducing struct {
 	store    reductions
+	splits   splits
 	reducers map[string]Reducer
 	metrics  *Metrics
 	patience time.Duration // how long a group waits for its reducer
@@ -60,8 +71,8 @@ func (r *reducing) reduce(ctx context.Context, group string, until time.Time, wi
 		return at, false, reducerFailed(err)
 	}
 	// The outcomes at the start: without a bound, a running group would be followed a few outcomes at a time.
-	left := g.Succeeded + g.Failed + g.Dead + g.Cancelled - g.Reduced
-	for cursor := at.Cursor; left > 0 || g.Status == store.Cancelled; { // a cancelled group's counts are ahead of its outcomes
+	left, cursor := g.Succeeded+g.Failed+g.Dead+g.Cancelled-g.Reduced, at.Cursor
+	for (left > 0 || g.Status == store.Cancelled) && !strings.HasPrefix(cursor, "+") { // a cancelled group's counts are ahead of its outcomes
 		if !time.Now().Before(until) || ctx.Err() != nil {
 			return at, true, nil
 		}
@@ -93,6 +104,10 @@ func (r *reducing) reduce(ctx context.Context, group string, until time.Time, wi
 	if !all {
 		return at, false, nil
 	}
+	if g.Split > 1 {
+		more, err = r.others(ctx, &at, red, cursor, until)
+		return at, more, err
+	}
 	result, err := conclude(red, group)
 	if err != nil {
 		return at, false, reducerFailed(err)
@@ -102,6 +117,42 @@ func (r *reducing) reduce(ctx context.Context, group string, until time.Time, wi
 		r.metrics.Concluded(ended.Status, 1)
 	}
 	return at, more || ok, err
+}
+
+// others reduces the outcomes of the other parts of a split group, after those of the first one, and ends the group.
+func (r *reducing) others(ctx context.Context, at *store.Reduction, red *reduction, cursor string, until time.Time) (more bool, err error) {
+	group := at.Group.ID
+	for {
+		if !time.Now().Before(until) || ctx.Err() != nil {
+			return true, nil
+		}
+		page, settled, err := r.splits.OtherOutcomes(ctx, group, cursor, reducePage)
+		if err != nil || !settled {
+			return false, err // the store names the group again
+		}
+		if len(page.Outcomes) == 0 {
+			break
+		}
+		state, err := take(red, page.Outcomes)
+		if err != nil {
+			return false, reducerFailed(err)
+		}
+		ok, err := r.store.CommitReduce(ctx, group, at.Fence, page.Next, 0, state) // the record counts the outcomes of the first part
+		if err != nil || !ok {
+			return false, err
+		}
+		r.metrics.reduced.Add(float64(len(page.Outcomes)))
+		cursor = page.Next
+	}
+	result, err := conclude(red, group)
+	if err != nil {
+		return false, reducerFailed(err)
+	}
+	ended, ok, err := r.splits.FinishSplit(ctx, group, at.Fence, result)
+	if err == nil && ok && ended.Status != store.Cancelled {
+		r.metrics.Concluded(ended.Status, 1)
+	}
+	return ok, err
 }
 
 // take adds a page and returns the state. A reducer is users' code: its panics are errors.

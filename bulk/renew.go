@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/anteroom/anteroom/bulk/store"
+	"github.com/anteroom/anteroom/internal/sleep"
 )
 
 const maxRenew = 1000 // leases a call
@@ -30,7 +31,7 @@ type renewer struct {
 }
 
 func (n *renewer) run(ctx context.Context) {
-	for sleep(ctx, n.lease/12) {
+	for sleep.For(ctx, n.lease/12) {
 		due := n.due(time.Now())
 		if len(due) == 0 {
 			n.role.ok() // no failed lease is left

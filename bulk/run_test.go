@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/anteroom/anteroom/bulk/store"
+	"github.com/anteroom/anteroom/internal/sleep"
 )
 
 func TestRun_MapsHandlerErrorsToVerdicts(t *testing.T) {
@@ -166,7 +167,10 @@ func TestRun_LogsPanicWithStack(t *testing.T) {
 func TestRenewer_KeepsLeaseOfLongJob(t *testing.T) {
 	m := newMemory("long")
 	o := Options{Worker: WorkerOptions{JobTimeout: 10 * time.Minute}}
-	h := HandlerFunc(func(ctx context.Context, _ *Job) ([]byte, error) { sleep(ctx, 5*time.Minute); return nil, ctx.Err() })
+	h := HandlerFunc(func(ctx context.Context, _ *Job) ([]byte, error) {
+		sleep.For(ctx, 5*time.Minute)
+		return nil, ctx.Err()
+	})
 	bubble(t, m, o, map[string]Handler{"t": h}, func(t *testing.T, _ *Engine, _ *journal, _ func()) {
 		finished(t, m, []string{"long succeeded"})
 		m.under(func() {
@@ -292,11 +296,11 @@ func TestFetcher_PassesOnWhatItHearsOfWhileAllWorkersAreBusy(t *testing.T) {
 	m := newMemory()
 	bubble(t, m, Options{Worker: WorkerOptions{Count: 1}}, map[string]Handler{"t": noop}, func(t *testing.T, e *Engine, _ *journal, _ func()) {
 		e.pool.start() // busy
-		f := &fetcher{store: m, pool: e.pool, acks: &acker{}, ear: newEar(m, nil)}
+		f := &fetcher{store: m, pool: e.pool, acks: &acker{}, events: newListener(m, nil)}
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() { f.run(ctx); close(ended) }()
-		f.ear.heard <- struct{}{}
+		f.events.arrived <- struct{}{}
 		until(t, "nobody else is told", func() bool { return called(m, "Ring") == 1 })
 		cancel()
 		<-ended

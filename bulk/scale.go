@@ -3,6 +3,8 @@ package bulk
 import (
 	"context"
 	"time"
+
+	"github.com/anteroom/anteroom/internal/sleep"
 )
 
 // Parameters of autoscaling.
@@ -21,7 +23,7 @@ type scaler struct {
 func (s *scaler) run(ctx context.Context) {
 	idle := time.Duration(0) // how long each tick has found a free worker
 	peak := 0
-	for sleep(ctx, growEvery) {
+	for sleep.For(ctx, growEvery) {
 		l := s.pool.look(true)
 		if l.starved {
 			idle, peak = 0, 0

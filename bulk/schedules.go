@@ -8,30 +8,31 @@ import (
 
 	"github.com/anteroom/anteroom/bulk/schedule"
 	"github.com/anteroom/anteroom/bulk/store"
+	"github.com/anteroom/anteroom/internal/sleep"
 )
 
 // scheduleEvery is how often the keeper looks for schedules that are due.
 const scheduleEvery = time.Second
 
-// runs makes the runs of schedules that are due.
+// runs makes the due runs of schedules.
 type runs interface {
 	Round(ctx context.Context) (schedule.Counts, error)
 }
 
-// scheduler makes the runs of schedules while this process is the keeper.
+// scheduler makes the due runs of schedules while this process is the keeper, and one round now and then while it is not.
 type scheduler struct {
 	runs    runs
 	turns   turns
 	metrics *Metrics
 	log     *slog.Logger
 	role    *role
-	told    time.Time // of a fault that was logged
+	logged  time.Time // when an error was last logged
 }
 
 func (s *scheduler) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		if !s.turns.due() {
-			sleep(ctx, standbyEvery)
+			sleep.For(ctx, standbyEvery)
 			continue
 		}
 		did, err := s.runs.Round(ctx)
@@ -43,10 +44,10 @@ func (s *scheduler) run(ctx context.Context) {
 			s.role.failed(ctx, err)
 			continue
 		}
-		if s.role.ok(); err != nil && ctx.Err() == nil && time.Since(s.told) > complainEvery {
-			s.told = time.Now()
+		if s.role.ok(); err != nil && ctx.Err() == nil && time.Since(s.logged) > complainEvery {
+			s.logged = time.Now()
 			s.log.Error("cannot make the runs of a schedule; will try again", "error", err)
 		}
-		sleep(ctx, scheduleEvery)
+		sleep.For(ctx, scheduleEvery)
 	}
 }

@@ -27,6 +27,7 @@ type shardRun struct {
 	mu     sync.Mutex
 	starts []int64        // µs of the store's clock
 	runs   map[string]int // by job
+	called []store.Group  // bodies of callbacks
 }
 
 const (
@@ -65,7 +66,15 @@ func runShards(t *testing.T, shards int, clients ...redis.UniversalClient) *shar
 			}
 		}
 	}
-	e, err := New(Options{Store: f, Worker: WorkerOptions{Count: 20}})
+	e, err := New(Options{Store: f, Worker: WorkerOptions{Count: 20}, CallbackBody: func(g store.Group) ([]byte, error) { return json.Marshal(g) },
+		Callback: func(_ context.Context, _ string, body []byte) error {
+			var g store.Group
+			err := json.Unmarshal(body, &g)
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.called = append(r.called, g)
+			return err
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +83,7 @@ func runShards(t *testing.T, shards int, clients ...redis.UniversalClient) *shar
 		defer r.mu.Unlock()
 		r.starts = append(r.starts, j.Fence) // the time of the start, if no two are in one µs
 		r.runs[j.Group+"/"+j.ID]++
-		return nil, nil
+		return []byte(`{"v":1}`), nil
 	}))
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/anteroom/anteroom/bulk/store"
+	"github.com/anteroom/anteroom/internal/sleep"
 )
 
 const statsEvery = time.Second
@@ -30,7 +31,7 @@ type stats struct {
 
 func (s *stats) run(ctx context.Context) {
 	unserved := ""
-	for sleep(ctx, statsEvery) {
+	for sleep.For(ctx, statsEvery) {
 		if !s.turns.due() {
 			continue
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/admission/adaptive"
 	"github.com/anteroom/anteroom/bulk/store"
+	"github.com/anteroom/anteroom/internal/sleep"
 )
 
 // recent measures the health of this process's runs, second by second.
@@ -82,7 +83,7 @@ type steerer struct {
 const glances = 5
 
 func (s *steerer) run(ctx context.Context) {
-	for n := 1; sleep(ctx, time.Second/glances); n++ {
+	for n := 1; sleep.For(ctx, time.Second/glances); n++ {
 		look := s.glance
 		if n%glances == 0 {
 			look = s.steer

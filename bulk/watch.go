@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/anteroom/anteroom/bulk/store"
+	"github.com/anteroom/anteroom/internal/sleep"
 )
 
 const (
@@ -36,6 +37,7 @@ type tender interface {
 // store's agenda, so it is called for busy groups too: a slow one must not stay at the front of the agenda.
 type watcher struct {
 	store   tender
+	shard   int
 	reduce  *reducing
 	call    *calling
 	metrics *Metrics
@@ -129,8 +131,7 @@ func (w *watcher) step(ctx context.Context, group string) (store.Tended, error) 
 		w.log.Warn("dropped dead letters past retention.dead", "group", group, "jobs", t.DeadGone)
 	}
 	if err == nil && t.Sealed {
-		w.metrics.silent.Inc()
-		w.log.Warn("sealed a group without a new job or outcome for unsealed_after; its sender should seal or cancel it", "group", group)
+		w.sealedSilent(group)
 	}
 	return t, err
 }
@@ -186,6 +187,11 @@ func (w *watcher) locked(ctx context.Context, group string) (callback bool, err 
 			w.rest(ctx, time.Since(began))
 		}
 		more := false
+		if t.Part && t.Reduce {
+			if t.Reduce, err = w.join(ctx, group); err != nil {
+				return false, err
+			}
+		}
 		if t.Reduce {
 			if more, err = w.reduce.group(ctx, group, until); err != nil {
 				return false, err
@@ -198,11 +204,30 @@ func (w *watcher) locked(ctx context.Context, group string) (callback bool, err 
 	return false, nil // the store names it again
 }
 
+// join does what is due of a split group, and reports whether its outcomes are to be reduced. A shard that is away is reported by
+// its own lane, and the group is named again.
+func (w *watcher) join(ctx context.Context, group string) (reduce bool, err error) {
+	j, err := w.reduce.splits.Join(ctx, w.shard, group)
+	if errors.Is(err, store.ErrStore) {
+		return false, nil
+	}
+	if j.Sealed {
+		w.sealedSilent(group)
+	}
+	return j.Reduce, err
+}
+
+// sealedSilent reports that a group was sealed for its silence.
+func (w *watcher) sealedSilent(group string) {
+	w.metrics.silent.Inc()
+	w.log.Warn("sealed a group without a new job or outcome for unsealed_after; its sender should seal or cancel it", "group", group)
+}
+
 // rest lets the store's other work run after a step of that length.
 func (w *watcher) rest(ctx context.Context, took time.Duration) {
 	select {
 	case w.resting <- struct{}{}:
-		sleep(ctx, min(restTimes*took, restMost))
+		sleep.For(ctx, min(restTimes*took, restMost))
 		<-w.resting
 	case <-ctx.Done():
 	}

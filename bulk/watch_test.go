@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/anteroom/anteroom/bulk/store"
+	"github.com/anteroom/anteroom/internal/sleep"
 )
 
 func groupBody(g store.Group) ([]byte, error) { return []byte(g.ID + " " + string(g.Status)), nil }
@@ -24,7 +25,7 @@ func TestWatcher_EndsGroup(t *testing.T) {
 	m := newMemory(ids...)
 	m.group.Aggregate, m.group.CallbackURL, m.tend = `{"op":"sum","field":"n"}`, "https://example.com/done", []string{"g"}
 	h := HandlerFunc(func(ctx context.Context, j *Job) ([]byte, error) {
-		sleep(ctx, 20*time.Millisecond)
+		sleep.For(ctx, 20*time.Millisecond)
 		return []byte(`{"n":2}`), nil
 	})
 	var bodies []string
@@ -290,7 +291,7 @@ type sweeps struct {
 }
 
 func (s *sweeps) Tend(ctx context.Context, group string) (store.Tended, error) {
-	sleep(ctx, 10*time.Millisecond)
+	sleep.For(ctx, 10*time.Millisecond)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.tended[group]++

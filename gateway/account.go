@@ -94,16 +94,17 @@ func (c *tokenCheck) accountOf(i *identified, raw []byte) (string, error) {
 
 // named returns the account with a name.
 func (r *request) named(name []byte) account {
-	a := account{state: accountKnown}
-	for i, key := range r.state.options.AccountKeys {
-		id := admission.ID(r.deriveBy(key, "account", name))
-		if i == 0 {
-			a.base = id
-		} else {
-			a.former = append(a.former, id)
-		}
+	ids := r.room.accountIDs(r.state.options.AccountKeys, name)
+	return account{state: accountKnown, base: ids[0], former: ids[1:]}
+}
+
+// accountIDs returns the first ids of the places of an account, by each key, that of new places first.
+func (r *room) accountIDs(keys [][]byte, name []byte) []admission.ID {
+	ids := make([]admission.ID, len(keys))
+	for i, key := range keys {
+		ids[i] = admission.ID(sumOf(key, "account", r.id, name)[:16])
 	}
-	return a
+	return ids
 }
 
 // siteTokensMax is the number of JWTs of a request that are checked. The check of a signature costs more than the rest of a request.

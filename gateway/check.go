@@ -54,7 +54,7 @@ func (g *Gateway) ServeCheck(ln net.Listener) error {
 	wire.ServerOptions(server)
 	ln = listener.New(ln, g.log, g.metrics.AcceptErrors.Inc)
 	ln = wire.Listener(ln, limits, c.direct)
-	if !g.life.open(ln, server, g.access.Run, g.streams.Run) {
+	if !g.life.open(ln, server, g.access.Run, g.streams.Run, boardSampler{g}.run) {
 		return ln.Close()
 	}
 	g.startLoops()
@@ -177,11 +177,11 @@ func decideDescribed(v *visit, at route.Place) (decision, *answer.Problem) {
 		if v.kind = client.KindOf(v.req); !v.readings.AreOwn() || !route.IsOwn(route.PathOf(v.target)) {
 			return decision{}, answer.AmbiguousPath
 		}
-		return toOrigin(nil, bypassed), nil
+		return toOrigin(nil, bypassed, onOther), nil
 	}
 	d, p := v.decide(at)
 	if p == answer.NoOrigin {
-		return toOrigin(nil, proxied), nil
+		return toOrigin(nil, proxied, onNoRoom), nil
 	}
 	return d, p
 }
@@ -209,7 +209,7 @@ var (
 // admitNow decides about a described request without a pass: its visitor is admitted now, or has to wait. A check assigns no place. The script of
 // the page takes a ticket, polls and claims at the visitors' socket.
 func admitNow(v *visit, policy *admission.Policy) (decision, *answer.Problem) {
-	if policy.Method == admission.Reject {
+	if policy.Closed() {
 		return decision{}, v.reject(admission.Closed, nil, false)
 	}
 	if w, ok, _ := v.tokens.findTicket(false); ok {
@@ -250,7 +250,7 @@ func mustWait(v *visit) decision {
 	t := forecast.Ticket{Wait: v.room.forecaster.Ticket(f, v.room.queue.Now()).Wait}
 	s := v.status(f, &token.Waiting{}, &t, waitingState(f, 0))
 	s.Refresh, s.Reason = v.room.forecaster.FirstPoll(f, false, &t, random()), answer.ReasonNoTicket
-	return decision{action: doWait, outcome: waiting, status: s}
+	return decision{action: doWait, outcome: waiting, ground: onQueue, status: s}
 }
 
 // deny returns the status of a response that does not let the request go on. status is that of a response at the visitors' socket; a response to a

@@ -19,38 +19,55 @@ func addEndedPass(v *visit, a *arrival) bool {
 	if !ok {
 		return false
 	}
-	a.Return = &admission.Return{Session: admission.ID(p.Session), Order: p.Order, Fence: p.Fence, Began: p.IssuedAt, Ended: ended(&p, v.now), Live: p.Live && p.Expires > v.now/1e6}
-	a.used = max(0, a.Return.Ended-p.IssuedAt)
+	end, out := v.ended(&p)
+	a.Return = &admission.Return{
+		Session: admission.ID(p.Session), Order: p.Order, Fence: p.Fence, Began: p.IssuedAt, Ended: end, Live: p.Live && p.Expires > v.now/1e6, Evacuated: out,
+	}
+	if a.used = max(0, end-p.IssuedAt); out && v.longestSession() > 0 {
+		a.used = max(0, min(a.used, v.longestSession()-v.sessionTTL()))
+	}
 	if !a.Account {
 		a.ID, a.Keyed = admission.ID(v.derive("return", p.Session[:])), true
 	}
 	return true
 }
 
-// endedPass returns the pass of an ended session, if the pass keeps an order and session.max leaves time for another session. The
-// store, which has the record of the session, decides whether the order is valid.
+// endedPass returns the pass of an ended session, if the pass keeps an order and session.max leaves time for another session, as after
+// an evacuation it always does. The store, which has the record of the session, decides whether the order is valid.
 func endedPass(v *visit) (p token.Pass, ok bool) {
 	policy := &v.room.queue.Snapshot().Policy
+	end, out := int64(0), false
 	// The store subtracts its outages from the age of the pass, so the pass may have ended longer ago than absence.
 	p, err := v.g.cache.VerifyPass(v.tokens.ended, v.room.id, v.now/1e6-int64(policy.Absence.Seconds())-day)
-	most := int64(v.room.options.MaxSession.Seconds())
+	if err == nil {
+		end, out = v.ended(&p)
+	}
+	most := v.longestSession()
 	switch {
 	case err != nil, p.Order == 0, p.Fence == 0, !v.binding.Matches(p.Bind):
 		return p, false
-	case most > 0 && ended(&p, v.now)-p.IssuedAt+int64(policy.SessionTTL.Seconds()) > most:
+	case most > 0 && !out && end-p.IssuedAt+int64(policy.SessionTTL.Seconds()) > most:
 		return p, false
 	}
 	return p, true
 }
 
-// ended returns when the session of an ended pass ended, in seconds of Redis's clock; now is in µs. Of a session that ended by silence
-// it is now: the visitor's silence counts towards session.max.
-func ended(p *token.Pass, now int64) int64 {
+// ended returns when the session of an ended pass ended, in seconds of Redis's clock, and whether an evacuation has ended it. Of a session
+// that ended by silence it is now: the visitor's silence counts towards session.max.
+func (r *request) ended(p *token.Pass) (end int64, out bool) {
+	end = p.Expires
 	if p.Live {
-		return min(p.Expires, now/1e6)
+		end = min(p.Expires, r.now/1e6)
 	}
-	return p.Expires
+	e := r.room.queue.Snapshot().Evacuation
+	if out = e.Ends(p.Claimed, p.IssuedAt); out {
+		end = min(end, e.At/1e6)
+	}
+	return end, out
 }
+
+// longestSession returns session.max in seconds; 0: no limit.
+func (r *request) longestSession() int64 { return int64(r.room.options.MaxSession.Seconds()) }
 
 // noOrderKept reports whether a join with an ended pass failed because the pass keeps no order, or because the store is away.
 func noOrderKept(err error) bool {

@@ -35,6 +35,8 @@ const (
 type decision struct {
 	action  action
 	outcome outcome
+	ground  ground
+	rule    int // of onBypass: the index of the rule
 
 	origin  *upstream.Origin // doProxy
 	session token.ID         // doProxy: of a visitor with a session; else zero
@@ -49,9 +51,26 @@ type decision struct {
 	stream *sse.Stream // doStream
 }
 
+// ground is the rule that a decision follows from.
+type ground uint8
+
+const (
+	onOther     ground = iota // an endpoint of the gateway
+	onNoRoom                  // no room has the host and path
+	onOpenRoom                // the room is off or passes every visitor
+	onPreflight               // a CORS preflight
+	onBypass                  // a bypass rule matches
+	onPass                    // the request has a valid pass
+	onCapacity                // the limiter has capacity for a request that takes no ticket
+	onAdmission               // the visitor is admitted by this request
+	onQueue                   // the visitor has to wait
+	onChallenge               // a proof of work or CAPTCHA comes first
+	onRedirect                // the path has several readings
+)
+
 // toOrigin forwards a request that needs no session.
-func toOrigin(u *upstream.Origin, o outcome) decision {
-	return decision{action: doProxy, outcome: o, origin: u}
+func toOrigin(u *upstream.Origin, o outcome, why ground) decision {
+	return decision{action: doProxy, outcome: o, ground: why, origin: u}
 }
 
 // withStatus sends a status object.

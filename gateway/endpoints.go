@@ -30,6 +30,9 @@ var endpoints = []endpoint{
 	{name: "permits", allow: "POST, OPTIONS", serve: servePermits},
 	{name: "draw", allow: "GET, HEAD, OPTIONS", serve: serveDraw},
 	{name: "revoked", allow: "GET, HEAD, OPTIONS", serve: serveRevoked, same: true},
+	{name: "facts", allow: "GET, HEAD, OPTIONS", serve: serveFacts, same: true},
+	{name: "board", allow: "GET, HEAD, OPTIONS", serve: serveBoard, same: true},
+	{name: "board.json", allow: "GET, HEAD, OPTIONS", serve: serveBoard, same: true},
 	{name: "", allow: "GET, HEAD, OPTIONS", serve: servePage},
 }
 

@@ -24,7 +24,7 @@ func clarify(v *visit, why route.Kind) (decision, *answer.Problem) {
 		v.memory[1] = to
 		if !bytes.Equal(to, path) {
 			d := v.empty(308, [2]string{"Location", string(append(to, v.target[len(path):]...))})
-			d.outcome = refused
+			d.outcome, d.ground = refused, onRedirect
 			return d, nil
 		}
 	}
@@ -40,7 +40,7 @@ func enter(v *visit) (decision, *answer.Problem) {
 	r := v.room
 	policy := &r.queue.Snapshot().Policy
 	if policy.Open() {
-		return toOrigin(r.origin, proxied), nil
+		return toOrigin(r.origin, proxied, onOpenRoom), nil
 	}
 	if v.req.Is("OPTIONS") {
 		if v.kind = client.KindOf(v.req); v.kind == client.Preflight {
@@ -49,7 +49,9 @@ func enter(v *visit) (decision, *answer.Problem) {
 	}
 	for i := range r.rules.bypass {
 		if r.rules.bypass[i].Matches(v.req, &v.readings, v.peer.Addr) {
-			return toOrigin(r.origin, bypassed), nil
+			d := toOrigin(r.origin, bypassed, onBypass)
+			d.rule = i
+			return d, nil
 		}
 	}
 	v.enterRoom()
@@ -98,15 +100,15 @@ func withPass(v *visit, p *token.Pass, policy *admission.Policy) (decision, *ans
 	if v.tokens.reportDue(p.Session, now) || longer {
 		r.store.Touch(admission.ID(p.Session), p.Off)
 	}
-	return decision{action: doProxy, origin: r.origin, session: p.Session, permit: permit}, nil
+	return decision{action: doProxy, ground: onPass, origin: r.origin, session: p.Session, permit: permit}, nil
 }
 
 // passPreflight forwards a CORS preflight, which carries no pass. Preflights have their own limit, so that they cannot load the origin
 // more than visitors do.
 func passPreflight(v *visit) (decision, *answer.Problem) {
 	snap := v.room.queue.Snapshot()
-	if snap.Policy.Method == admission.Reject && snap.Active+snap.Admitted == 0 {
-		return decision{}, answer.RoomClosed.In(answer.StateRejected)
+	if snap.Policy.Closed() && snap.Active+snap.Admitted == 0 {
+		return decision{}, v.room.closed().In(answer.StateRejected)
 	}
 	all := preflightQuota(snap)
 	one := meter.Quota{N: max(10, all.N/4), Per: all.Per}
@@ -122,7 +124,7 @@ func passPreflight(v *visit) (decision, *answer.Problem) {
 	if wait > 0 {
 		return decision{}, answer.TooManyPreflights.After(seconds(wait))
 	}
-	return toOrigin(v.room.origin, proxied), nil
+	return toOrigin(v.room.origin, proxied, onPreflight), nil
 }
 
 // preflightQuota returns the highest number of preflights of a room in a second, over all gateways: 50, ten times the admission rate,
@@ -138,11 +140,11 @@ func withoutPass(v *visit, policy *admission.Policy) (decision, *answer.Problem)
 	r := v.room
 	p := answer.PassNeeded
 	switch {
-	case policy.Method == admission.Reject:
+	case policy.Closed():
 		return decision{}, v.reject(admission.Closed, nil, false)
 	case v.kind == client.Upgrade:
-	case !r.guarded(policy) && !needsPermit(v) && r.queue.Charge(v.g.life.ctx):
-		return toOrigin(r.origin, proxied), nil
+	case !r.guarded(policy) && !needsPermit(v) && r.store.Charge(v.g.life.ctx):
+		return toOrigin(r.origin, proxied, onCapacity), nil
 	case v.kind == client.Prefetch:
 		p = answer.Prefetch
 	}
@@ -152,7 +154,7 @@ func withoutPass(v *visit, policy *admission.Policy) (decision, *answer.Problem)
 // queueUp decides about a client that may take a ticket. A ticket in the request is checked even while the room is closed, so that
 // the ticket is still alive when the room opens.
 func queueUp(v *visit, policy *admission.Policy) (decision, *answer.Problem) {
-	closed := policy.Method == admission.Reject
+	closed := policy.Closed()
 	w, ok, _ := v.tokens.findTicket(false)
 	switch {
 	case !ok && closed:
@@ -196,6 +198,9 @@ func queueUp(v *visit, policy *admission.Policy) (decision, *answer.Problem) {
 
 // join takes a ticket, or starts a session if there is capacity. lost is the reason why a former ticket is replaced, or empty.
 func join(v *visit, lost string) (decision, *answer.Problem) {
+	if lost == "" {
+		v.room.metrics.Arrivals.Inc()
+	}
 	asks := v.room.asks()
 	if v.kind == client.Navigation && (!asks || v.account.state == accountKnown) {
 		v.grant.giveNonce()
@@ -245,7 +250,7 @@ func admit(v *visit, s *admission.Standing, used int64) decision {
 	if v.kind == client.API {
 		v.out.Pass(v.grant.pass)
 	}
-	return decision{action: doProxy, outcome: admitted, origin: v.room.origin, session: p.Session}
+	return decision{action: doProxy, outcome: admitted, ground: onAdmission, origin: v.room.origin, session: p.Session}
 }
 
 // wait shows a client its place in the queue. poll is the number of seconds until the next poll; 0: the ticket is new. lost is the
@@ -256,12 +261,12 @@ func wait(v *visit, r *forecast.Room, w *token.Waiting, poll int, lost string) d
 		poll = v.room.forecaster.FirstPoll(r, w.Epoch != "", &t, random())
 	}
 	s := v.status(r, w, &t, waitingState(r, w.Order))
-	s.Refresh, s.Token, s.Reason = poll, v.grant.token, lost
+	s.Refresh, s.Token, s.Reason = poll, v.grant.token, v.tokens.reasonToWait(lost)
 	code := 503
 	if v.isRead() {
 		code = 202
 	}
-	return decision{action: doWait, outcome: waiting, code: code, status: s}
+	return decision{action: doWait, outcome: waiting, ground: onQueue, code: code, status: s}
 }
 
 // reject returns the problem of a refused join. keeps reports whether the client keeps a ticket.
@@ -275,7 +280,7 @@ func (v *visit) reject(why admission.Refusal, s *admission.Standing, keeps bool)
 		return p.In(answer.StateRejected)
 	case answer.RoomClosed:
 		e := &v.room.forecaster.Room().Events
-		if p = p.Until(e.OpensAt, e.JoinsAt, v.now); keeps {
+		if p = v.room.closed().Until(e.OpensAt, e.JoinsAt, v.now); keeps {
 			p = p.After(min(p.Retry, answer.RoomClosed.Retry))
 		}
 	case answer.TooManyJoins:

@@ -11,6 +11,7 @@ import (
 
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/gateway/answer"
+	"github.com/anteroom/anteroom/gateway/facts"
 	"github.com/anteroom/anteroom/gateway/forecast"
 	"github.com/anteroom/anteroom/gateway/proxy"
 	"github.com/anteroom/anteroom/gateway/sse"
@@ -39,8 +40,8 @@ func serveEvents(v *visit) (decision, *answer.Problem) {
 	case err != nil:
 		return decision{}, answer.ShuttingDown
 	}
-	w.Bind = string(v.binding.Claim()) // the next token has it
-	e := &ticketEvents{g: v.g, room: v.room, waiting: w, client: v.grant.client()}
+	w.Bind = string(v.binding.Claim())                                                                   // the next token has it
+	e := &ticketEvents{g: v.g, room: v.room, waiting: w, client: v.grant.client(), facts: v.room.view()} // the first status has them
 	return decision{action: doStream, outcome: waiting, stream: sse.NewStream(e, w.ID, address)}, nil
 }
 
@@ -68,6 +69,7 @@ type ticketEvents struct {
 	poll   time.Duration // when the store is asked next, and the status sent whether it has changed or not
 	sent   time.Duration // the last event
 	shown  int64         // the position last sent
+	facts  *facts.View   // last sent
 	opened bool          // the lottery for which the ticket waited without an order
 }
 
@@ -77,6 +79,9 @@ func (e *ticketEvents) Due(now time.Duration) (due bool, next time.Duration) {
 		return true, 0
 	}
 	o := e.room.forecaster.Room()
+	if e.room.view() != e.facts {
+		return true, 0
+	}
 	p := e.room.forecaster.Ticket(o, e.waiting.Order)
 	near := p.Near()
 	if e.waiting.Order == 0 && !e.opened && !o.Prequeue { // spread like the polls of other visitors
@@ -108,6 +113,9 @@ func (e *ticketEvents) AppendEvents(ctx context.Context, b []byte, now time.Dura
 		b, more = e.ask(b, ctx, o, &p, now)
 	case p.Near() && p.Position != e.shown:
 		b = e.status(b, o, &p)
+	}
+	if more {
+		b = e.appendFacts(b)
 	}
 	if len(b) > 0 {
 		e.sent, e.shown = now, p.Position
@@ -166,6 +174,22 @@ func (e *ticketEvents) status(b []byte, o *forecast.Room, p *forecast.Ticket) []
 	out := e.state(o, p)
 	out.Refresh = p.Interval()
 	return appendEvent(b, "status", &out)
+}
+
+// appendFacts appends the version of facts that have changed; null if the store has lost them.
+func (e *ticketEvents) appendFacts(b []byte) []byte {
+	f := e.room.view()
+	if f == e.facts {
+		return b
+	}
+	e.facts = f
+	b = append(b, "event: facts\ndata: "...)
+	if f != nil {
+		b = append(b, f.Member...)
+	} else {
+		b = append(b, "null"...)
+	}
+	return append(b, "\n\n"...)
 }
 
 func (e *ticketEvents) state(o *forecast.Room, p *forecast.Ticket) answer.Status {

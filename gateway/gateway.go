@@ -17,6 +17,7 @@ import (
 
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/gateway/accesslog"
+	"github.com/anteroom/anteroom/gateway/facts"
 	"github.com/anteroom/anteroom/gateway/faultlog"
 	"github.com/anteroom/anteroom/gateway/guard"
 	"github.com/anteroom/anteroom/gateway/listener"
@@ -72,6 +73,7 @@ func New(o Options, m *metrics.Metrics) (*Gateway, error) {
 		return v
 	}
 	g.streams = sse.New(g.life.ctx, o.MaxStreams, streamObserver{g})
+	g.streams.Watch((&factsWatch{g: g, known: map[string]*facts.View{}}).changed)
 	m.StreamsLimit.Set(float64(g.streams.Limit()))
 	if err := g.Reload(o); err != nil {
 		g.life.end()
@@ -112,7 +114,7 @@ func (g *Gateway) Serve(ln net.Listener) error {
 		ln = certs.Listener(ln, func() *tls.Config { return g.state.Load().tls })
 	}
 	ln = wire.Listener(ln, g.limits, g.direct)
-	if !g.life.open(ln, g.server, g.access.Run, g.streams.Run) {
+	if !g.life.open(ln, g.server, g.access.Run, g.streams.Run, boardSampler{g}.run) {
 		return ln.Close() // Shutdown was called before, and fasthttp has no record of it
 	}
 	g.startLoops()

@@ -93,6 +93,7 @@ func (n *grant) signPass(s *admission.Standing, used int64) token.Pass {
 		n.r.room.store.Touch(s.Ticket.ID, s.Offline) // this gateway then knows of the session
 	}
 	p.Order, p.Fence = n.r.arrivedAt(s)
+	p.Claimed = s.ClaimedAt
 	n.pass = n.g.cache.Ring().AppendPass(n.pass[:0], &p)
 	n.passCookie(&p)
 	n.newSession = true

@@ -59,6 +59,9 @@ func serveTickets(v *visit) (decision, *answer.Problem) {
 		}
 	}
 	open := v.room.queue.Snapshot().Policy.Open()
+	if body.altcha == "" && body.captcha == "" { // a solution is of a visitor who has been counted
+		v.room.metrics.Arrivals.Inc()
+	}
 	if v.account.state == accountKnown && !open {
 		return joinAccount(v, &body)
 	}
@@ -127,7 +130,7 @@ func joined(v *visit, code int, a *arrival, s admission.Standing, refusal admiss
 	}
 	w := v.grant.signTicket(&s.Ticket, v.takenBy(a, s.Ticket.Order), l)
 	out := v.status(r, &w, &t, waitingState(r, w.Order))
-	out.Refresh, out.Token = v.room.forecaster.FirstPoll(r, w.Epoch != "", &t, random()), v.grant.token
+	out.Refresh, out.Token, out.Reason = v.room.forecaster.FirstPoll(r, w.Epoch != "", &t, random()), v.grant.token, v.tokens.reasonToWait("")
 	return withStatus(code, out), nil
 }
 

@@ -83,8 +83,10 @@ type Room struct {
 	MaxSession   time.Duration
 	Bypass       []route.BypassRule
 	Permits      []route.StepRule // the steps that a session may only take with a permit
+	Alarms       []admission.Alarm
 	CORSOrigins  []string
 	Page         page.Options // Room and Absence are filled in
+	Board        string       // board.Off, board.On, board.Delayed; empty: off
 	PageStatus   int          // of the page; 0: 200
 	Compat       string       // CompatNone, CompatCloudflare
 	CompatStatus int          // of JSON responses to API clients that wait; 0: 202, 503 for methods other than GET and HEAD

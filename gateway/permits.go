@@ -81,11 +81,15 @@ func exactPath(v *visit, path string) (string, *answer.Problem) {
 	return string(exact), nil
 }
 
-// RedeemPermit redeems a permit of a gateway, once for all gateways; see permit.Redeem.
-func RedeemPermit(ctx context.Context, g *Gateway, raw, key string) (permit.Redemption, error) {
+// RedeemPermit redeems a permit of a gateway, once for all gateways; see permit.Redeem. A permit of a room for which in returns false is
+// invalid.
+func RedeemPermit(ctx context.Context, g *Gateway, raw, key string, in func(room string) bool) (permit.Redemption, error) {
 	var r *room
 	redeemed, err := permit.Redeem(ctx, g.cache.Ring(), func(id string) permit.Room {
-		if r = g.state.Load().byID[id]; r == nil {
+		if in(id) {
+			r = g.state.Load().byID[id]
+		}
+		if r == nil {
 			return nil
 		}
 		return r.queue

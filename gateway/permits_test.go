@@ -351,7 +351,7 @@ func TestRedeem_OnceAtAllGateways(t *testing.T) {
 		redeemed, spent := 0, 0
 		for i := range 30 {
 			all.Go(func() {
-				r, err := RedeemPermit(t.Context(), gateways[i%3].Gateway, raw, "")
+				r, err := RedeemPermit(t.Context(), gateways[i%3].Gateway, raw, "", func(string) bool { return true })
 				mu.Lock()
 				defer mu.Unlock()
 				switch {

@@ -41,7 +41,7 @@ func requireSolution(v *visit, lost string) (decision, *answer.Problem) {
 	}
 	policy := &r.queue.Snapshot().Policy
 	s := answer.Status{State: answer.StateProof, Reason: lost, Refresh: 30, Message: policy.Message, Paused: policy.Paused}
-	return decision{action: doWait, outcome: waiting, status: s}, nil
+	return decision{action: doWait, outcome: waiting, ground: onChallenge, status: s}, nil
 }
 
 // refusesAll returns the problem because of which the room refuses all joins now, so that no client solves a proof in vain.

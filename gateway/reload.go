@@ -67,6 +67,7 @@ func (g *Gateway) Reload(o Options) error {
 	}
 	for _, r := range next.rooms { // nothing can fail any more
 		r.use(o.Core.Room(r.id, r.options.Policy), g.log)
+		r.queue.SetAlarms(r.options.Alarms)
 	}
 	if g.cache.Ring() != o.Ring {
 		g.cache.Swap(o.Ring)

@@ -12,7 +12,9 @@ import (
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/eta"
 	"github.com/anteroom/anteroom/gateway/answer"
+	"github.com/anteroom/anteroom/gateway/board"
 	"github.com/anteroom/anteroom/gateway/client"
+	"github.com/anteroom/anteroom/gateway/facts"
 	"github.com/anteroom/anteroom/gateway/forecast"
 	"github.com/anteroom/anteroom/gateway/guard"
 	"github.com/anteroom/anteroom/gateway/metrics"
@@ -45,11 +47,18 @@ type clock interface {
 	Stepped() (by, at int64)
 }
 
-// store is the part of a room that tests replace to inject faults and clock steps.
+// limiter has the call of requests that take no ticket.
+type limiter interface {
+	Charge(context.Context) bool
+}
+
+// store is the part of a room that tests replace to inject faults and clock steps, and the explanation of a request by one that changes
+// nothing.
 type store struct {
 	clock
 	ticketStore
 	sessionStore
+	limiter
 }
 
 // room is a configured room. It is immutable but for its forecaster and its list of revoked sessions, which all configurations of the
@@ -69,7 +78,14 @@ type room struct {
 	identity   *identified   // nil: tickets do not belong to accounts
 	preflights token.ID      // under which preflights of the room are counted
 	forecasts
+	documents
+}
+
+// documents are what a room publishes.
+type documents struct {
 	revoked *published.Revoked
+	facts   *facts.Latest
+	board   *board.Board
 }
 
 // forecasts are what a room estimates waits with.
@@ -106,9 +122,10 @@ func newRoom(o Room, origin *upstream.Origin, m *metrics.Metrics, keys *accountK
 		return nil, fmt.Errorf("rooms.%s.eta.estimator: %w", o.ID, err)
 	}
 	if old != nil {
-		r.forecaster, r.revoked = old.forecaster, old.revoked
+		r.forecaster, r.documents = old.forecaster, old.documents
 	} else {
-		r.forecaster, r.revoked = forecast.New(r.estimator, o.LearnWeights), &published.Revoked{}
+		r.forecaster = forecast.New(r.estimator, o.LearnWeights)
+		r.documents = documents{revoked: &published.Revoked{}, facts: facts.NewLatest(route.Own+"/"+o.ID, factsTexts()), board: &board.Board{Room: o.ID}}
 	}
 	return r, nil
 }
@@ -158,7 +175,7 @@ func (o *Room) pageOptions() page.Options {
 
 // use connects the room with its queue, as the last step of a reload.
 func (r *room) use(queue *admission.Room, log *slog.Logger) {
-	r.queue, r.store = queue, store{queue, queue, queue}
+	r.queue, r.store = queue, store{queue, queue, queue, queue}
 	r.forecaster.Use(queue, forecast.Settings{
 		Room: r.id, Policy: r.options.Policy, PollBudget: r.options.PollBudget, Estimator: r.estimator, Learns: r.options.LearnWeights, Log: log,
 	})
@@ -230,11 +247,17 @@ func (r *room) status(f *forecast.Room, w *token.Waiting, t *forecast.Ticket, st
 		JoinedAt: joinedAt(w), Message: policy.Message, Paused: policy.Paused,
 		Compat: r.compat(f), Now: now,
 	}
+	if v := r.facts.Of(&f.Snapshot.Facts, now); v != nil {
+		s.Facts = v
+	}
 	switch state {
 	case answer.StatePrequeue:
 		s.Waiting, s.OpensAt = f.Snapshot.Prequeued, f.OpensAt
 	case answer.StateRejected:
 		s.OpensAt = f.OpensAt
+		if policy.SoldOut {
+			s.Reason = answer.ReasonSoldOut
+		}
 	case answer.StateWaiting:
 		s.ClosesAt = f.ClosesAt
 	}

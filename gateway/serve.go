@@ -63,12 +63,12 @@ func (v *visit) decide(at route.Place) (decision, *answer.Problem) {
 	}
 	switch {
 	case st.byDefault != nil:
-		return toOrigin(st.byDefault, proxied), nil
+		return toOrigin(st.byDefault, proxied, onNoRoom), nil
 	case st.table.HasRooms() && !st.table.Knows(v.host):
 		v.kind = client.KindOf(v.req)
 		return decision{}, answer.UnknownHost
 	case len(st.order) > 0:
-		return toOrigin(st.order[0], proxied), nil
+		return toOrigin(st.order[0], proxied, onNoRoom), nil
 	}
 	return decision{}, answer.NoOrigin
 }

@@ -248,7 +248,7 @@ func waitingState(r *forecast.Room, order int64) string {
 	switch {
 	case r.Snapshot.Policy.Open():
 		return answer.StateAdmitted
-	case r.Snapshot.Policy.Method == admission.Reject:
+	case r.Snapshot.Policy.Closed():
 		return answer.StateRejected
 	case r.Prequeue && order == 0:
 		return answer.StatePrequeue

@@ -23,6 +23,7 @@ type tokenCheck struct {
 	forged   bool            // one has a wrong signature: no others are verified, because each may cost as much as ten requests
 	pass     []byte          // the valid pass; a slice of the request
 	ended    []byte          // a pass that has ended or was revoked; a slice of the request
+	cleared  bool            // an evacuation has ended the session of ended
 	rejected *answer.Problem // why a waiting token that verifies does not count
 	heard    heard           // what the gateway knows of the session of the last pass
 }
@@ -31,6 +32,7 @@ type tokenCheck struct {
 var (
 	errBound        = errors.New("the token is bound to another network or browser")
 	errRevoked      = errors.New("the session was revoked")
+	errEvacuated    = errors.New("an evacuation has ended the session")
 	errOtherAccount = errors.New("the token belongs to another account")
 )
 
@@ -46,7 +48,7 @@ func firstValid[T any](c *tokenCheck, tokens [][]byte, verify func(*tokenCheck, 
 			return t, true
 		case errors.Is(err, errBound):
 			c.g.metrics.RejectedTokens["bind"].Inc()
-		case errors.Is(err, errRevoked), errors.Is(err, errOtherAccount):
+		case errors.Is(err, errRevoked), errors.Is(err, errEvacuated), errors.Is(err, errOtherAccount):
 		default:
 			c.forged = errors.Is(err, token.ErrSignature)
 			c.g.metrics.RejectedTokens[token.Reason(err)].Inc()
@@ -84,6 +86,9 @@ func verifyPass(c *tokenCheck, raw []byte) (token.Pass, error) {
 	case c.r.room.store.Revoked(admission.ID(p.Session)):
 		c.ended = raw
 		return p, errRevoked
+	case evacuated(c.r, &p):
+		c.ended, c.cleared = raw, true
+		return p, errEvacuated
 	case !c.goesOn(&p):
 		if c.ended == nil {
 			c.ended = raw
@@ -92,6 +97,19 @@ func verifyPass(c *tokenCheck, raw []byte) (token.Pass, error) {
 	}
 	c.pass = raw
 	return p, nil
+}
+
+// evacuated reports whether an evacuation of the room has ended the session of a pass.
+func evacuated(r *request, p *token.Pass) bool {
+	return r.room.queue.Snapshot().Evacuation.Ends(p.Claimed, p.IssuedAt)
+}
+
+// reasonToWait returns why the client of the request waits: an evacuation, or lost, the reason for which a former ticket was replaced.
+func (c *tokenCheck) reasonToWait(lost string) string {
+	if c.cleared {
+		return answer.ReasonEvacuated
+	}
+	return lost
 }
 
 // heard is what a gateway knows of the session of a pass.

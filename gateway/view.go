@@ -5,7 +5,9 @@ import (
 
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/eta"
+	"github.com/anteroom/anteroom/gateway/forecast"
 	"github.com/anteroom/anteroom/gateway/metrics"
+	"github.com/anteroom/anteroom/gateway/page"
 	"github.com/anteroom/anteroom/gateway/proxy"
 )
 
@@ -15,7 +17,8 @@ type View struct {
 	File   admission.Policy // of the configuration, without live changes
 	Origin string           // its id
 
-	room *room
+	room        *room
+	accountKeys [][]byte
 }
 
 // Views returns the rooms in the order of the configuration.
@@ -23,13 +26,18 @@ func (g *Gateway) Views() []View {
 	s := g.state.Load()
 	views := make([]View, 0, len(s.rooms))
 	for _, r := range s.rooms {
-		views = append(views, View{Line: r.queue, File: r.options.Policy, Origin: r.originID(), room: r})
+		views = append(views, View{Line: r.queue, File: r.options.Policy, Origin: r.originID(), room: r, accountKeys: s.options.AccountKeys})
 	}
 	return views
 }
 
 // Wait returns the wait estimate of a visitor who joins now.
 func (v View) Wait() eta.Estimate { return v.room.forecaster.Room().JoinNow() }
+
+// Simulate returns the future of the queue as it is and with a change; see forecast.Forecaster.
+func (v View) Simulate(c forecast.Change) (now, with eta.Outcome, ok bool) {
+	return v.room.forecaster.Simulate(c)
+}
 
 // WaitError returns the median of announced over actual waits in the last quarter of an hour; false without an admission for which a
 // wait was announced.
@@ -55,6 +63,20 @@ func (v View) Guard() (number, proofs int64, refused map[string]int64, ok bool) 
 	return r.proofEffort(), metrics.Value(r.metrics.Proofs["accepted"]), refused, true
 }
 
+// Account returns the ids that places of an account have in the room; none where the room does not keep one place for each account.
+func (v View) Account(name string) (ids []admission.ID) {
+	if v.room.identity == nil {
+		return nil
+	}
+	for _, base := range v.room.accountIDs(v.accountKeys, []byte(name)) {
+		ids = append(ids, base.Places()...)
+	}
+	return ids
+}
+
+// Page returns the page of the room's visitors.
+func (v View) Page() *page.Page { return v.room.page }
+
 // OriginStats returns the p95 time to first byte of an origin in seconds and its share of failed requests, over the last minute; zeros
 // without requests.
 func (g *Gateway) OriginStats(id string) (p95, failed float64) {
@@ -78,5 +100,12 @@ func (f figures) EachRoom(each func(*metrics.RoomFigures)) {
 		each(&metrics.RoomFigures{
 			ID: r.id, Queue: r.queue, Forecaster: r.forecaster, Policy: &r.options.Policy, Model: r.options.Estimator == "model", ProofEffort: r.proofEffort(),
 		})
+	}
+}
+
+// EachQueue calls each with the queue of each room.
+func EachQueue(g *Gateway, each func(*admission.Room)) {
+	for _, r := range g.state.Load().rooms {
+		each(r.queue)
 	}
 }

@@ -70,7 +70,7 @@ func (v *visit) showWait(d *decision) {
 	}
 	view := s.View()
 	v.prepare(&view)
-	if s.Reason != "" && s.State != answer.StateProof { // the former ticket has ended; this is a new one
+	if s.Reason != "" && s.State != answer.StateProof && s.State != answer.StateRejected { // the former ticket has ended; this is a new one
 		view.State = answer.StateExpired
 	}
 	v.out.Page(v.deny(v.room.options.PageStatus), v.room.page, &view, s.State, v.room.queue.RedisNow())
@@ -120,8 +120,11 @@ func (v *visit) prepare(view *page.View) {
 func (v *visit) showRejected(p *answer.Problem) {
 	policy := &v.room.queue.Snapshot().Policy
 	view := page.View{
-		State: answer.StateRejected, Reason: p.Code[strings.LastIndexByte(p.Code, '_')+1:], RefreshAfter: p.Retry,
+		State: answer.StateRejected, Reason: strings.TrimPrefix(strings.TrimPrefix(p.Code, "too_many_"), "room_"), RefreshAfter: p.Retry,
 		Message: policy.Message, Paused: policy.Paused,
+	}
+	if f := v.room.view(); f != nil {
+		view.Facts = f.URL
 	}
 	if p.OpensAt > 0 {
 		view.OpensAt, view.RefreshAfter = answer.FormatTime(p.OpensAt), min(p.Retry, answer.RoomClosed.Retry)

@@ -3,7 +3,7 @@
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists,
 --   uniques, lapses, links, batches
--- ARGV: now, settings, group
+-- ARGV: now, settings, group, check (1: change nothing)
 -- RETURNS: {1} or {reason, status, or id of the redrive that is open}
 -- INVARIANT: a group whose jobs run, or that has to be reduced, called back or redriven, is kept. From this step on only its deletion and its
 --   housekeeping find the group by its id.
@@ -17,6 +17,7 @@ if ended(g) > g[G_REDUCED] or g[G_STATUS] == CANCELLED and g[G_SWEPT] < 2 then r
 if g[G_CALLBACK] == 1 then return { 'callback' } end
 local redrive = g[G_REDRIVING] ~= 0 and bulk_group(g[G_REDRIVING])
 if is_open(redrive) then return { 'open', redrive[G_ID] } end
+if ARGV[4] == '1' then return { 1 } end
 g[G_DELETED] = 1
 redis.call('ZADD', K.agenda, int(now), gkey)
 bulk_save()

@@ -5,7 +5,7 @@
 --   uniques, lapses, links, batches
 -- ARGV: now, settings, group, own (1: by a tenant's token), field, value, ...
 -- RETURNS: {the group} or {reason, status, field, or the time: past where a new expires has passed, expired where the group's has, order where start_at would not be before expires}
--- INVARIANT: cancelling and pausing are one step, however large the group; gates are checked again. A stop_at that is reached already pauses immediately, unless the same call resumes the group.
+-- INVARIANT: cancelling and pausing are one step, however large the group; gates are checked again. A stop_at that is reached already pauses immediately, unless the same call resumes the group. halt pauses a split group for that, unless it was resumed after it; callback is for a split redrive that has jobs.
 -- INCLUDE: clock, limiter, fair, bulk, bulkqueue, bulklife, bulkjobs, bulkreply
 
 local g = named_group(ARGV[3])
@@ -36,6 +36,10 @@ for i = 5, #ARGV, 2 do
   local field, value = ARGV[i], tonumber(ARGV[i + 1])
   if field == 'cancel' then
     if g[G_STATUS] ~= CANCELLED then cancel_group(g) end
+  elseif field == 'callback' then
+    if g[G_CALLBACK] == 0 then g[G_CALLBACK] = 1 end
+  elseif field == 'halt' then
+    if g[G_STATUS] <= AGGREGATING and g[G_STOPPED] == 0 and g[G_PAUSED] == 0 then g[G_PAUSED], g[G_STOPPED] = 1, 1 end
   elseif field == 'quiet' then
     g[G_QUIET] = ARGV[i + 1] ~= '' and ARGV[i + 1] or 0
     if g[G_WHY] == 'quiet' then open_group(g) end
@@ -53,11 +57,12 @@ for i = 5, #ARGV, 2 do
   end
 end
 if resumed then
-  if stop or g[G_STOPPED] == 1 then g[G_STOPPED] = work.too_many(g) and 2 or 0 end
+  if stop or g[G_STOPPED] == 1 then g[G_STOPPED] = (work.too_many(g) or g[G_PART] > 0 and g[G_STOPPED] == 1) and 2 or 0 end
 elseif stop then
   if g[G_STOPPED] == 2 then g[G_STOPPED] = 0 end
   if g[G_STATUS] <= RUNNING then work.stop(g) end
 end
+if g[G_PART] > 0 then plan_tend(g, now) end -- the other parts follow
 if g[G_LEVEL] ~= level then g[G_TAG] = 0 end -- tags of another level mean nothing here
 requeue(g)
 if g[G_QUEUED] == 1 then wake_worker() end

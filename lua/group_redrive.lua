@@ -5,7 +5,7 @@
 --   uniques, lapses, links, batches
 -- ARGV: now, settings, source, target, bound, marks (- dead, F failed, in this order), codes (by commas, empty: all), after, job (empty: all), id, spec, ... (the arguments of group_create from its id on; none when a call continues an open target)
 -- RETURNS: {moved, member after which to go on (empty: none), 1 if the target exists} or {reason, detail}; reasons are also open (with the id of another redrive of the source that has to end first), exists and sealed
--- INVARIANT: a job moves to one redrive at most; it is pending there in the same step, and the last step seals the redrive. A group has one open redrive at most, and none is empty.
+-- INVARIANT: a job moves to one redrive at most; it is pending there in the same step, and the last step seals the redrive, except for the first part of a split group. A group has one open redrive at most, and none is empty.
 -- INCLUDE: clock, limiter, fair, bulk, bulkqueue, bulklife, bulkjobs, bulkunique, bulkchain, bulkcreate
 
 local a, from = named_group(ARGV[3])
@@ -20,7 +20,9 @@ if makes then
     bulk_save()
   end
   if is_open(open) then return { 'open', open[G_ID] } end
-  if b then return { 'exists' } end
+  -- A redrive of a split group exists on all its shards before the jobs of any part move.
+  if b and not (is_open(b) and b[G_PART] > 0 and b[G_TOTAL] == 0 and b[G_PART] == a[G_PART]) then return { 'exists' } end
+  if b then a[G_REDRIVING] = to end
 elseif not is_open(b) or a[G_REDRIVING] ~= to then
   return { 'sealed' }
 end
@@ -103,7 +105,7 @@ if b then
   b[G_TOUCHED] = now
   if not stopped then
     a[G_REDRIVES] = a[G_REDRIVES] + 1
-    seal_group(b)
+    if b[G_PART] ~= 1 then seal_group(b) end -- the first part of a split group is sealed when all parts have their jobs
   end
   requeue(b)
   if b[G_QUEUED] == 1 then wake_worker() end

@@ -4,7 +4,7 @@
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists,
 --   uniques, lapses, links, batches
 -- ARGV: now, settings, group, bound
--- RETURNS: {1 if there is more to do immediately, 1 to reduce, 1 if its callback is due, 1 if the group is gone, dead letters dropped, 1 if it was sealed for its silence, groups that it ended as COMPLETED, as FAILED} or {reason}
+-- RETURNS: {1 if there is more to do immediately, 1 to reduce, 1 if its callback is due, 1 if the group is gone, dead letters dropped, 1 if it was sealed for its silence, groups that it ended as COMPLETED, as FAILED, the number of the part (of a split group; with 1 to reduce, its parts decide what to do)} or {reason}
 -- INVARIANT: a group that waits for others starts, or is cancelled, once; no accepted job is dropped; a job of an expired group that does not run ends as dead; finished data is deleted after its retention; dead letters are kept for theirs, and their group with them.
 -- INCLUDE: clock, limiter, fair, bulk, bulkqueue, bulklife, bulkjobs, bulkchain, outcomes
 
@@ -24,11 +24,11 @@ end
 local function answer(again, reduce, callback, gone, buried)
   if again == 1 then redis.call('ZADD', K.agenda, int(now), gkey) end -- behind groups that have waited longer
   bulk_save()
-  return { again, reduce, callback, gone, buried, sealed, tally.ends[COMPLETED], tally.ends[FAILED] }
+  return { again, reduce, callback, gone, buried, sealed, tally.ends[COMPLETED], tally.ends[FAILED], int(g[G_PART]) }
 end
 
 -- Seal a group whose submission has stopped for too long. An incomplete chunk stays incomplete.
-if g[G_STATUS] == CREATED and g[G_SEALED] == 0 and now >= silent_from(g) then
+if g[G_STATUS] == CREATED and g[G_SEALED] == 0 and g[G_PART] == 0 and now >= silent_from(g) then
   seal_group(g)
   if g[G_STATUS] <= RUNNING then work.stop(g) end
   requeue(g)
@@ -98,17 +98,17 @@ if g[G_STATUS] == CANCELLED and g[G_SWEPT] == 0 then
   if n >= bound then return answer(1, 0, 0, 0, 0) end
   if g[G_INFLIGHT] == 0 and g[G_READY] == 0 and g[G_ASIDE] == 0 then
     g[G_SWEPT] = 1
-    chain.note_end(g)
-    if tally.complete(g) then g[G_SWEPT], g[G_REDUCED] = 2, ended(g) end -- with its result
+    if g[G_PART] == 0 then chain.note_end(g) end
+    if tally.complete(g) and g[G_PART] == 0 then g[G_SWEPT], g[G_REDUCED] = 2, ended(g) end -- with its result
   else
     redis.call('ZADD', K.agenda, int(now + 1000000), gkey)
     return answer(0, 0, 0, 0, 0)
   end
 end
 
-if g[G_STATUS] == AGGREGATING and tally.complete(g) then tally.conclude(g) end -- a process of an earlier version has set this status
+if g[G_STATUS] == AGGREGATING and tally.complete(g) and g[G_PART] == 0 then tally.conclude(g) end -- a process of an earlier version has set this status
 if g[G_STATUS] <= AGGREGATING then
-  local waits = ended(g) > g[G_REDUCED] and not tally.complete(g) or g[G_STATUS] == AGGREGATING
+  local waits = ended(g) > g[G_REDUCED] and not tally.complete(g) or g[G_STATUS] == AGGREGATING or g[G_PART] > 0
   local by = tend_by(g)
   if by then
     redis.call('ZADD', K.agenda, int(by), gkey)
@@ -211,7 +211,7 @@ if now >= group_at and now >= jobs_at then
     redis.call('ZREMRANGEBYLEX', K.history, '[' .. g[G_TENANT] .. '/', '(' .. g[G_TENANT] .. '0')
     if t[T_WEIGHT] == 1000 and t[T_RATE] == 0 and t[T_CONC] == 0 then redis.call('HDEL', K.tenants, g[G_TENANT]) end
   end
-  return { 0, 0, 0, 1, buried, 0, 0, 0 }
+  return { 0, 0, 0, 1, buried, 0, 0, 0, 0 }
 end
 local due = group_at
 if now < jobs_at then due = math.min(due, jobs_at) end

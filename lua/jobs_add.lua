@@ -70,7 +70,9 @@ if fresh > 0 then
   if g[G_QUEUED] == 1 then wake_worker() end
 end
 g[G_TOUCHED] = now
-if g[G_SEALED] == 0 and g[G_STATUS] == CREATED then redis.call('ZADD', K.agenda, int(tend_by(g)), gkey) end
+if g[G_SEALED] == 0 and g[G_STATUS] == CREATED then
+  if g[G_PART] > 0 then plan_tend(g, tend_by(g)) else redis.call('ZADD', K.agenda, int(tend_by(g)), gkey) end
+end
 if chunk ~= '' then
   if before == nil then
     before = 0

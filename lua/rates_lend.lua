@@ -5,7 +5,7 @@
 --   uniques, lapses, links, batches
 -- ARGV: now, settings, number (of the call), till (µs at which the leases end; 0: only a report), after (µs beyond till, then the shard has its fixed part), type_limits (as of jobs_pull), name (empty: the global limit; a type, or @ and a tenant), rate, burst, concurrency, tokens (billionths, given in addition), whole_rate, whole_concurrency (the limits of which these are a part), ...
 -- RETURNS: {1 if the call counted, 2 if another one with a greater number came before, now, starts so far, then for the global limit and each type and tenant with limits: name, rate, burst, concurrency, tokens that the change has left over, runs, need (0 no work, 1 some, 2 work waits for the limit, 3 a job needs the whole burst), whole_rate, whole_burst, whole_concurrency}
--- INVARIANT: a call counts only if its number is above those of all calls before and its leases have not ended, so that a late one changes nothing; a change of shares makes no tokens; of runs that have started none is taken away.
+-- INVARIANT: a call counts only if its number is above those of all earlier calls and its leases have not ended, so that a late call changes nothing; a change of shares creates no tokens; a smaller concurrency ends no run.
 -- INCLUDE: clock, limiter, fair, bulk, bulkqueue, bulkjobs, breakers, bulktypes
 
 local number, left = tonumber(ARGV[3]), {}

@@ -158,7 +158,7 @@ end
 
 -- admissible returns how many visitors may be admitted now.
 local function admissible(limit)
-  if p.paused or p.reject or p.prequeue then return 0 end
+  if p.paused or p.reject or p.sold_out or p.prequeue then return 0 end
   local n = limit.available()
   if p.max_active > 0 then n = math.min(n, p.max_active - active(s)) end
   if p.head_window > 0 then n = math.min(n, p.head_window) end
@@ -292,7 +292,7 @@ end
 -- compared with others, in the queue or as a token.
 local MOST_LEAD = 60000000
 local function reset_lead()
-  if s.lead > MOST_LEAD and s.now - s.quiet > p.absence and s.gaps == '' and redis.call('EXISTS', ENDED, JOINS) == 0 and (p.lottery == 0 or s.drawn == 0) then
+  if s.lead > MOST_LEAD and s.evacuated <= s.wall and s.now - s.quiet > p.absence and s.gaps == '' and redis.call('EXISTS', ENDED, JOINS) == 0 and (p.lottery == 0 or s.drawn == 0) then
     s.lead, s.time = 0, s.wall
     s.reset, s.drawn = math.min(s.reset, s.wall), math.min(s.drawn, s.wall)
   end
@@ -314,7 +314,7 @@ local function write_history(length, active_now)
     local old, fields = str(m - 1441), {}
     for _, f in ipairs({ 'j', 'a', 'x', 'b', 'q', 'r', 'm', 'c', 'p', 'k', 's' }) do fields[#fields + 1] = old .. f end
     for i = 0, 80 do fields[#fields + 1] = old .. 'w' .. i end
-    for i = 0, 20 do fields[#fields + 1], fields[#fields + 2] = old .. 'h' .. i, old .. 'l' .. i end
+    for i = 0, 20 do fields[#fields + 1], fields[#fields + 2], fields[#fields + 3] = old .. 'h' .. i, old .. 'l' .. i, old .. 'y' .. i end
     redis.call('HDEL', MINUTES, unpack(fields))
   end
   s.minute = upto
@@ -364,7 +364,7 @@ local function read_flow(second)
   return flow
 end
 
--- read_live returns the live changes as 'field=value', the message and the version of the changes.
+-- read_live returns the live changes, the last evacuation and the number of changes of records as 'field=value', the message and the version of the changes.
 local function read_live()
   local live, message, version = {}, '', '0'
   local changes = redis.call('HGETALL', LIVE)
@@ -374,10 +374,12 @@ local function read_live()
       live[#live + 1] = 'message=1'
     elseif changes[i] == 'version' then
       version = changes[i + 1]
-    else
+    elseif changes[i] ~= 'facts' then -- gateways read their text where facts_hash has changed
       live[#live + 1] = changes[i] .. '=' .. changes[i + 1]
     end
   end
+  if s.evacuated > 0 then live[#live + 1] = 'evacuated=' .. str(s.evacuated) .. ':' .. str(s.evacuated_wall) end
+  if s.records > 0 then live[#live + 1] = 'records=' .. str(s.records) end
   return live, message, version
 end
 
@@ -406,7 +408,7 @@ local backlog = expire()
 local sample, passed = {}, {} -- tickets that wait, and those at the front (departures.lua)
 s.swept = sweep(QUEUE, s.swept, not p.prequeue and sample)
 s.swept_parked = sweep(PARKED, s.swept_parked)
-local wanted = redis.call('ZCARD', QUEUE) > 0 and not p.paused and not p.reject and not p.prequeue and s.now >= s.hold and ran_since_last()
+local wanted = redis.call('ZCARD', QUEUE) > 0 and not p.paused and not p.reject and not p.sold_out and not p.prequeue and s.now >= s.hold and ran_since_last()
 admit_visitors(passed)
 local length, parked, admitted = redis.call('ZCARD', QUEUE), redis.call('ZCARD', PARKED), redis.call('ZCARD', ADMITTED)
 local sessions = active(s) - admitted

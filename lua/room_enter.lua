@@ -47,7 +47,7 @@ local p = policy()
 update_lottery(s, p)
 local limit = room_limiter(s, p)
 local length, front_size = redis.call('ZCARD', QUEUE), front(p)
-local open = not p.paused and not p.reject and not p.prequeue and p.min_wait == 0
+local open = not p.paused and not p.reject and not p.sold_out and not p.prequeue and p.min_wait == 0
 local free = p.max_active > 0 and p.max_active - active(s) or math.huge
 local last_order, admitted, joined, signed = 0, 0, 0, {}
 local out = {} -- four values for each group

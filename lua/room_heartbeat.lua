@@ -4,7 +4,7 @@
 -- ARGV: now, epoch, seq, policy, ...
 -- RETURNS: {OK, epoch, seq, fence, order time, wall, then code and id of each session that does not go on}
 -- REPLY REVOKED: 'R'  the session was revoked
--- REPLY SILENT:  'Z'  the session no longer counted at the time from
+-- REPLY SILENT:  'Z'  the session no longer counted at the time from, or was claimed before an evacuation
 -- INVARIANT: max_active counts every session that is alive (P1); a revoked session stays revoked.
 -- INCLUDE: clock, room, sessions, presence
 
@@ -26,11 +26,21 @@ local function remember_session(id)
   redis.call('ZADD', ENDED, 'GT', str(s.now + session_memory(p)), id)
 end
 
+-- evacuated reports whether a session has ended by an evacuation. wall: of the admission of a session that was made without the store.
+local function evacuated(id, wall)
+  if s.evacuated == 0 then return false end
+  local g = grant(id)
+  if g then return is_claimed(g) and before_evacuation(s, g.claimed) end
+  return wall > 0 and wall <= s.evacuated_wall
+end
+
 for i = 5, #ARGV, 4 do
   local id = ARGV[i]
   local from = ARGV[i + 3]
   if redis.call('ZSCORE', REVOKED, id) then
     put_over(REPLY_REVOKED, id)
+  elseif evacuated(id, tonumber(ARGV[i + 2])) then
+    put_over(REPLY_SILENT, id)
   elseif from ~= '' and not session_counted_at(s, p, id, tonumber(from)) then
     put_over(REPLY_SILENT, id)
   else

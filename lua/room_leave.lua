@@ -5,7 +5,7 @@
 -- RETURNS: {OK, epoch, seq, fence, order time, wall, then for each ticket 1 if it was there, else 0}
 -- INVARIANT: a ticket is spent once (P4): an id that polled and left is remembered. Of those that left without a poll at most as many as a
 -- front holds are remembered, and none that the queue does not hold.
--- INCLUDE: clock, room, presence, lottery
+-- INCLUDE: clock, audit, room, presence, lottery
 
 -- reason is left or removed. who is '' for a visitor, else the operator, and label the id in the form shown to people, for the audit log. Then groups of
 -- three: id, and of a ticket in the pre-queue the fence and the order time at which it was confirmed last, else 0 and 0.
@@ -37,6 +37,7 @@ local function leave(id, g, fence, confirmed)
   local polled = order and last_checked(id) > order - s.time + s.now
   -- A ticket from before a reset that its gateway does not know of yet is not in the pre-queue.
   local prequeued = confirmed > 0 and not g and p.prequeue and fence == s.fence
+  if not p.prequeue then count_left(s, id, order) end
   local n = remove_from_queue(id) + redis.call('ZREM', ADMITTED, id)
   if reason ~= 'left' or g or polled or (order or confirmed > 0) and fits() then
     put_grant(id, reason, g and g.wall or 0, 0, '')

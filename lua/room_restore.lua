@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- room_restore: starts a room in this store, or restores from a gateway's memory what the store has lost.
 -- KEYS: state, live, queue, parked, seen, admitted, sessions, ended, grants, revoked, flow, pending, minutes, gateways, snapshot, audit, joins
--- ARGV: now, epoch, seq, policy, fresh, reached, replied, gaps, reset, fence, version, active, opens, drawn, prequeued, target, hold (µs), window, window_left (µs), passes_left (µs), live_count, ...
+-- ARGV: now, epoch, seq, policy, fresh, reached, replied, gaps, reset, fence, version, active, opens, drawn, prequeued, target, hold (µs), window, window_left (µs), passes_left (µs), evacuated, evacuated_wall, live_count, ...
 -- RETURNS: {OK, epoch, seq, fence, order time, wall}
 -- INVARIANT: a place survives (P3), and the limit holds (P1): what was admitted, ended or revoked stays so, and the limiter starts empty.
 -- INCLUDE: clock, limiter, room, sessions, meter, presence, lottery
@@ -10,7 +10,7 @@
 -- gateway has given orders; replied: the order time of its last reply from the former store; gaps: the silences that it remembers; reset: the
 -- last reset that it remembers;
 -- hold: what was left of the former store's; window: a longer claim window than today's by which visitors were advised, and window_left what
--- is left of its time; passes_left: for how long passes of a longer ttl than today's may be valid.
+-- is left of its time; passes_left: for how long passes of a longer ttl than today's may be valid; evacuated, evacuated_wall: the last evacuation that it remembers.
 -- After live_count pairs (field, value) come groups of five: kind, id, wall, at, client. kind is admitted (at: order time), session (at: its
 -- end), revocation (at: the end of its passes, order time), or the word of another grant (claimed, lapsed, left, removed, revoked; at:
 -- when claimed).
@@ -79,8 +79,8 @@ local function restore_live()
   if version <= num(redis.call('HGET', LIVE, 'version')) then return end
   redis.call('DEL', LIVE)
   redis.call('HSET', LIVE, 'version', ARGV[11])
-  for i = 0, tonumber(ARGV[21]) - 1 do
-    redis.call('HSET', LIVE, ARGV[22 + 2 * i], ARGV[23 + 2 * i])
+  for i = 0, tonumber(ARGV[23]) - 1 do
+    redis.call('HSET', LIVE, ARGV[24 + 2 * i], ARGV[25 + 2 * i])
   end
 end
 
@@ -89,6 +89,7 @@ local function restore_counts()
   local longest, left = tonumber(ARGV[18]), tonumber(ARGV[19])
   if left > 0 and longest >= s.window then s.window, s.window_till = longest, math.max(s.window_till, s.now + left) end
   s.reset = math.max(s.reset, tonumber(ARGV[9]))
+  if tonumber(ARGV[21]) > s.evacuated then s.evacuated, s.evacuated_wall = tonumber(ARGV[21]), tonumber(ARGV[22]) end
   s.restored = s.seq + 1 -- as save_state writes it
   local sessions = tonumber(ARGV[12])
   if sessions > 0 then
@@ -113,7 +114,9 @@ local function restore_grant(kind, id, wall, at, client)
   if not g or (g.what == 'admitted' and kind ~= 'admitted') then
     remove_from_queue(id)
     redis.call('ZREM', ADMITTED, id)
-    if kind == 'admitted' then
+    if kind == 'admitted' and before_evacuation(s, room_time(s, at)) then
+      redis.call('HDEL', GRANTS, id)
+    elseif kind == 'admitted' then
       redis.call('ZADD', ADMITTED, str(room_time(s, at)), id)
       put_grant(id, 'admitted', wall, 0, '')
     else
@@ -129,7 +132,8 @@ end
 
 local function restore_record(kind, id, wall, at, client)
   if kind == 'session' then
-    if not redis.call('ZSCORE', REVOKED, id) then keep_session(s, p, id, at - s.time) end
+    local g = grant(id)
+    if not redis.call('ZSCORE', REVOKED, id) and not (g and is_claimed(g) and before_evacuation(s, g.claimed)) then keep_session(s, p, id, at - s.time) end
   elseif kind == 'revocation' then
     remove_from_queue(id)
     revoke(s, p, id, s.now + at - s.time)
@@ -145,7 +149,7 @@ if known ~= '' and (lost or known ~= s.epoch) then
   restore_counts()
   restore_live()
   restore_lottery()
-  for i = 22 + 2 * tonumber(ARGV[21]), #ARGV, 5 do
+  for i = 24 + 2 * tonumber(ARGV[23]), #ARGV, 5 do
     restore_record(ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2]), tonumber(ARGV[i + 3]), ARGV[i + 4])
   end
 end

@@ -34,6 +34,7 @@ type Pass struct {
 	Expires  int64  // exp: seconds of the store's clock
 	Bind     string // bnd; may be empty
 	Off      bool   // off: signed or renewed while the store was away
+	Claimed  int64  // ct: microseconds of order time at which the session was claimed; 0 (absent): not known
 	Live     bool   // live: the gateways decide whether the session goes on; until exp it ends when its visitor is silent
 }
 
@@ -74,6 +75,7 @@ const (
 	hasPATH
 	hasMETHOD
 	hasLIVE
+	hasCT
 )
 
 // claimSet is the result of parseClaims. The byte slices point into the parsed buffer.
@@ -85,7 +87,7 @@ type claimSet struct {
 	ep, ah, bnd                []byte
 	iat, exp, ord, seen, fence int64
 	hold, eta, elo, ehi, heard int64
-	used                       int64
+	used, claimed              int64
 }
 
 // parseClaims reads the claims from one JSON object, decoding escapes in place: buf is spent afterwards.
@@ -149,6 +151,8 @@ func (s *scanner) claim(c *claimSet, name []byte, others *names) error {
 		return s.integerClaim(c, hasFN, &c.fence)
 	case "used":
 		return s.integerClaim(c, hasUSED, &c.used)
+	case "ct":
+		return s.integerClaim(c, hasCT, &c.claimed)
 	case "eta":
 		return s.integerClaim(c, hasETA, &c.eta)
 	case "elo":

@@ -47,6 +47,7 @@ func (r *Ring) AppendPass(dst []byte, p *Pass) []byte {
 	b = append(b, '"')
 	b = appendNumber(b, `,"ord":`, p.Order)
 	b = appendNumber(b, `,"fn":`, p.Fence)
+	b = appendNumber(b, `,"ct":`, p.Claimed)
 	b = appendText(b, `,"bnd":`, p.Bind)
 	if p.Off {
 		b = append(b, `,"off":true`...)

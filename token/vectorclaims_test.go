@@ -57,6 +57,19 @@ func (l *vectorList) claims() {
 	add("another session is revoked", `"fn":3`, `"fn":3`, "").Config.Revoked = []string{otherSID, vectorJTI}
 	v = add("a revoked session whose pass has expired", `"fn":3`, `"fn":3`, "expired")
 	v.Now, v.Config.Revoked = vectorExp+100, []string{vectorSID}
+
+	evacuated := func(name, claims, reason string, ct, iat int64) {
+		v := add(name, `"fn":3`, claims, reason)
+		v.Config.Revoked, v.Config.Evacuated = []string{otherSID}, map[string]int64{"ct": ct, "iat": iat}
+		v.onlySDK = v.onlySDK || reason != ""
+	}
+	const claimed = `"fn":3,"ct":1767323045000007`
+	evacuated("claimed at the evacuation", claimed, "revoked", 1767323045000007, 1767323045)
+	evacuated("claimed before the evacuation", claimed, "revoked", 1767323045000008, 1)
+	evacuated("claimed after the evacuation", claimed, "", 1767323045000006, 1767399999)
+	evacuated("no claim time, issued in the second of the evacuation", `"fn":3`, "revoked", 1, 1767323045)
+	evacuated("no claim time, issued after the evacuation", `"fn":3`, "", 1767399999000000, 1767323044)
+	add("ct a string", `"fn":3`, `"fn":3,"ct":"5"`, "claims")
 }
 
 // times adds the cases about exp and iat.

@@ -39,6 +39,7 @@ type vectorConfig struct {
 	JWKS        json.RawMessage   `json:"jwks,omitempty"`
 	Secrets     map[string]string `json:"secrets,omitempty"`
 	Revoked     []string          `json:"revoked,omitempty"`
+	Evacuated   map[string]int64  `json:"evacuated,omitempty"`
 	PlainHTTP   bool              `json:"plain_http,omitempty"`
 	AcceptBound bool              `json:"accept_bound,omitempty"`
 }

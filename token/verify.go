@@ -53,7 +53,7 @@ func (r *Ring) readPass(raw []byte, room string, now int64) (Pass, error) {
 	if err != nil && err != ErrExpired { //nolint:errorlint // verify returns it as it is
 		return Pass{}, err
 	}
-	p := Pass{Room: room, Order: c.ord, Fence: c.fence, IssuedAt: c.iat, Expires: c.exp, Off: c.off, Live: c.live}
+	p := Pass{Room: room, Order: c.ord, Fence: c.fence, IssuedAt: c.iat, Expires: c.exp, Off: c.off, Live: c.live, Claimed: c.claimed}
 	if !parseIDBytes(&p.ID, c.jti) || !parseIDBytes(&p.Session, c.sid) {
 		return Pass{}, ErrClaims
 	}

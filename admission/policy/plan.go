@@ -3,6 +3,7 @@ package policy
 import (
 	"cmp"
 	"iter"
+	"maps"
 	"slices"
 )
 
@@ -64,6 +65,14 @@ func (p *Plan) Lotteries() int {
 	return len(p.draws)
 }
 
+// Openings returns the times at which lotteries open, ascending.
+func (p *Plan) Openings() []int64 {
+	if p == nil {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(p.draws))
+}
+
 // DrawAfter returns the first lottery that opens after a time, or nil.
 func (p *Plan) DrawAfter(now int64) (next *Draw) {
 	if p == nil {
@@ -75,6 +84,20 @@ func (p *Plan) DrawAfter(now int64) (next *Draw) {
 		}
 	}
 	return next
+}
+
+// All yields the events, the earliest first.
+func (p *Plan) All() iter.Seq[Event] {
+	return func(yield func(Event) bool) {
+		if p == nil {
+			return
+		}
+		for _, e := range p.events {
+			if !yield(e) {
+				return
+			}
+		}
+	}
 }
 
 // Events returns the event in force and the next one; nil for none. A lottery is in force from when its pre-queue opens.

@@ -75,6 +75,9 @@ type Policy struct {
 	Paused       bool          // no admissions; joins go on
 	Draining     bool          // no new tickets
 	OnStoreError string        // wait, open, closed, local
+
+	SoldOutCloses bool // the room closes where every item of its facts is sold out
+	SoldOut       bool // in a snapshot: it is closed for that reason
 }
 
 // Adaptive is the health that an adaptive strategy keeps the origin in.
@@ -124,6 +127,9 @@ func (p *Policy) LocalBurst() int64 {
 
 // Open reports whether visitors need neither a place nor a pass.
 func (p *Policy) Open() bool { return !p.Enabled || p.Method == Passthrough }
+
+// Closed reports whether the room admits nobody and takes no joins: by its method, or because everything is sold out.
+func (p *Policy) Closed() bool { return p.Method == Reject || p.SoldOut }
 
 // Adapts reports whether the rate in force is the one that the controller found.
 func (p *Policy) Adapts() bool { return p.Strategy == StrategyAdaptive && !p.Adaptive.Shadow }

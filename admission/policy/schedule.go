@@ -55,6 +55,7 @@ func (p *Policy) arg(till int64) string {
 		int64(max(0, slices.Index(limiters, p.limiter()))), p.MinRate, p.MaxRate,
 		oneIf(p.Method == Lottery), p.PrequeueAt, p.OpensAt, oneIf(p.Budgeted), p.Joins, p.JoinsPer.Microseconds(),
 		p.Wide, p.WidePer.Microseconds(), p.PollBudget, oneIf(p.Method == Reject), till, p.PassLife.Microseconds(),
+		oneIf(p.SoldOutCloses),
 	}
 	words := make([]string, len(ints))
 	for i, n := range ints {

@@ -68,11 +68,21 @@ func Parse(text string, schedule *policy.Schedule) (*Snapshot, error) {
 // overlay sets Policy and Live: the live changes of a line over the configured policy.
 func (s *Snapshot) overlay(configured *policy.Span, line, message string, p *intParser) {
 	s.Policy, s.Configured, s.Live = configured.Policy, configured, nil
+	s.Facts.Hash, s.Facts.SoldOut = "", false
 	if s.Policy.Adapts() && s.Rate > 0 {
 		s.Policy.Rate = min(s.Policy.MaxRate, max(s.Policy.MinRate, s.Rate))
 	}
 	for f := range strings.FieldsSeq(line) {
 		name, v, _ := strings.Cut(f, "=")
+		if name == "evacuated" {
+			fence, at, _ := strings.Cut(v, ":")
+			s.Evacuation = Evacuation{Fence: p.int(fence), At: p.int(at)}
+			continue
+		}
+		if name == "records" {
+			s.Records = p.int(v)
+			continue
+		}
 		s.Live = append(s.Live, name)
 		switch name {
 		case "rate":
@@ -93,9 +103,16 @@ func (s *Snapshot) overlay(configured *policy.Span, line, message string, p *int
 			s.Policy.Enabled = v == "1"
 		case "message":
 			s.Policy.Message = message
+		case OnSoldOut:
+			s.Policy.SoldOutCloses = v == SoldOutClose
+		case FactsHash:
+			s.Facts.Hash = v
+		case SoldOut:
+			s.Facts.SoldOut = v == "1"
 		}
 	}
 	slices.Sort(s.Live)
+	s.Policy.SoldOut = s.Facts.SoldOut && s.Policy.SoldOutCloses
 	if s.Policy.Burst <= 0 {
 		s.Policy.Burst = max(1000, s.Policy.Rate)
 	}
@@ -109,9 +126,11 @@ func (s *Snapshot) WithPolicy(configured *policy.Span, now int64) *Snapshot {
 	c := *s
 	live, line := s.LiveFields(), make([]string, 0, len(s.Live))
 	for i := 0; i < len(live); i += 2 {
-		if live[i] == "message" {
+		switch live[i] {
+		case FactsText:
+		case "message":
 			line = append(line, "message=1")
-		} else {
+		default:
 			line = append(line, live[i]+"="+live[i+1])
 		}
 	}
@@ -119,6 +138,17 @@ func (s *Snapshot) WithPolicy(configured *policy.Span, now int64) *Snapshot {
 	c.overlay(configured, strings.Join(line, " "), s.Policy.Message, &intParser{})
 	return &c
 }
+
+// Live fields that are not settings, or have no name of a setting. FactsText is not in a snapshot: gateways read it where FactsHash has changed.
+const (
+	OnSoldOut = "on_sold_out"
+	FactsText = "facts"
+	FactsHash = "facts_hash"
+	SoldOut   = "sold_out"
+)
+
+// SoldOutClose is the value of OnSoldOut by which a room closes.
+const SoldOutClose = "close"
 
 // LiveFields returns the live changes as the store keeps them, name and value in turn.
 func (s *Snapshot) LiveFields() []string {
@@ -144,6 +174,18 @@ func (s *Snapshot) LiveFields() []string {
 			v = bit(s.Policy.Enabled)
 		case "message":
 			v = s.Policy.Message
+		case OnSoldOut:
+			if v = "keep"; s.Policy.SoldOutCloses {
+				v = SoldOutClose
+			}
+		case FactsHash:
+			if s.Facts.Text == "" {
+				continue // without the text the hash would name nothing
+			}
+			out = append(out, FactsText, s.Facts.Text)
+			v = s.Facts.Hash
+		case SoldOut:
+			v = bit(s.Facts.SoldOut)
 		default:
 			continue
 		}

@@ -26,6 +26,8 @@ type Snapshot struct {
 	ReadAt    int64 // this process's monotonic clock at the tick, ns
 	Reset     int64 // order time of the last reset
 
+	Evacuation Evacuation // the last one
+
 	Waiting  int64 // enrolled, and not found absent
 	Parked   int64
 	Came     int64 // tickets that entered the queue since the room began
@@ -45,6 +47,8 @@ type Snapshot struct {
 	Policy     policy.Policy // in force: the configuration with the live changes over it
 	Version    int64         // of the live changes
 	Live       []string      // names of the fields that are changed live
+	Facts      Facts         // what the room publishes for those who wait
+	Records    int64         // changes of the records of ramps and alarms since the room began in this store
 
 	Front    []int64 // the first orders, exactly
 	Sketch   []Rank  // samples behind Front; the last is the end of the queue
@@ -66,6 +70,31 @@ type Snapshot struct {
 	Gateways    int64 // that lately ticked the room
 	// Totals since the room began in this store.
 	Joins, Admissions, Claims, Lapses, Abandons int64
+}
+
+// Facts are what an operator or the site publishes for those who wait. The store keeps them with the live changes.
+type Facts struct {
+	Hash    string // SHA-256 of Text in hexadecimal; empty: there are none
+	Text    string // a JSON document; empty while this process has not read it
+	SoldOut bool   // every item is sold out
+}
+
+// Evacuation is the end of all sessions of a room at one moment. The zero value is none.
+type Evacuation struct {
+	Fence int64 // order time: sessions that were claimed by then have ended
+	At    int64 // Redis's clock, µs
+}
+
+// Ends reports whether the session of a pass has ended by the evacuation. claimed is the order time at which the session was claimed, 0
+// where the pass has none; issued is the pass's time of issue in seconds of Redis's clock, which then decides.
+func (e *Evacuation) Ends(claimed, issued int64) bool {
+	switch {
+	case e.Fence == 0:
+		return false
+	case claimed > 0:
+		return claimed <= e.Fence
+	}
+	return issued <= e.At/1e6
 }
 
 // Silence is a time without the store: order time ran on, and presence stood still.
@@ -122,7 +151,7 @@ func (s *Snapshot) After(from int64, d time.Duration) int64 {
 // Admits reports whether the room admits anybody at all. A lottery that the store has not opened admits nobody.
 func (s *Snapshot) Admits() bool {
 	p := &s.Policy
-	return !p.Paused && p.Method != policy.Reject && p.Rate > 0 && !s.Gathering()
+	return !p.Paused && !p.Closed() && p.Rate > 0 && !s.Gathering()
 }
 
 // AdmitsNow reports whether a newcomer may be admitted without waiting, as far as the snapshot shows. The limiter and max_active decide.

@@ -264,6 +264,8 @@ func (s *Server) specFields() []field[store.GroupSpec] {
 			}
 			return "is not a condition"
 		}, true},
+		{"split", "a whole number from 1 to the number of shards that are open for new groups", func(g *spec, raw []byte) string { return setWhole(&g.Split, raw, 1, store.MaxShards) }, false},
+		{"expected", "a whole number of jobs from 1 to 1000000000000", func(g *spec, raw []byte) string { return setWhole(&g.ExpectedJobs, raw, 1, 1e12) }, false},
 		{"unique", ruleUnique, func(g *spec, raw []byte) string { return setUnique(&g.Unique, raw) }, false},
 	}
 	return orNull(fields)

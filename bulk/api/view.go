@@ -67,6 +67,7 @@ func viewOf(g store.Group, level string) groupView {
 	if g.Skipped {
 		v.Skipped, v.Error = true, "the groups that it waited for did not end as "+v.When+" requires: "+ended(g.Predecessors)
 	}
+	v.Split, v.Expected, v.Away = g.Split, g.ExpectedJobs, bulktype.Away{Shards: g.Away}
 	v.Duplicate, v.RollingUntil = g.Duplicate, at(g.Rolling)
 	if g.Stopped {
 		v.Stopped = true
@@ -75,6 +76,9 @@ func viewOf(g store.Group, level string) groupView {
 	}
 	if g.Status == store.Failed {
 		v.Error = fmt.Sprintf("%d of %d jobs failed or died; failure_tolerance is %s", g.Failed+g.Dead, g.Total, v.FailureTolerance)
+	}
+	if len(g.Lost) > 0 {
+		v.Error = fmt.Sprintf("the shards %v have lost their data, and with it a part of the group: the outcomes of its jobs are unknown, and the group ends as FAILED. Submit those jobs again in a new group", g.Lost)
 	}
 	if g.Status.Ended() {
 		v.Congestion = calm

@@ -9,13 +9,13 @@ import (
 	"github.com/robfig/cron/v3"
 )
 
-// Cron is a cron expression in a time zone. Where clocks change, an expression with fixed hours runs once for each
-// local time that it names: at the change for one that is skipped, the first time for one that occurs twice. An
-// expression whose hour field begins with * runs by real time.
+// Cron is a cron expression in a time zone. Where clocks change, an expression with fixed hours has one time for each local
+// time: for a local time that is skipped, the change itself; for one that occurs twice, the first. An expression whose hour
+// field begins with * runs by elapsed time.
 type Cron struct {
 	spec  cron.SpecSchedule
 	zone  *time.Location
-	every bool // hour
+	every bool // the hour field begins with *
 }
 
 var parser = cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor)
@@ -58,7 +58,7 @@ func ParseCron(expression, zone string) (*Cron, error) {
 	return c, nil
 }
 
-// Next returns the first time after t at which it runs, in UTC; the zero time if there is none within five years.
+// Next returns the first time of c after t, in UTC; the zero time if there is none within five years.
 func (c *Cron) Next(t time.Time) time.Time {
 	if c.every {
 		return c.spec.Next(t.In(c.zone)).UTC()

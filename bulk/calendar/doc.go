@@ -1,2 +1,2 @@
-// Package calendar has what depends on the clocks of time zones: cron expressions and quiet hours.
+// Package calendar evaluates cron expressions and quiet hours, both of which depend on the clocks of time zones.
 package calendar

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Quiet are hours of each day in which nothing starts, in a time zone. They may include midnight.
+// Quiet is a range of hours of each day, in a time zone, in which no job starts. It may include midnight.
 type Quiet struct {
 	From string // "22:00"
 	To   string // "08:00", not included
@@ -29,11 +29,11 @@ func (q Quiet) Check() error {
 	return nil
 }
 
-// known is for how long Words covers changes of the clocks.
-const known = 3 * 366 * 24 * time.Hour
+// wordsCover is how far ahead Words has the changes of the clocks.
+const wordsCover = 3 * 366 * 24 * time.Hour
 
-// Words returns valid hours as scripts read them: from, to, the zone, its offset from UTC now, and each change within
-// three years as its time and the offset from then on, in seconds.
+// Words returns valid hours as scripts read them: from, to, the zone, its offset from UTC now, and for each change of the
+// clocks within three years its time and the offset from then on, in seconds.
 func (q Quiet) Words(now time.Time) string {
 	zone, err := Zone(q.Zone)
 	if err != nil {
@@ -45,7 +45,7 @@ func (q Quiet) Words(now time.Time) string {
 	fmt.Fprintf(&b, "%s %s %s %d", q.From, q.To, zone, offset)
 	for {
 		_, end := t.ZoneBounds()
-		if end.IsZero() || end.Sub(now) > known {
+		if end.IsZero() || end.Sub(now) > wordsCover {
 			return b.String()
 		}
 		t = end
@@ -54,7 +54,7 @@ func (q Quiet) Words(now time.Time) string {
 	}
 }
 
-// QuietFrom returns the hours that Words has written.
+// QuietFrom parses the result of Words.
 func QuietFrom(words string) Quiet {
 	if w := strings.Fields(words); len(w) > 3 {
 		return Quiet{From: w[0], To: w[1], Zone: w[2]}

@@ -3,13 +3,13 @@ package calendar
 import (
 	"fmt"
 	"time"
-	_ "time/tzdata" // also where the system has no time zones
+	_ "time/tzdata" // for systems without a database of time zones
 )
 
 // Zone returns a time zone by its IANA name; "" is UTC.
 func Zone(name string) (*time.Location, error) {
 	if name == "Local" {
-		return nil, fmt.Errorf("time_zone %q: processes may have different ones; use a name such as Europe/Berlin", name)
+		return nil, fmt.Errorf("time_zone %q: it may differ between processes; use a name such as Europe/Berlin", name)
 	}
 	zone, err := time.LoadLocation(name)
 	if err != nil {
@@ -18,8 +18,8 @@ func Zone(name string) (*time.Location, error) {
 	return zone, nil
 }
 
-// instant returns the first instant at which clocks of the zone show a local time, which wall has as its UTC fields; for one
-// that the clocks skip, the instant at which they do.
+// instant returns the first instant at which the clocks of the zone show a local time. wall has that local time as its UTC
+// fields. For a local time that the clocks skip, it returns the instant of the change.
 func instant(wall time.Time, zone *time.Location) time.Time {
 	y, mo, d := wall.Date()
 	h, mi, s := wall.Clock()
@@ -31,7 +31,7 @@ func instant(wall time.Time, zone *time.Location) time.Time {
 		}
 		return start
 	}
-	if !start.IsZero() { // it may have been shown before the last change, too
+	if !start.IsZero() { // the clocks may also have shown it before the last change
 		_, before := start.Add(-time.Second).Zone()
 		if earlier := wall.Add(-time.Duration(before) * time.Second).In(zone); earlier.Before(t) && local(earlier).Equal(wall) {
 			return earlier
@@ -40,7 +40,7 @@ func instant(wall time.Time, zone *time.Location) time.Time {
 	return t
 }
 
-// local returns what clocks of t's zone show at t, as the fields of a time in UTC.
+// local returns the local time at t in t's zone, as the fields of a time in UTC.
 func local(t time.Time) time.Time {
 	_, offset := t.Zone()
 	return t.UTC().Add(time.Duration(offset) * time.Second)

@@ -146,6 +146,8 @@ func queryOf(s GroupSpec) url.Values {
 		v.Set("after", string(ids))
 	}
 	set("when", string(s.When), s.When == "")
+	set("split", strconv.Itoa(s.Split), s.Split == 0)
+	set("expected", strconv.FormatInt(s.Expected, 10), s.Expected == 0)
 	if s.Unique != nil {
 		unique, _ := json.Marshal(s.Unique) // cannot fail
 		v.Set("unique", string(unique))

@@ -42,6 +42,9 @@ type GroupSpec struct {
 	// it is not, the group is cancelled.
 	After []string `json:"after,omitempty"`
 	When  When     `json:"when,omitempty"`
+	// Split is on how many shards the group has parts; 0: one, unless Expected jobs are too many for it. No job count is checked.
+	Split    int   `json:"split,omitempty"`
+	Expected int64 `json:"expected,omitempty"`
 	// Unique is a name that may be used once within a time: a second group of the tenant with it is a Duplicate.
 	Unique *Unique `json:"unique,omitempty"`
 }

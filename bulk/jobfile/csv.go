@@ -20,19 +20,20 @@ import (
 // fields are the fields of a job that a column can have.
 var fields = []string{"id", "type", "cost", "run_at", "payload"}
 
-// maxRecord is the most bytes of a record: a quote that is never closed would take the rest of the file into memory.
+// maxRecord bounds the bytes of a record: after a quote that is never closed, a record would be the rest of the file.
 const maxRecord = 4 * client.MaxLine
 
-// Options say how a CSV file is read.
+// Options determine how a CSV file is read.
 type Options struct {
-	// Delimiter stands between the cells; 0: the most frequent of comma, semicolon and tab in the header.
+	// Delimiter separates the cells; 0: the most frequent of comma, semicolon and tab in the header.
 	Delimiter rune
-	// Columns has the columns of fields of a job by the field's name, where they differ. Such a column is a part of the payload too.
+	// Columns maps the name of a job's field to the name of its column, where the two differ. The column stays a part of the
+	// payload.
 	Columns map[string]string
 }
 
-// Records is a CSV file as a client.Source. The first record names the columns. A column id, type, cost, run_at or payload is that
-// field of the job; without a column payload, the payload is an object of the other columns, all of them text.
+// Records is a CSV file as a client.Source. The first record names the columns. A column id, type, cost, run_at or payload is
+// that field of the job. Without a column payload, the payload is an object of the other columns, each as a string.
 type Records struct {
 	r      *csv.Reader
 	limit  *bounded
@@ -41,27 +42,27 @@ type Records struct {
 	object []int          // columns of the payload
 	whole  bool           // the column payload is the payload
 	line   bytes.Buffer
-	text   *json.Encoder // into line
-	taken  int64         // records
-	told   int64         // bytes of the file that Append has returned as sizes; the first record has those of the header
-	lines  []position    // of records that are not followed by the next line
-	next   int64         // line of the next record, if the last has one
+	text   *json.Encoder // writes to line
+	taken  int64         // records that were read
+	sized  int64         // bytes of the file that Append has returned as sizes; the size of the first record includes the header
+	lines  []position    // records that do not begin at the line after the begin of the record before
+	next   int64         // line of the next record, if the last record has one line
 }
 
-// position is the line at which a record begins, and those after it in turn.
+// position is the line at which a record begins. The records after it, up to the next position, have a line each.
 type position struct{ record, line int64 }
 
 // NewRecords reads the header of a CSV file.
 func NewRecords(r io.Reader, o Options) (*Records, error) {
 	for field := range o.Columns {
 		if !slices.Contains(fields, field) {
-			return nil, fmt.Errorf("%q is no field of a job: it has %s", field, strings.Join(fields, ", "))
+			return nil, fmt.Errorf("%q is no field of a job: use %s", field, strings.Join(fields, ", "))
 		}
 	}
 	limit := &bounded{r: r, left: maxRecord}
 	b := bufio.NewReaderSize(limit, 64<<10)
 	mark := int64(0)
-	begin, _ := b.Peek(3) // its error comes again
+	begin, _ := b.Peek(3) // the next read returns its error again
 	switch {
 	case bytes.HasPrefix(begin, []byte("\ufeff")):
 		_, _ = b.Discard(3)
@@ -73,7 +74,7 @@ func NewRecords(r io.Reader, o Options) (*Records, error) {
 		text, _ := b.Peek(32 << 10) // as much as there is
 		o.Delimiter = delimiter(text)
 	}
-	c := &Records{r: csv.NewReader(b), limit: limit, index: map[string]int{}, next: 2, told: -mark}
+	c := &Records{r: csv.NewReader(b), limit: limit, index: map[string]int{}, next: 2, sized: -mark}
 	c.r.Comma, c.r.ReuseRecord = o.Delimiter, true
 	c.text = json.NewEncoder(&c.line)
 	c.text.SetEscapeHTML(false)
@@ -147,7 +148,7 @@ func (c *Records) assign(columns map[string]string) error {
 		c.object = append(c.object, i)
 		mapped := slices.Contains(slices.Collect(maps.Values(c.index)), i)
 		if payload && !mapped {
-			return fmt.Errorf("the column %q has no place: beside a column payload there are only columns of the fields %s; remove one of the two", name, strings.Join(fields, ", "))
+			return fmt.Errorf("the columns payload and %q exclude each other: with a column payload, each other column must be one of the fields %s; remove one of the two", name, strings.Join(fields, ", "))
 		}
 	}
 	c.whole = payload
@@ -160,7 +161,7 @@ var errNotUTF8 = errors.New("not valid UTF-8: convert the file, as with iconv -f
 func (c *Records) Append(b []byte) ([]byte, int64, error) {
 	c.limit.left = maxRecord + (64 << 10) // with what the buffers read ahead
 	record, err := c.r.Read()
-	size := c.r.InputOffset() - c.told
+	size := c.r.InputOffset() - c.sized
 	wrong := ""
 	switch {
 	case errors.Is(err, io.EOF):
@@ -170,13 +171,13 @@ func (c *Records) Append(b []byte) ([]byte, int64, error) {
 	case err != nil:
 		return b, 0, explain(err)
 	}
-	c.told += size
-	c.place(record)
+	c.sized += size
+	c.locate(record)
 	if wrong == "" {
 		wrong = c.write(record)
 	}
 	if wrong == "" && c.line.Len() > client.MaxLine {
-		wrong = fmt.Sprintf("the job has %d bytes; more than %d are not sent", c.line.Len(), client.MaxLine)
+		wrong = fmt.Sprintf("the job has %d bytes; a job has at most %d", c.line.Len(), client.MaxLine)
 	}
 	if wrong != "" {
 		return append(b, '\n'), size, &client.LineError{Reason: wrong}
@@ -184,8 +185,8 @@ func (c *Records) Append(b []byte) ([]byte, int64, error) {
 	return append(b, c.line.Bytes()...), size, nil
 }
 
-// place remembers the line of a record that does not follow the record before.
-func (c *Records) place(record []string) {
+// locate records the line of a record that does not begin at the line after the record before.
+func (c *Records) locate(record []string) {
 	c.taken++
 	if len(record) == 0 {
 		return
@@ -197,7 +198,7 @@ func (c *Records) place(record []string) {
 	c.next = int64(line) + 1
 }
 
-// Line returns the line at which a record begins; records count from 1. Records before it are forgotten.
+// Line returns the line at which a record begins; records count from 1. It must not be called for an earlier record later.
 func (c *Records) Line(record int64) int64 {
 	i := 0
 	for i+1 < len(c.lines) && c.lines[i+1].record <= record {
@@ -210,7 +211,7 @@ func (c *Records) Line(record int64) int64 {
 	return c.lines[0].line + record - c.lines[0].record
 }
 
-// write writes a record as a job; wrong is why it is none.
+// write writes a record as a job; wrong is the reason why it is not one.
 func (c *Records) write(record []string) (wrong string) {
 	for i, cell := range record {
 		if !utf8.ValidString(cell) {
@@ -237,7 +238,7 @@ func (c *Records) write(record []string) (wrong string) {
 	if c.whole {
 		i := c.index["payload"]
 		if err := json.Compact(&c.line, []byte(record[i])); err != nil || strings.TrimSpace(record[i]) == "" {
-			return fmt.Sprintf("column %q is not valid JSON; text stands in quotes, which CSV writes twice", c.header[i])
+			return fmt.Sprintf("column %q is not valid JSON: in JSON, text has quotes, and CSV writes each of them twice", c.header[i])
 		}
 	} else {
 		c.line.WriteByte('{')
@@ -257,14 +258,14 @@ func (c *Records) write(record []string) (wrong string) {
 
 // value writes a text in JSON.
 func (c *Records) value(s string) {
-	_ = c.text.Encode(s) // a string has no error
+	_ = c.text.Encode(s) // never fails for a string
 	c.line.Truncate(c.line.Len() - 1)
 }
 
 // explain adds to an error of CSV how to correct it.
 func explain(err error) error {
 	if e, ok := errors.AsType[*csv.ParseError](err); ok && (errors.Is(err, csv.ErrQuote) || errors.Is(err, csv.ErrBareQuote)) {
-		return fmt.Errorf("line %d, column %d: %w; a cell with quotes stands in quotes, and each quote in it is written twice", e.Line, e.Column, e.Err)
+		return fmt.Errorf("line %d, column %d: %w; put a cell that has quotes in quotes, and write each quote in it twice", e.Line, e.Column, e.Err)
 	}
 	return err
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/klauspost/compress/gzip"
@@ -16,7 +17,7 @@ import (
 // maxWindow bounds the memory of zstd: it is the window of zstd --long.
 const maxWindow = 128 << 20
 
-// Format is how a file writes jobs.
+// Format is the form of a file of jobs.
 type Format string
 
 // The formats. TSV is CSV with tabs.
@@ -31,10 +32,10 @@ var (
 	zstdEndings = []string{".zst", ".zstd"}
 )
 
-// FormatOf returns the format that a file's name tells, without the ending of its compression; NDJSON where it tells none.
+// FormatOf returns the format of a file by the ending of its name, before that of a compression; NDJSON for any other ending.
 func FormatOf(name string) Format {
 	name = strings.ToLower(name)
-	if ending := filepath.Ext(name); endsIn(ending, gzipEndings) || endsIn(ending, zstdEndings) {
+	if ending := filepath.Ext(name); slices.Contains(gzipEndings, ending) || slices.Contains(zstdEndings, ending) {
 		name = strings.TrimSuffix(name, ending)
 	}
 	switch filepath.Ext(name) {
@@ -46,17 +47,9 @@ func FormatOf(name string) Format {
 	return NDJSON
 }
 
-func endsIn(ending string, list []string) bool {
-	for _, e := range list {
-		if ending == e {
-			return true
-		}
-	}
-	return false
-}
-
-// Decompress returns the content of a file, which its first bytes show to be compressed with gzip or zstd, or not. compressed
-// reports which it is. The name is for a check of its ending. Close the content.
+// Decompress returns the content of a file, decompressed if its first bytes are those of gzip or zstd; compressed reports
+// whether they are. It returns an error for an uncompressed file whose name has the ending of a compression. The caller
+// closes the content.
 func Decompress(r io.Reader, name string) (content io.ReadCloser, compressed bool, err error) {
 	b := bufio.NewReaderSize(r, 64<<10)
 	begin, err := b.Peek(4)
@@ -74,7 +67,7 @@ func Decompress(r io.Reader, name string) (content io.ReadCloser, compressed boo
 			return nil, true, err
 		}
 		return z.IOReadCloser(), true, nil
-	case len(begin) > 0 && (endsIn(ending, gzipEndings) || endsIn(ending, zstdEndings)):
+	case len(begin) > 0 && (slices.Contains(gzipEndings, ending) || slices.Contains(zstdEndings, ending)):
 		return nil, false, fmt.Errorf("%s is not compressed with gzip or zstd: correct its name", name)
 	}
 	return io.NopCloser(b), false, nil

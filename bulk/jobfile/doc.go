@@ -1,3 +1,3 @@
-// Package jobfile reads files of jobs: decompresses gzip and zstd, and turns the records of CSV into the lines of NDJSON that the
-// bulk worker takes. Memory is constant, whatever the length of a file.
+// Package jobfile reads files of jobs: it decompresses gzip and zstd, and turns the records of CSV into the NDJSON lines that
+// the bulk worker accepts. It needs the same memory for a file of any length.
 package jobfile

@@ -81,8 +81,8 @@ func TestRecords_BecomeJobs(t *testing.T) {
 7: it has 1 cells, and the header has 2
 `},
 		{"wrong cells", "cost,payload\nx,1\n1,{\n1,\n1,\xff\n9,9\n", Options{}, `2: column "cost": the cost "x" is not a whole number
-3: column "payload" is not valid JSON; text stands in quotes, which CSV writes twice
-4: column "payload" is not valid JSON; text stands in quotes, which CSV writes twice
+3: column "payload" is not valid JSON: in JSON, text has quotes, and CSV writes each of them twice
+4: column "payload" is not valid JSON: in JSON, text has quotes, and CSV writes each of them twice
 5: column "payload": not valid UTF-8: convert the file, as with iconv -f WINDOWS-1252 -t UTF-8
 {"cost":9,"payload":9}
 `},
@@ -107,11 +107,11 @@ func TestRecords_RefuseFile(t *testing.T) {
 		{"twice", "a, a\n", Options{}, `two columns have the name "a"`},
 		{"not a field", "a\n", Options{Columns: map[string]string{"key": "a"}}, `"key" is no field`},
 		{"no such column", "a,b\n", Options{Columns: map[string]string{"id": "c"}}, `no column "c" for the field id: the columns are a, b`},
-		{"beside the payload", "payload,b\n", Options{}, `column "b" has no place`},
+		{"beside the payload", "payload,b\n", Options{}, `columns payload and "b" exclude each other`},
 		{"not UTF-8", "\xe9,b\n", Options{}, "not valid UTF-8"},
 		{"a quote in a cell", "a\n1\nx\"y\n", Options{}, "line 3, column 2"},
 		{"a quote without an end", "a\n\"" + strings.Repeat("x\n", 4<<20), Options{}, "perhaps a quote is not closed"},
-		{"a quote at the end", "a\n\"x", Options{}, "written twice"},
+		{"a quote at the end", "a\n\"x", Options{}, "each quote in it twice"},
 	} {
 		if got, err := lines(row.text, row.o); err == nil || !strings.Contains(err.Error(), row.want) {
 			t.Errorf("%s: %.100s, %v; want %q", row.name, got, err, row.want)

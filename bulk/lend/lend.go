@@ -1,6 +1,5 @@
-// Package lend divides limits that hold over all shards of the bulk engine: it decides which shard has what part of a
-// rate, its burst and a concurrency, so that the parts together are never more than the limit, also while a shard does not
-// reply or replies late.
+// Package lend divides limits that hold over all shards of the bulk engine. It computes each shard's part of a rate, of its
+// burst and of a concurrency. The parts together never exceed the limit, even while a shard does not reply or replies late.
 package lend
 
 import (
@@ -11,16 +10,16 @@ import (
 )
 
 const (
-	// Lease is how long a shard may use its shares without a further call.
+	// Lease is how long a shard may use its shares after a call.
 	Lease = 2 * time.Second
-	// After is how long after the end of its lease a shard has its fixed part of the global rate. In between it has no
-	// more than that part or its share.
+	// After is how long after the end of its lease a shard gets its fixed part of the global rate. Until then it has the
+	// smaller of that part and its share.
 	After = 2 * Lease
-	// margin is more than the clock of a shard is read late by.
+	// margin is longer than the delay with which the clock of a shard is read.
 	margin = time.Second
-	// predecessor is how long an earlier lender may go on after it was replaced.
+	// predecessor is how long an earlier lender may still make calls after it was replaced.
 	predecessor = time.Second
-	// wideFor is how long a limit is not divided after a job needed the whole burst: more such jobs will come.
+	// wideFor is how long a limit is not divided after a job needed the whole burst, since more such jobs are likely.
 	wideFor = 10 * time.Second
 )
 
@@ -30,41 +29,42 @@ const job = 1000
 // Share is what a shard has of one limit. Rates and bursts are in thousandths.
 type Share struct {
 	Rate, Burst, Concurrency int64
-	Tokens                   int64 // billionths of a job that come in addition; of a reply: that were left over
-	Whole                    Limit // of which it is a part
-	Running                  int64 // jobs that run
+	Tokens                   int64 // billionths of a job: in a call, those that the shard gets; in a reply, those that it returned
+	Whole                    Limit // of which this is a part
+	Running                  int64 // jobs that run under the limit
 	Need                     int   // one of None, Some, Waits, Wide
 }
 
-// Limit is a limit over all shards; a rate or concurrency of 0 is none.
+// Limit is a limit over all shards. A rate or concurrency of 0 means none.
 type Limit struct{ Rate, Burst, Concurrency int64 }
 
-// How a shard needs a limit.
+// How much a shard needs of a limit.
 const (
-	None  = iota // no jobs
-	Some         // jobs
-	Waits        // jobs that wait for the limit
+	None  = iota // it has no jobs
+	Some         // it has jobs
+	Waits        // jobs wait for the limit
 	Wide         // a job waits that costs more than the shard's part of the burst
 )
 
-// Global is the name of the limit of all jobs. Others have the name of their type, or @ and the name of their tenant.
+// Global is the name of the limit of all jobs. The limit of a type has the name of the type, that of a tenant the tenant's name
+// after an @.
 const Global = ""
 
-// ofTenant reports whether a limit is a tenant's own. A shard without a lease of it, and no other lease either, has its
-// fixed part; with other leases it has none.
+// ofTenant reports whether a limit is a tenant's own. A shard without a lease of such a limit has its fixed part if it has no
+// other lease either, and otherwise nothing.
 func ofTenant(name string) bool { return strings.HasPrefix(name, "@") }
 
-// Call is what a shard is to be told. Without shares it is only asked.
+// Call has the shares for a shard. A call without shares only reads the shard's needs.
 type Call struct {
-	Till   int64 // µs of the shard's clock
+	Till   int64 // end of the lease, µs of the shard's clock
 	Shares map[string]Share
 }
 
 // Reply is the reply of a shard.
 type Reply struct {
-	Counted bool // the call's shares are in force
-	Now     int64
-	Starts  int64
+	Counted bool             // the call's shares are in force
+	Now     int64            // µs of the shard's clock
+	Starts  int64            // jobs that the shard has started so far
 	Shares  map[string]Share // in force now
 }
 
@@ -72,31 +72,31 @@ type Reply struct {
 type Lender struct {
 	shards []shard
 	order  map[string]*order
-	spare  map[string]int64 // tokens that the last round has left over
+	spare  map[string]int64 // tokens that shards returned in the last round
 }
 
 type shard struct {
-	known   bool // it has replied since the lender began
-	replies bool // to the last call
-	last    map[string]Share
-	maybe   []map[string]Share // of calls without a reply, which may have been executed
-	end     time.Duration      // when its leases have ended at the latest
+	known   bool               // it has replied since the lender began
+	replies bool               // it has replied to the last call
+	last    map[string]Share   // of its last reply
+	maybe   []map[string]Share // shares of calls without a reply, which may be in force
+	end     time.Duration      // latest possible end of its leases
 	calling time.Duration      // end of the leases of the last call
-	sure    time.Duration      // the end of those that are known to be in force
+	sure    time.Duration      // end of the leases that are known to be in force
 	read    int64              // its clock at its last reply
-	readAt  time.Duration      // when that reply had arrived
-	starts  int64
-	use     float64 // starts a second, thousandths, recently
+	readAt  time.Duration      // when that reply arrived
+	starts  int64              // of its last reply
+	use     float64            // recent starts a second, in thousandths
 }
 
 // order is the order in which shards use a limit that is too small for all of them.
 type order struct {
-	first int
-	since time.Duration
-	wide  time.Duration // until then the whole goes from shard to shard
+	first int           // the shard whose turn it is
+	since time.Duration // when its turn began
+	wide  time.Duration // until then one shard at a time has the whole limit
 }
 
-// New returns a Lender of n shards that begins now.
+// New returns a Lender for n shards.
 func New(n int, now time.Duration) *Lender {
 	l := &Lender{shards: make([]shard, n), order: map[string]*order{}, spare: map[string]int64{}}
 	for i := range l.shards {
@@ -106,7 +106,7 @@ func New(n int, now time.Duration) *Lender {
 	return l
 }
 
-// Part returns the fixed part of shard i of n, which it has without a lease: as lua/lib/bulk.lua does.
+// Part returns the part of the limit that shard i of n has without a lease. lua/lib/bulk.lua computes the same.
 func (w Limit) Part(i, n int) Share {
 	var p Share
 	if w.Rate > 0 {
@@ -121,7 +121,7 @@ func (w Limit) Part(i, n int) Share {
 	return p
 }
 
-// most returns the most that a shard may have of a limit from now until a lease of now ends.
+// most returns the largest share of a limit that a shard may have at any time from now until a lease given now ends.
 func (l *Lender) most(i int, name string, whole Limit, now time.Duration) Share {
 	s, part := &l.shards[i], whole.Part(i, len(l.shards))
 	have, known := s.last[name]
@@ -159,7 +159,7 @@ func (l *Lender) Calls(now time.Duration) []Call {
 		s := &l.shards[i]
 		if s.replies {
 			for name, share := range s.last {
-				if _, there := wholes[name]; !there { // that of shard 0 counts
+				if _, there := wholes[name]; !there { // if shards differ, the first counts
 					wholes[name] = share.Whole
 				}
 			}
@@ -180,8 +180,8 @@ func (l *Lender) Calls(now time.Duration) []Call {
 	return calls
 }
 
-// divide adds to the calls the shares of one limit. What a shard has too much it gives back first: another one gets it
-// with the calls after that reply.
+// divide adds the shares of one limit to the calls. A share is first reduced, and only after the shard's reply do later calls
+// add the difference to the shares of others.
 func (l *Lender) divide(name string, whole Limit, now time.Duration, calls []Call) {
 	var among []int
 	left, held := whole, Limit{}
@@ -199,8 +199,8 @@ func (l *Lender) divide(name string, whole Limit, now time.Duration, calls []Cal
 		i := among[n]
 		most, last := l.most(i, name, whole, now), l.shards[i].last[name]
 		next := Share{Whole: whole}
-		// give returns what the shard gets: what it has for certain may stay, and more must be free.
-		give := func(last, most, want, whole int64, held *int64) int64 {
+		// grant returns the shard's new share: it may keep what it certainly has, and more must be free.
+		grant := func(last, most, want, whole int64, held *int64) int64 {
 			keep := min(last, most)
 			if want > keep {
 				want = keep + max(0, min(want-keep, whole-(*held-most)-keep))
@@ -208,12 +208,12 @@ func (l *Lender) divide(name string, whole Limit, now time.Duration, calls []Cal
 			*held += max(0, want-most)
 			return max(0, want)
 		}
-		next.Burst = give(last.Burst, most.Burst, want.Burst, whole.Burst, &held.Burst)
-		if next.Burst < job { // less than one job would be one
+		next.Burst = grant(last.Burst, most.Burst, want.Burst, whole.Burst, &held.Burst)
+		if next.Burst < job { // the scripts would treat a smaller burst as one job
 			next.Burst, want.Rate = 0, 0
 		}
-		next.Rate = give(last.Rate, most.Rate, want.Rate, whole.Rate, &held.Rate)
-		next.Concurrency = give(last.Concurrency, most.Concurrency, want.Concurrency, whole.Concurrency, &held.Concurrency)
+		next.Rate = grant(last.Rate, most.Rate, want.Rate, whole.Rate, &held.Rate)
+		next.Concurrency = grant(last.Concurrency, most.Concurrency, want.Concurrency, whole.Concurrency, &held.Concurrency)
 		if next.Burst > last.Burst {
 			next.Tokens = min(l.spare[name], (next.Burst-last.Burst)*1e6)
 			l.spare[name] -= next.Tokens
@@ -222,7 +222,7 @@ func (l *Lender) divide(name string, whole Limit, now time.Duration, calls []Cal
 	}
 }
 
-// wanted returns how the limit is best divided among shards that reply.
+// wanted returns the best division of the limit among the shards that reply.
 func (l *Lender) wanted(name string, whole Limit, among []int, now time.Duration) []Share {
 	n := int64(len(among))
 	wanted := make([]Share, len(among))
@@ -232,7 +232,7 @@ func (l *Lender) wanted(name string, whole Limit, among []int, now time.Duration
 		o.wide = now + wideFor
 	}
 	if now < o.wide {
-		n = 1 // the whole goes from shard to shard
+		n = 1 // one shard at a time has the whole
 	}
 	if whole.Rate > 0 && whole.Burst >= job {
 		in := turns[:min(n, whole.Burst/job)]
@@ -280,7 +280,7 @@ func (l *Lender) need(name string, i int, rate int64) float64 {
 	return float64(rate)
 }
 
-// fill divides a whole by need, evenly where it is not enough, and what nobody needs evenly among all.
+// fill divides a whole: first by need, evenly if the whole is too small for all needs; then the rest evenly among all.
 func fill(whole int64, needs []float64) []int64 {
 	shares := make([]int64, len(needs))
 	if len(needs) == 0 || whole <= 0 {
@@ -304,8 +304,8 @@ func fill(whole int64, needs []float64) []int64 {
 	return shares
 }
 
-// turns returns indexes of the shards in the order in which they use a limit that is too small for all: those that need it
-// first, beginning with another one from time to time.
+// turns returns indexes of the shards in the order in which they use a limit that is too small for all. Shards that need the
+// limit come first, and from time to time the turn passes to the next of them.
 func (l *Lender) turns(name string, whole Limit, among []int, now time.Duration) []int {
 	list := make([]int, len(among))
 	for k := range list {
@@ -316,14 +316,14 @@ func (l *Lender) turns(name string, whole Limit, among []int, now time.Duration)
 		o = &order{since: now}
 		l.order[name] = o
 	}
-	// Long enough for some starts.
+	// A turn is long enough for several starts.
 	turn := time.Second
 	if whole.Rate > 0 {
 		turn = max(turn, time.Duration(2*job*int64(time.Second)/whole.Rate))
 	}
 	needs := func(k int) bool { return l.shards[among[k]].last[name].Need > None }
 	if now-o.since >= turn || !slices.ContainsFunc(list, func(k int) bool { return among[k] == o.first && needs(k) }) {
-		next := func(a, b int) int { // who follows the present first
+		next := func(a, b int) int { // by distance from the shard whose turn it is
 			n := len(l.shards)
 			return cmp.Compare((among[a]-o.first-1+2*n)%n, (among[b]-o.first-1+2*n)%n)
 		}
@@ -353,7 +353,7 @@ func (l *Lender) Replied(i int, arrived time.Duration, r Reply) {
 		s.use = 0.5*s.use + 0.5*float64(r.Starts-s.starts)*1000/(arrived-s.readAt).Seconds()
 	}
 	if r.Counted {
-		// A call counts only after all before it, so none of those can be executed any more.
+		// A shard refuses calls with a smaller number than its last one, so none of the earlier ones can take effect any more.
 		s.maybe, s.sure = nil, s.calling
 	}
 	s.starts, s.read, s.readAt = r.Starts, r.Now, arrived

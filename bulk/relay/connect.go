@@ -29,7 +29,7 @@ func local(host string) bool {
 	return host == "" || host == "localhost" || host[0] == '/' || err == nil && addr.IsLoopback()
 }
 
-// defaultTLS is the sslmode of a URL that has none: outside of this machine an unencrypted connection is refused.
+// defaultTLS returns the sslmode of a URL that has none. To other machines, connections are always encrypted.
 func defaultTLS(host string) string {
 	if local(host) {
 		return "prefer"
@@ -37,7 +37,7 @@ func defaultTLS(host string) string {
 	return "require"
 }
 
-// connectPostgres takes the URL of libpq, and its environment and password file.
+// connectPostgres accepts the URLs of libpq, and reads its environment variables and password file.
 func connectPostgres(u *url.URL) (driver.Connector, error) {
 	q := u.Query()
 	host := u.Hostname()
@@ -64,7 +64,7 @@ func missingInPostgres(err error) bool {
 	return ok && (e.Code.Class() == "42" || e.Code.Class() == "28" || e.Code.Class() == "3D")
 }
 
-// connectMySQL takes mysql://user:password@host:port/database?sslmode=…, or socket=/path instead of a host.
+// connectMySQL accepts mysql://user:password@host:port/database?sslmode=…, or socket=/path instead of a host.
 func connectMySQL(u *url.URL) (driver.Connector, error) {
 	c := mysql.NewConfig()
 	c.User = u.User.Username()
@@ -107,7 +107,7 @@ func connectMySQL(u *url.URL) (driver.Connector, error) {
 	return mysql.NewConnector(c)
 }
 
-// setTLS sets the encryption of a connection by the parameters that libpq has for it.
+// setTLS sets the encryption of a connection by parameters with the names that libpq uses.
 func setTLS(c *mysql.Config, host string, q url.Values) error {
 	mode := q.Get("sslmode")
 	if mode == "" {
@@ -134,7 +134,7 @@ func setTLS(c *mysql.Config, host string, q url.Values) error {
 			return fmt.Errorf("sslrootcert: %s has no certificate in PEM", file)
 		}
 		if mode == "require" { // libpq checks the authority too once it is given
-			return errors.New("sslrootcert has an effect with sslmode=verify-full only")
+			return errors.New("sslrootcert needs sslmode=verify-full")
 		}
 	}
 	if cert := q.Get("sslcert"); cert != "" {

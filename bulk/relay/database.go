@@ -31,13 +31,14 @@ type Database struct {
 	table string
 }
 
-// Open opens the database at a URL, such as postgres://user:password@host/database. It does not connect yet. No error shows the URL.
+// Open opens the database at a URL, such as postgres://user:password@host/database. It does not connect yet. Its errors do not
+// have the URL, which may have a password.
 func Open(from, table string) (*Database, error) {
 	if !tableName.MatchString(table) {
 		return nil, badTable(table)
 	}
 	u, err := url.Parse(strings.TrimSpace(from))
-	if err != nil { // err has the password
+	if err != nil { // err may have the password
 		return nil, errors.New("the database's URL cannot be parsed: write special characters in user and password as %XX; use postgres://user:password@host/database or mysql://…")
 	}
 	d := dialects[u.Scheme]
@@ -67,7 +68,7 @@ func (e *Unsuitable) Error() string {
 // Unwrap returns the database's error.
 func (e *Unsuitable) Unwrap() error { return e.Err }
 
-// explain returns an error of the database, as an Unsuitable where a retry alone does not help.
+// explain returns an error of the database, wrapped in an Unsuitable if a retry cannot succeed.
 func (b *Database) explain(err error) error {
 	if err != nil && b.d.missing(err) {
 		return &Unsuitable{err}
@@ -92,14 +93,14 @@ type row struct {
 	outcome
 }
 
-// outcome is what a batch has found out about a row.
+// outcome is the result of a batch for a row.
 type outcome struct {
 	verdict   verdict
 	reason    string // why it is kept aside
 	uncertain bool   // kept aside because its job may exist
 }
 
-// verdict is what becomes of a row.
+// verdict determines what happens to a row.
 type verdict int
 
 const (
@@ -110,7 +111,7 @@ const (
 	unsent                  // sent_to is removed: the row was certainly not accepted
 )
 
-// txn is a transaction. Reads see what is committed when they begin: InnoDB's default would lock gaps, where applications insert.
+// txn is a transaction at read committed: InnoDB's default would lock the gaps between rows, where applications insert.
 type txn struct {
 	*sql.Tx
 	b *Database

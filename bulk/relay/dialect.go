@@ -13,15 +13,16 @@ type dialect struct {
 	table   string // the statement that creates the table; %s is its name
 	payload string // the payload as text
 	marker  func(n int) string
-	// list returns n ids as the table k.
+	// list returns the SQL of n ids as a table, which update and remove call k.
 	list func(first, n int) string
-	// update changes (%[2]s) and remove deletes the rows of the table (%[1]s) whose ids are in k, the last verb.
+	// update sets columns (%[2]s) in the rows of the table (%[1]s) whose ids are in the list (%[3]s); remove deletes the rows of
+	// the table (%[1]s) whose ids are in the list (%[2]s).
 	update, remove string
 	idsFirst       bool // the ids of update stand before its values
 
-	bound   string // bounds the idle time of the transaction; empty: the connection does
+	bound   string // the statement that bounds the idle time of a transaction; empty: the connection has the bound
 	connect func(*url.URL) (driver.Connector, error)
-	// missing reports whether an error means that the table is not as printed, or not accessible.
+	// missing reports whether an error means that the table is missing, has other columns, or is not accessible.
 	missing func(error) bool
 }
 
@@ -95,7 +96,7 @@ var dialects = map[string]*dialect{"postgres": postgres, "postgresql": postgres,
 func Table(database, name string) (string, error) {
 	d := dialects[database]
 	if d == nil {
-		return "", fmt.Errorf("%q is no database of a relay: use postgres, mysql or mariadb", database)
+		return "", fmt.Errorf("database %q: use postgres, mysql or mariadb", database)
 	}
 	if !tableName.MatchString(name) {
 		return "", badTable(name)
@@ -103,7 +104,7 @@ func Table(database, name string) (string, error) {
 	return fmt.Sprintf(d.table, name), nil
 }
 
-// markers joins what each returns for n numbers from first on.
+// markers joins the results of each for n numbers from first on.
 func markers(each func(n int) string, first, n int, separator string) string {
 	list := make([]string, n)
 	for i := range list {

@@ -14,8 +14,8 @@ import (
 	"github.com/anteroom/anteroom/bulk/client"
 )
 
-// groupName returns the id of the relay's group for a tenant and a type on a day; n counts such groups from 1. A tenant has no
-// colon, so groups of two tenants have two names.
+// groupName returns the id of the relay's nth group (from 1) for a tenant and a type on a day. A tenant has no colon, so two
+// tenants never share a name.
 func groupName(tenant, kind string, day time.Time, n int) string {
 	who := tenant + ":" + strings.ReplaceAll(kind, "/", ":")
 	if len(who) > 100 {
@@ -29,7 +29,7 @@ func groupName(tenant, kind string, day time.Time, n int) string {
 	return name
 }
 
-// groups remembers what the relay has found out about groups.
+// groups caches the states of groups.
 type groups struct {
 	open   map[string]openGroup // groups that accept jobs
 	closed map[string]bool      // sealed or ended
@@ -41,19 +41,19 @@ type openGroup struct {
 	kind    string // type of jobs without one
 }
 
-// target is one group, and not another that gets its id after its deletion.
+// target identifies a group. A group that gets the same id after a deletion is another target.
 type target struct {
 	group   string
 	created time.Time
 }
 
-// again is the end of sent_to in a row that another batch than the one that wrote the rest may have sent.
+// again ends sent_to of a row that may also have been sent by a later batch than the one that wrote the mark.
 const again = " again"
 
-// mark returns sent_to of a row that was not sent yet.
+// mark returns the sent_to of a row that is about to be sent.
 func (t target) mark() string { return t.group + " " + t.created.UTC().Format(time.RFC3339Nano) }
 
-// target returns where a row goes that has a mark. Without a time in it the group is any with this id.
+// target returns the group in the mark of a row. If the mark has no time, any group with the id is meant.
 func (w *row) target() (t target) {
 	group, created, _ := strings.Cut(strings.TrimSuffix(w.sentTo.String, again), " ")
 	t.group = group
@@ -61,7 +61,7 @@ func (w *row) target() (t target) {
 	return t
 }
 
-// maxKnown bounds the memory of a relay that runs for long: what is forgotten is asked again.
+// maxKnown bounds the cache of groups. The relay asks the server again for a group that is no longer in it.
 const maxKnown = 10_000
 
 func newGroups() groups { return groups{map[string]openGroup{}, map[string]bool{}} }
@@ -93,7 +93,7 @@ func (r *Relay) choose(ctx context.Context, w *row, now time.Time) (target, erro
 		}
 		return to, err
 	}
-	return target{}, &client.Problem{Status: http.StatusTooManyRequests, Code: "sealed", Detail: "the tenant has a thousand sealed groups of this type today: find out who seals them"}
+	return target{}, &client.Problem{Status: http.StatusTooManyRequests, Code: "sealed", Detail: "the tenant has a thousand sealed groups of this type today: find the program that seals them"}
 }
 
 // closedError is returned for a group that accepts no more jobs.
@@ -107,11 +107,11 @@ func (e *closedError) Error() string {
 type foreignError struct{ group, tenant string }
 
 func (e *foreignError) Error() string {
-	return fmt.Sprintf("group %q is not of tenant %q: use another group_id", e.group, e.tenant)
+	return fmt.Sprintf("group %q does not belong to tenant %q: use another group_id", e.group, e.tenant)
 }
 
-// ensure creates a group unless it exists. It must return before a row is marked with the group: of a marked row, an unknown group
-// was deleted.
+// ensure creates a group unless it exists. It must return before a row is marked with the group, so that an unknown group of a
+// marked row is known to be deleted.
 func (r *Relay) ensure(ctx context.Context, id string, w *row) (to target, err error) {
 	if r.groups.closed[id] {
 		return to, &closedError{id}
@@ -125,7 +125,7 @@ func (r *Relay) ensure(ctx context.Context, id string, w *row) (to target, err e
 	}
 	g, err := r.o.Client.CreateGroup(ctx, spec)
 	if p, ok := errors.AsType[*client.Problem](err); ok && p.Code == "exists" {
-		g, err = r.o.Client.Group(ctx, id) // with settings that somebody else gave it
+		g, err = r.o.Client.Group(ctx, id) // it has settings of another program
 		if p, ok := errors.AsType[*client.Problem](err); ok && p.Code == "not_found" {
 			err = &client.Problem{Status: http.StatusTooManyRequests, Code: "exists", Detail: "group " + id + " is being deleted"}
 		}
@@ -143,7 +143,7 @@ func (r *Relay) ensure(ctx context.Context, id string, w *row) (to target, err e
 	return target{id, g.CreatedAt}, nil
 }
 
-// by iterates over rows by a key, in the order in which the keys appear.
+// by iterates over the rows of each key, in the order in which the keys first appear.
 func by[K comparable](rows []*row, key func(*row) K) iter.Seq2[K, []*row] {
 	var order []K
 	parts := map[K][]*row{}

@@ -64,7 +64,7 @@ func TestRelay_KeepsBadRowsAside(t *testing.T) {
 			{"payload, cost", "'1', 0", "cost is 0"},
 			{"payload, cost", "'1', 1001", "cost"},
 			{"payload, group_id", "'1', 'a b'", "id"},
-			{"payload, group_id", "'1', 'foreign'", `group "foreign" is not of tenant "acme"`},
+			{"payload, group_id", "'1', 'foreign'", `group "foreign" does not belong to tenant "acme"`},
 			{"payload, seal", "'1', TRUE", "seal is set and group_id is NULL"},
 		}
 		if b.name == "postgres" {

@@ -14,7 +14,7 @@ import (
 // maxRequest bounds a request of several rows: proxies usually refuse more than a mebibyte.
 const maxRequest = 900 << 10
 
-// job returns the job of a row; wrong is why it has none.
+// job returns the job of a row; wrong is the reason why the row is not a valid job.
 func (w *row) job(groupType string) (j client.Job, wrong string) {
 	j = client.Job{ID: w.jobID, Payload: w.payload, Cost: w.cost}
 	if w.kind != groupType {
@@ -31,7 +31,7 @@ func (w *row) job(groupType string) (j client.Job, wrong string) {
 	}
 	switch {
 	case !w.size.Valid:
-		return j, "payload is NULL: a job without one has the payload null in JSON"
+		return j, "payload is NULL: use the JSON value null for a job without a payload"
 	case w.payload == nil:
 		return j, fmt.Sprintf("payload has %d bytes: a job has at most %d, and usually less (limits.line)", w.size.Int64, maxPayload)
 	case !json.Valid(w.payload):
@@ -111,7 +111,8 @@ type tenantError struct {
 func (e *tenantError) Error() string { return fmt.Sprintf("tenant %q: %v", e.tenant, e.cause) }
 func (e *tenantError) Unwrap() error { return e.cause }
 
-// resolve finds out which rows a sealed group has. partly is set if it accepted some of them before its seal.
+// resolve sets the verdicts of rows whose group is sealed: it asks the server which of them the group has. partly is set if the
+// group accepted some of them before its seal.
 func (r *Relay) resolve(ctx context.Context, to target, rows []*row, partly bool) error {
 	group := to.group
 	r.mu.Lock()
@@ -146,7 +147,7 @@ func (r *Relay) resolve(ctx context.Context, to target, rows []*row, partly bool
 	if ok && p.Code == "not_found" || err == nil && !to.created.IsZero() && !g.CreatedAt.Equal(to.created) {
 		return r.gone(ctx, to.group, rows, partly)
 	}
-	if err != nil { // in doubt, all are asked about again
+	if err != nil { // all rows are asked for again later
 		for _, w := range rows {
 			w.verdict = kept
 		}
@@ -154,7 +155,7 @@ func (r *Relay) resolve(ctx context.Context, to target, rows []*row, partly bool
 	return err
 }
 
-// gone sets the verdicts of rows whose group does not exist any more.
+// gone sets the verdicts of rows whose group was deleted.
 func (r *Relay) gone(ctx context.Context, group string, rows []*row, partly bool) error {
 	// A token that is not for the tenant does not see the tenant's groups.
 	for _, err := range r.o.Client.Groups(ctx, client.Filter{Tenant: rows[0].tenant}) {
@@ -182,13 +183,13 @@ func (r *Relay) gone(ctx context.Context, group string, rows []*row, partly bool
 	return nil
 }
 
-// doubt keeps a row aside that may or may not have been accepted.
+// doubt sets aside a row that may or may not have been accepted.
 func (w *row) doubt(format string, args ...any) {
 	w.verdict, w.uncertain = aside, true
-	w.reason = fmt.Sprintf(format, args...) + ", and the row may have been accepted before: it is not sent again, lest it run twice. To run it, set sent_to and error to NULL"
+	w.reason = fmt.Sprintf(format, args...) + ", and the row may have been accepted before: it is not sent again, because it could run twice. To run it, set sent_to and error to NULL"
 }
 
-// refuse sets the verdict of a row that a group certainly has not accepted: the relay finds another group for it, unless the
+// refuse sets the verdict of a row that its group has certainly not accepted. The relay finds another group for it, unless the
 // application has chosen the group.
 func (w *row) refuse(err error) {
 	if w.verdict = unsent; w.group.Valid {

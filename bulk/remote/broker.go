@@ -9,9 +9,10 @@ import (
 
 	"github.com/anteroom/anteroom/bulk"
 	"github.com/anteroom/anteroom/bulk/store"
+	"github.com/anteroom/anteroom/internal/sleep"
 )
 
-// queue is how jobs are leased.
+// queue leases jobs.
 type queue interface {
 	PullFor(ctx context.Context, owner string, want int, types ...string) (store.Pulled, error)
 	ReclaimFrom(ctx context.Context, owner string, known []int64) (int64, error)
@@ -19,19 +20,19 @@ type queue interface {
 	Ring(ctx context.Context) error
 }
 
-// leases is what happens to leased jobs.
+// leases ends and extends the runs of leased jobs.
 type leases interface {
 	Ack(ctx context.Context, acks []store.Ack) ([]store.AckState, error)
 	Renew(ctx context.Context, leases []store.Lease) ([]store.LeaseState, error)
 }
 
-// registry is where workers are listed for all processes.
+// registry lists workers for all processes.
 type registry interface {
 	Serve(types []string)
 	NotePullers(ctx context.Context, all []store.Puller) error
 }
 
-// Engine decides about failed jobs and counts runs; *bulk.Engine implements it.
+// Engine has the policies for failed jobs and counts runs; *bulk.Engine implements it.
 type Engine interface {
 	Policy(jobType string) bulk.Policy
 	Pulled(p store.Pulled)
@@ -45,13 +46,13 @@ type Options struct {
 	Store     *store.Store
 	Engine    Engine
 	MaxResult int                // bytes of a job's result; 64 KiB
-	Waiting   int                // most requests that wait for jobs; 4,096
+	Waiting   int                // largest number of requests that wait for jobs; 4,096
 	Metrics   *bulk.LeaseMetrics // nil: not registered
 	Log       *slog.Logger       // nil: none
 }
 
-// Broker leases jobs to workers outside this process and records their verdicts. Run makes requests wait for jobs and
-// lists the workers; without it, requests are answered at once.
+// Broker leases jobs to workers outside this process and records their verdicts. While Run runs, requests wait for jobs
+// and workers are listed. Otherwise Lease returns at once.
 type Broker struct {
 	o        Options
 	queue    queue
@@ -97,21 +98,21 @@ func (b *Broker) Waiting() int {
 	return b.parking.requests
 }
 
-// Run lists workers, listens for events of the queue and returns the jobs of lost pulls until ctx ends. Then requests
-// that wait are answered, new ones get ErrStopping, and Run returns nil when those in progress have ended.
+// Run lists workers, listens for events of the queue and returns the jobs of lost pulls until ctx ends. Then waiting
+// requests end without jobs, new ones get ErrStopping, and Run returns nil when those in progress have ended.
 func (b *Broker) Run(ctx context.Context) error {
 	base := context.WithoutCancel(ctx)
 	var loops sync.WaitGroup
 	loops.Go(func() { b.listen(ctx) })
 	loops.Go(func() {
-		for sleep(ctx, store.PullersEvery) {
+		for sleep.For(ctx, store.PullersEvery) {
 			if err := b.presence.report(ctx, time.Now()); err != nil {
 				b.o.Log.Warn("cannot list the workers that pull jobs; trying again", "error", err)
 			}
 		}
 	})
 	loops.Go(func() {
-		for sleep(ctx, reclaimEvery) {
+		for sleep.For(ctx, reclaimEvery) {
 			b.reclaim(ctx)
 		}
 	})
@@ -158,7 +159,7 @@ func (b *Broker) finish(ctx context.Context) {
 	b.reclaim(ctx)
 }
 
-// listen passes events of the queue to requests that wait.
+// listen passes events of the queue to waiting requests.
 func (b *Broker) listen(ctx context.Context) {
 	failures := 0
 	for b.parking.occupied(ctx) {
@@ -167,27 +168,15 @@ func (b *Broker) listen(ctx context.Context) {
 			if failures++; ctx.Err() == nil && failures == 1 {
 				b.o.Log.Error("cannot listen for jobs; requests wait and try again", "error", err)
 			}
-			sleep(ctx, min(time.Second, 50*time.Millisecond<<min(failures, 5)))
+			sleep.For(ctx, min(time.Second, 50*time.Millisecond<<min(failures, 5)))
 			continue
 		}
 		failures = 0
 		if event && !b.parking.event() {
-			// Nobody waits any more: the event is for another process.
+			// No request waits here any more: another process may have one.
 			if err := b.queue.Ring(context.WithoutCancel(ctx)); err != nil {
 				b.o.Log.Warn("cannot pass an event of the queue on; jobs may start a second later", "error", err)
 			}
 		}
-	}
-}
-
-// sleep waits for d and reports whether ctx has not ended.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/anteroom/anteroom/bulk/store"
 )
 
-// Handle is what any process has to know about a leased job to extend its lease and to record its verdict. The store
-// decides whether the lease still holds, by key and fence.
+// Handle has all that a process needs to extend the lease of a job and to record its verdict. The store decides by key and
+// fence whether the lease still holds.
 type Handle struct {
 	Key     string // of the store
 	Fence   int64
@@ -20,10 +20,10 @@ type Handle struct {
 	Began   time.Time // by the clock of the process that leased it
 }
 
-// handleForm is the first byte of a handle, so that a later form can be told from this one.
+// handleForm is the first byte of a handle. It distinguishes this form from later ones.
 const handleForm = 1
 
-// newHandle returns the handle of a job leased now.
+// newHandle returns the handle of a job that was leased at now.
 func newHandle(j *store.Leased, now time.Time) Handle {
 	return Handle{Key: j.Key, Fence: j.Fence, Type: j.Type, Attempt: j.Attempt, Began: now}
 }

@@ -14,13 +14,13 @@ import (
 
 // Request is a request for jobs.
 type Request struct {
-	Worker string   // names the worker among all; no blanks and no #
-	Host   string   // its address
-	Types  []string // that it runs, at least one
-	Max    int      // most jobs, up to store.MaxPull; 0: none, the worker only reports that it serves the types
+	Worker string   // name of the worker, different from those of all others; no blanks and no #
+	Host   string   // address of the worker
+	Types  []string // types that the worker runs, at least one
+	Max    int      // largest number of jobs, up to store.MaxPull; 0: none, the worker only reports that it serves the types
 	Wait   time.Duration
-	ID     string // of this request, unique among those of the worker; "": Lost cannot name it
-	// Lost are the ids of earlier requests that the worker had no response to: their jobs return to their groups.
+	ID     string // of this request, unique among those of the worker; "": a later Lost cannot list it
+	// Lost has the ids of earlier requests to which the worker received no response. Their jobs return to their groups.
 	Lost []string
 	Stop <-chan struct{} // ends the wait; may be nil
 }
@@ -32,13 +32,13 @@ type Job struct {
 }
 
 var (
-	// ErrBusy is returned when as many requests wait for jobs as Options.Waiting allows, and there is no job now.
+	// ErrBusy is returned when there is no job and Options.Waiting requests already wait for jobs.
 	ErrBusy = errors.New("too many requests wait for jobs")
-	// ErrStopping is returned when Run ends or has ended.
+	// ErrStopping is returned from the end of Run's context on.
 	ErrStopping = errors.New("no more jobs are leased here")
 )
 
-// Lease leases jobs, and waits for some if there are none. send passes them to the worker; if it fails, or ctx ends
+// Lease leases jobs. If there are none, it waits for some. send passes the jobs to the worker; if send fails, or ctx ends
 // before it is called, the jobs return to their groups. send is called once unless Lease returns an error.
 func (b *Broker) Lease(ctx context.Context, r Request, send func(jobs []Job) error) error {
 	if !b.begin() {
@@ -87,7 +87,7 @@ func (b *Broker) await(ctx context.Context, r *Request, owner string) ([]Job, er
 	defer place.leave()
 	for {
 		place.pull()
-		// The call outlives ctx: the jobs that it leases must be known here.
+		// The call outlives ctx, so that the jobs that it leases can be returned.
 		p, err := b.queue.PullFor(context.WithoutCancel(ctx), owner, r.Max, r.Types...)
 		if err != nil {
 			place.failed()
@@ -115,7 +115,7 @@ func leased(jobs []store.Leased) []Job {
 	return all
 }
 
-// giveBack returns jobs that their worker has not received.
+// giveBack returns jobs to their groups that the worker has not received.
 func (b *Broker) giveBack(ctx context.Context, owner string, jobs []Job) {
 	if len(jobs) == 0 {
 		return
@@ -136,14 +136,14 @@ func (b *Broker) giveBack(ctx context.Context, owner string, jobs []Job) {
 }
 
 const (
-	// reclaimEvery is how often jobs of lost pulls are looked for, if there were any.
+	// reclaimEvery is how often the jobs of lost pulls are returned.
 	reclaimEvery = time.Second
 	// mostLost bounds the owners that are remembered during an outage of the store. The jobs of others run again when
 	// their leases end.
 	mostLost = 1000
 )
 
-// lostPulls are the owners whose jobs may be leased without a worker that knows of them: the store has not replied.
+// lostPulls has the owners of pulls that the store has not replied to: their jobs may be leased, and no worker has them.
 type lostPulls struct {
 	mu     sync.Mutex
 	owners []string
@@ -181,7 +181,7 @@ func (b *Broker) reclaim(ctx context.Context) {
 		}
 		n, err := b.queue.ReclaimFrom(ctx, owner, nil)
 		if err != nil {
-			return // reported by the part that failed
+			return // the store is away; tried again in the next round
 		}
 		b.lost.done(owner)
 		if n > 0 {

@@ -12,15 +12,15 @@ import (
 )
 
 const (
-	longestWait = time.Second // between two pulls of requests that wait; bounds the cost of a lost event
-	// shortestWait and longestPause bound the pause for a limit. A longer one lets one pull find several jobs.
+	longestWait = time.Second // between two pulls of a lane; bounds the cost of a lost event
+	// shortestWait and longestPause bound the pause for a limit. After a longer pause one pull finds several jobs.
 	shortestWait = 5 * time.Millisecond
 	longestPause = 80 * time.Millisecond
 )
 
-// parking holds the requests that wait for jobs. Those for the same types wait in one lane: after an event, or when a
-// limit may let a job start, the first of each lane pulls. The next follows when that pull has ended, while pulls leave
-// jobs. A new request pulls at once.
+// parking holds the requests that wait for jobs. Requests for the same types wait in one lane. After an event, or when a
+// limit may let a job start, the first request of each lane pulls. While pulls leave jobs, the next request pulls when that
+// pull has ended. A new request pulls at once.
 type parking struct {
 	most    int
 	metrics *bulk.LeaseMetrics
@@ -29,8 +29,8 @@ type parking struct {
 	lanes    map[string]*lane
 	seq      int64
 	events   int64
-	requests int           // that wait, those among them that pull again included
-	parked   int           // of them in a lane
+	requests int           // that wait or pull again
+	parked   int           // that wait in a lane
 	pulls    int           // in progress
 	some     chan struct{} // signals that a request waits; capacity 1
 	closed   chan struct{} // closed while no request may wait
@@ -41,11 +41,11 @@ type lane struct {
 	name    string
 	waiting []*place
 	places  int           // requests that wait or pull
-	pulling int           // of them pull, or were woken to
-	again   bool          // when they have ended, the next is to pull
-	pause   time.Duration // the next one for a limit
-	timer   *time.Timer   // wakes the first; nil: not set
-	due     time.Time     // of timer
+	pulling int           // requests that pull, or were woken to pull
+	again   bool          // when their pulls have ended, the first waiting request pulls
+	pause   time.Duration // next pause for a limit
+	timer   *time.Timer   // wakes the first waiting request; nil: not set
+	due     time.Time     // when timer fires
 }
 
 // place is one request.
@@ -53,9 +53,9 @@ type place struct {
 	*parking
 	lane   *lane
 	seq    int64
-	before int64 // events when its pull began
-	counts bool  // in lane.pulling
-	waits  bool  // in parking.requests
+	before int64 // parking.events when its pull began
+	counts bool  // it is counted in lane.pulling
+	waits  bool  // it is counted in parking.requests
 	wake   chan struct{}
 }
 
@@ -78,7 +78,7 @@ func (p *parking) close() {
 	close(p.closed)
 }
 
-// occupied waits for a request that waits and returns true, or false when ctx ends.
+// occupied returns true as soon as a request is parked, or false when ctx ends.
 func (p *parking) occupied(ctx context.Context) bool {
 	for ctx.Err() == nil {
 		p.mu.Lock()
@@ -164,7 +164,7 @@ func (p *place) pulled(found *store.Pulled, want int) {
 	p.next(found.More || len(found.Jobs) == want)
 }
 
-// failed ends a pull that the store has not replied to.
+// failed ends a pull to which the store has not replied.
 func (p *place) failed() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -173,7 +173,7 @@ func (p *place) failed() {
 	p.next(false)
 }
 
-// next ends the turn of a request, and lets the first that waits pull if more is set or there was an event meanwhile.
+// next ends the turn of a request. It lets the first waiting request pull if more is set or an event came meanwhile.
 // The caller holds the lock.
 func (p *place) next(more bool) {
 	p.count(false)
@@ -183,7 +183,7 @@ func (p *place) next(more bool) {
 	}
 }
 
-// count counts the request among those of its lane that pull, or no longer. The caller holds the lock.
+// count sets whether the request is counted in lane.pulling. The caller holds the lock.
 func (p *place) count(pulls bool) {
 	if p.counts != pulls {
 		p.counts = pulls
@@ -235,7 +235,7 @@ func (p *place) park() (closed <-chan struct{}, missed bool, err error) {
 	at, _ := slices.BinarySearchFunc(l.waiting, p.seq, func(other *place, seq int64) int { return int(other.seq - seq) })
 	l.waiting = slices.Insert(l.waiting, at, p)
 	p.parked++
-	if l.timer == nil { // it went off meanwhile
+	if l.timer == nil { // it fired meanwhile
 		p.arm(l, l.pause)
 	}
 	select {
@@ -258,7 +258,7 @@ func (p *place) unpark() {
 	p.next(true)
 }
 
-// wakeFirst lets the first request of a lane pull, after those that pull already. The caller holds the lock.
+// wakeFirst lets the first waiting request of a lane pull, once no other request of the lane pulls. The caller holds the lock.
 func (p *parking) wakeFirst(l *lane) {
 	if l.pulling > 0 {
 		l.again = true
@@ -274,7 +274,7 @@ func (p *parking) wakeFirst(l *lane) {
 	first.wake <- struct{}{}
 }
 
-// arm sets the timer of a lane, unless it goes off sooner. The caller holds the lock.
+// arm sets the timer of a lane to d, unless it fires sooner. The caller holds the lock.
 func (p *parking) arm(l *lane, d time.Duration) {
 	due := time.Now().Add(d)
 	if l.timer != nil {

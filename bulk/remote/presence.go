@@ -11,7 +11,7 @@ import (
 const (
 	// forgetAfter is how long a worker is remembered after its last request.
 	forgetAfter = time.Minute
-	// mostPullers bounds the workers that a process lists; others are served and not listed.
+	// mostPullers bounds the workers that a process lists. Others are served without being listed.
 	mostPullers = 10_000
 )
 
@@ -24,9 +24,9 @@ type presence struct {
 
 type puller struct {
 	store.Puller
-	seen     time.Time
-	reported time.Time
-	requests int // in progress
+	seen     time.Time // end or begin of its last request
+	reported time.Time // when report last listed it
+	requests int       // in progress
 }
 
 func newPresence(r registry) *presence { return &presence{registry: r, workers: map[string]*puller{}} }
@@ -54,7 +54,7 @@ func (p *presence) enter(r *Request, now time.Time) (leave func()) {
 	}
 }
 
-// report lists the workers that were there since the last report, and forgets those that are gone.
+// report lists the workers that had a request since the last report, and forgets those without one for forgetAfter.
 func (p *presence) report(ctx context.Context, now time.Time) error {
 	list := p.present(now)
 	for i := range list {
@@ -63,6 +63,7 @@ func (p *presence) report(ctx context.Context, now time.Time) error {
 	return p.registry.NotePullers(ctx, list)
 }
 
+// present returns the workers that report lists.
 func (p *presence) present(now time.Time) (list []store.Puller) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -11,18 +11,19 @@ import (
 // Verdict ends the run of a leased job.
 type Verdict struct {
 	Lease  Handle
-	Result []byte // of a run that succeeded; above Options.MaxResult it is replaced by a note
-	// Failure is set if the run failed, Returned if the worker gives the job back and its try does not count.
+	Result []byte // of a run that succeeded; a note replaces it above Options.MaxResult
+	// Failure is set if the run failed. Returned is set if the worker returns the job without running it: no try is counted.
 	Failure  *bulk.Failure
 	Returned bool
-	// Took is how long the job ran; 0: since it was leased.
+	// Took is how long the job ran; 0: from its lease until now.
 	Took time.Duration
 }
 
-// longestRun bounds a time that a worker reports.
+// longestRun bounds Took.
 const longestRun = 24 * time.Hour
 
-// End records verdicts in one step, at most store.MaxPull of store.VisitBytes together. It returns one state for each.
+// End records verdicts in one step, at most store.MaxPull with at most store.VisitBytes together. It returns one state for
+// each.
 func (b *Broker) End(ctx context.Context, verdicts []Verdict) ([]store.AckState, error) {
 	acks := make([]store.Ack, len(verdicts))
 	for i := range verdicts {
@@ -57,7 +58,7 @@ func (b *Broker) ack(v *Verdict) store.Ack {
 	return a
 }
 
-// Extend extends leases by a full one, at most store.MaxPull. It returns one state for each.
+// Extend extends at most store.MaxPull leases: each then lasts LeaseFor from now. It returns one state for each.
 func (b *Broker) Extend(ctx context.Context, held []Handle) ([]store.LeaseState, error) {
 	all := make([]store.Lease, len(held))
 	for i := range held {

@@ -1,6 +1,7 @@
-// Package schedule creates groups at the times of cron expressions, each once, whatever number of processes does so.
+// Package schedule creates groups at the times of cron expressions, one group for each time, whatever number of processes
+// tries.
 //
-// The group of a run is named after its schedule and its time. A process that creates it a second time, because another was
-// faster or died before it had noted the run, finds the group that exists. A schedule's next time is written only if nobody
-// has changed the schedule meanwhile.
+// The id of a run's group consists of the schedule's id and the run's time. If two processes create it, or one dies before it
+// has recorded the run, the second call finds the group that exists. A schedule's next time is written only if the schedule
+// was not changed meanwhile.
 package schedule

@@ -10,7 +10,7 @@ import (
 	"github.com/anteroom/anteroom/bulk/store"
 )
 
-// records keeps schedules.
+// records stores schedules.
 type records interface {
 	Time(ctx context.Context) (time.Time, error)
 	WriteSchedule(ctx context.Context, r store.ScheduleRecord, next time.Time) (now store.ScheduleRecord, changed bool, err error)
@@ -18,15 +18,15 @@ type records interface {
 	Schedules(ctx context.Context) ([]store.ScheduleRecord, error)
 }
 
-// Book has the schedules of a store.
+// Book reads and changes the schedules of a store.
 type Book struct{ store records }
 
 // NewBook returns the schedules of a store.
 func NewBook(s records) Book { return Book{s} }
 
-// Create keeps a new schedule, which Check has accepted, and returns it. If there is one with its id already, created is
-// false, and that is returned.
-func (b Book) Create(ctx context.Context, s *Schedule) (there *Schedule, created bool, err error) {
+// Create stores a new schedule, which Check has accepted, and returns it. If a schedule with its id exists, Create returns
+// that one and created is false.
+func (b Book) Create(ctx context.Context, s *Schedule) (stored *Schedule, created bool, err error) {
 	now, err := b.store.Time(ctx)
 	if err != nil {
 		return nil, false, err
@@ -43,8 +43,8 @@ func (b Book) Create(ctx context.Context, s *Schedule) (there *Schedule, created
 	if err != nil {
 		return nil, false, err
 	}
-	there, err = read(r)
-	return there, !changed, err
+	stored, err = read(r)
+	return stored, !changed, err
 }
 
 // Get returns a schedule.
@@ -72,11 +72,11 @@ func (b Book) List(ctx context.Context) ([]*Schedule, error) {
 	return list, nil
 }
 
-// attempts is how often a change is repeated that met another one.
+// attempts bounds how often a change is repeated because another change came first.
 const attempts = 10
 
-// Change changes a schedule: change is called with the current one, and again if another change was faster. A schedule whose
-// times change, or that is no longer paused, runs next at its first time after now.
+// Change changes a schedule. It calls change with the current schedule, and again if another change came first. A schedule
+// whose times change, or that is no longer paused, runs next at its first time after now.
 func (b Book) Change(ctx context.Context, id string, change func(*Schedule) error) (*Schedule, error) {
 	now, err := b.store.Time(ctx)
 	if err != nil {

@@ -28,7 +28,7 @@ type due interface {
 	WriteSchedule(ctx context.Context, r store.ScheduleRecord, next time.Time) (now store.ScheduleRecord, changed bool, err error)
 }
 
-// Runner makes the runs that are due.
+// Runner makes the due runs of schedules.
 type Runner struct {
 	groups groups
 	jobs   jobs
@@ -44,8 +44,8 @@ func NewRunner(s interface {
 	return &Runner{groups: s, jobs: s, due: s}
 }
 
-// Round makes the runs that are due, and returns what was done. Its error joins those of schedules that could not be run;
-// they are due again in the next round, or, if the store refuses a run, at their next time.
+// Round makes the due runs and counts them. Its error joins those of the schedules whose runs failed; these runs are due again
+// in the next round. A run that the store refuses counts as failed, and its schedule is due again at its next time.
 func (r *Runner) Round(ctx context.Context) (did Counts, err error) {
 	now, list, err := r.due.DueSchedules(ctx)
 	if err != nil {
@@ -64,7 +64,7 @@ func (r *Runner) Round(ctx context.Context) (did Counts, err error) {
 	return did, errors.Join(faults...)
 }
 
-// run makes the runs of a schedule that are due, and notes them unless another process has.
+// run makes the due runs of a schedule, and records them unless another process has.
 func (r *Runner) run(ctx context.Context, s *Schedule, now time.Time, did *Counts) error {
 	runs, missed, next, err := s.due(now)
 	if err != nil {
@@ -93,7 +93,7 @@ func (r *Runner) run(ctx context.Context, s *Schedule, now time.Time, did *Count
 	return nil
 }
 
-// start makes one run. A run that was begun before is completed.
+// start makes one run. It completes a run that was begun before.
 func (r *Runner) start(ctx context.Context, s *Schedule, at, now time.Time) error {
 	spec := s.spec(at)
 	if !spec.ExpiresAt.IsZero() && !spec.ExpiresAt.After(now) {
@@ -113,7 +113,7 @@ func (r *Runner) start(ctx context.Context, s *Schedule, at, now time.Time) erro
 	if err := r.create(ctx, s, spec); err != nil {
 		var refusal *store.Refusal
 		if !errors.As(err, &refusal) {
-			return err // the store is away or full: again in the next round
+			return err // the store is away or full: the next round tries again
 		}
 		s.Counts.Failed++
 		s.Counts.Error = at.Format(time.RFC3339) + ": " + refusal.Detail
@@ -124,7 +124,7 @@ func (r *Runner) start(ctx context.Context, s *Schedule, at, now time.Time) erro
 	return nil
 }
 
-// running reports whether the group of the run before has not ended.
+// running reports whether the group of the last run has not ended; false if that is the group of the run that is made now.
 func (r *Runner) running(ctx context.Context, s *Schedule, group string) (bool, error) {
 	if s.Overlap == Allow || s.Last.Group == "" || s.Last.Group == group {
 		return false, nil
@@ -145,7 +145,7 @@ func (r *Runner) create(ctx context.Context, s *Schedule, spec store.GroupSpec) 
 			_, _, err = r.groups.CreateGroup(ctx, spec)
 		}
 	}
-	// The run was begun, with another end of the run before, or before the template was changed.
+	// The group exists with other content: the run was begun before the template changed, or with another predecessor.
 	if err != nil && !refused(err, store.CodeExists) {
 		return err
 	}

@@ -11,23 +11,23 @@ import (
 	"github.com/anteroom/anteroom/bulk/store"
 )
 
-// Overlap is what happens at a time at which the group of the run before has not ended.
+// Overlap determines what happens when a run is due and the group of the run before has not ended.
 type Overlap string
 
 // The overlaps.
 const (
-	Allow Overlap = "allow" // the new group runs beside it
+	Allow Overlap = "allow" // the new group runs at the same time
 	Skip  Overlap = "skip"  // no group is created
-	Queue Overlap = "queue" // the new group waits for its end
+	Queue Overlap = "queue" // the new group waits for the end of that group
 )
 
-// CatchUp is which runs are made up for that were missed while no process ran.
+// CatchUp determines which missed runs are made later.
 type CatchUp string
 
 // The choices. A run is missed when it is more than a minute late.
 const (
 	None CatchUp = "none"
-	One  CatchUp = "one" // the last
+	One  CatchUp = "one" // the last one
 	All  CatchUp = "all" // the last hundred
 )
 
@@ -40,14 +40,14 @@ type Schedule struct {
 	Overlap Overlap
 	CatchUp CatchUp
 	Paused  bool
-	// Expire is how long after its time a run's jobs may start; 0: for any time.
+	// Expire is how long after the time of a run its jobs may start; 0: without end.
 	Expire time.Duration
 	// Group is the template of the group, without an id; Jobs are its jobs.
 	Group      store.GroupSpec
 	Jobs       []Job
-	MaxGroups  int64 // of its tenant's token, as GroupSpec.MaxGroups
+	MaxGroups  int64 // of the token that created the schedule, as GroupSpec.MaxGroups
 	MaxPending int64 // as Chunk.MaxPending
-	// Given is the template as its sender wrote it, for display.
+	// Given is the template as the client sent it, for display.
 	Given json.RawMessage
 
 	CreatedAt time.Time
@@ -76,8 +76,8 @@ type Run struct {
 type Counts struct {
 	Started int64  // groups created
 	Skipped int64  // because of Overlap
-	Missed  int64  // while no process ran, and not made up for
-	Failed  int64  // refused by the store: Error
+	Missed  int64  // too late, and not made because of CatchUp or Expire
+	Failed  int64  // refused by the store; Error has the last reason
 	Error   string `json:",omitempty"`
 }
 
@@ -156,7 +156,7 @@ func (s *Schedule) jobs() []store.Job {
 	return list
 }
 
-// Plan sets the next run after a time; none while it is paused.
+// Plan sets Next to the first time of the schedule after a time, to the zero time while the schedule is paused.
 func (s *Schedule) Plan(after time.Time) error {
 	s.Next = time.Time{}
 	if s.Paused {
@@ -186,13 +186,13 @@ func (s *Schedule) Upcoming(n int) []time.Time {
 	return list
 }
 
-// onTime is how late a run may be without being missed: longer than it takes another process to become the keeper.
+// onTime is how late a run may be without being missed. Another process becomes the keeper in less time.
 const onTime = time.Minute
 
-// most bounds the runs that All makes up for.
+// most bounds the late runs that All makes.
 const most = 100
 
-// due returns the runs that are due at now and to be made, the earliest first, how many others are missed, and the next run.
+// due returns the times of the runs to make at now, the earliest first, the number of missed ones, and the next time.
 func (s *Schedule) due(now time.Time) (runs []time.Time, missed int64, next time.Time, err error) {
 	c, err := calendar.ParseCron(s.Cron, s.Zone)
 	if err != nil {

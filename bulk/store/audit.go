@@ -111,7 +111,7 @@ func (a *auditor) readGroups(ctx context.Context) error {
 			if len(line) == 0 {
 				continue
 			}
-			g, err := parseGroup(line)
+			g, err := parseRecord(line)
 			if err != nil {
 				a.bad("record", "%v", err)
 				continue

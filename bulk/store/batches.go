@@ -2,12 +2,13 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 )
 
-// batch is a lease that the jobs of one pull share: lua/lib/bulkleases.lua.
+// batch is a lease that the jobs of one pull share (see lua/lib/bulkleases.lua).
 type batch struct {
 	process string
 	jobs    []batchJob // that run under it
@@ -21,13 +22,14 @@ type batchJob struct {
 	mark  string // type towards whose concurrency it counts; empty: none
 }
 
-// parseBatch parses the two records of a batch, of which first is the fence of the first job.
+// parseBatch parses the two records of a batch. text lists its jobs, and digits has a 0 for each that runs under it. first is
+// the fence of the first job.
 func parseBatch(first int64, text, digits string) (b batch, err error) {
 	lines := strings.Split(text, "\n")
 	b.process = lines[0]
 	job, at := batchJob{}, 0
 	for _, line := range lines[1 : len(lines)-1] {
-		if rest, is := strings.CutPrefix(line, "@"); is {
+		if rest, ok := strings.CutPrefix(line, "@"); ok {
 			w := strings.Split(rest, " ")
 			if len(w) != 3 {
 				return b, fmt.Errorf("batch %d: cannot read %q", first, line)
@@ -55,7 +57,8 @@ func parseBatch(first int64, text, digits string) (b batch, err error) {
 	return b, nil
 }
 
-// batches reads batches by name. A missing one, which has ended meanwhile, has no jobs; so has one that cannot be read, for which bad is called.
+// batches reads batches by name. For one that is missing, because it has ended meanwhile, or that cannot be read, it calls bad
+// and returns a batch without jobs.
 func (s *shard) batches(ctx context.Context, names []string, bad func(name string, err error)) ([]batch, error) {
 	if len(names) == 0 {
 		return nil, nil
@@ -87,5 +90,5 @@ func (s *shard) batches(ctx context.Context, names []string, bad func(name strin
 	return all, nil
 }
 
-// errNoBatch is passed to bad for a batch without a record.
-var errNoBatch = fmt.Errorf("it has no record")
+// errNoBatch is passed to bad for a batch that is missing.
+var errNoBatch = errors.New("it has no record")

@@ -21,20 +21,19 @@ var _, _ Sharded = (*Store)(nil), (*Fleet)(nil)
 // Shards returns the store itself.
 func (s *Store) Shards() []*Store { return []*Store{s} }
 
-// allShards is what all methods of a Fleet share.
+// allShards is the state that all methods of a Fleet share.
 type allShards struct {
 	shards  []*Store
-	placing placing
+	placing placementCache
 
-	mu    sync.Mutex
-	known map[string]*Store            // groups whose id has several possible homes
-	seen  map[string]map[int]tenantUse // tenants' last counts by shard, where they have a quota
-
-	started map[int]int64 // jobs that shards have started, at the last reading
+	mu      sync.Mutex
+	known   map[string]*Store            // homes of groups whose id has several possible homes
+	seen    map[string]map[int]tenantUse // last counts of tenants with a quota, by shard
+	started map[int]int64                // jobs that each shard had started when it last replied
 }
 
 // Fleet is the bulk engine's data in several shards, each in a slot of its own, on one Redis or on several. A group is
-// on one shard, its home; what lists or counts reads all of them. It starts nothing and may be used concurrently.
+// on one shard, its home. Methods that list or count read all shards. A Fleet starts nothing and may be used concurrently.
 type Fleet struct {
 	*allShards
 	fleetJobs
@@ -44,8 +43,10 @@ type Fleet struct {
 
 // The methods of a Fleet, by what they concern.
 type (
-	fleetGroups    struct{ *allShards }
-	fleetJobs      struct{ fleetGroups }
+	fleetSplits    struct{ *allShards } // changes of split groups
+	fleetGroups    struct{ fleetSplits }
+	fleetJoins     struct{ fleetGroups } // ends of split groups
+	fleetJobs      struct{ fleetJoins }
 	fleetViews     struct{ *allShards }
 	fleetLayout    struct{ fleetViews }
 	fleetSchedules struct{ *allShards }
@@ -53,7 +54,7 @@ type (
 
 func newFleet(all []*Store) *Fleet {
 	s := &allShards{shards: all}
-	return &Fleet{s, fleetJobs{fleetGroups{s}}, fleetLayout{fleetViews{s}}, fleetSchedules{s}}
+	return &Fleet{s, fleetJobs{fleetJoins{fleetGroups{fleetSplits{s}}}}, fleetLayout{fleetViews{s}}, fleetSchedules{s}}
 }
 
 // NewFleet returns a Fleet of o.Shards shards. Shard n is on client n mod the number of clients. It does not connect yet.
@@ -82,7 +83,7 @@ func NewFleet(o Options, clients ...redis.UniversalClient) (*Fleet, error) {
 
 // FleetOf returns s as a Fleet.
 func FleetOf(s Sharded) *Fleet {
-	if f, is := s.(*Fleet); is {
+	if f, ok := s.(*Fleet); ok {
 		return f
 	}
 	return newFleet(s.Shards())
@@ -98,7 +99,7 @@ func (f *allShards) Settings() Settings { return f.shards[0].Settings() }
 func (f *allShards) Configure(c Settings) error {
 	for _, s := range f.shards {
 		if err := s.Configure(c); err != nil {
-			return err // of the settings, so the first shard returns it
+			return err // the first shard returns it: all check the same settings
 		}
 	}
 	return nil
@@ -115,7 +116,7 @@ func (s *shard) checkShards(c *Settings) error {
 	case c.Policy != "fair":
 		return fmt.Errorf("fair_queue.policy %s: needs shards: 1, because the order is over all groups; use fair", c.Policy)
 	case c.Strict:
-		return errors.New("fair_queue.strict: needs shards: 1, because one shard does not see the high priority of another; use false")
+		return errors.New("fair_queue.strict: needs shards: 1, because a shard does not see the jobs of high priority in the others; use false")
 	case !c.Gating:
 		return errors.New("fair_queue.gating: false needs shards: 1; use true")
 	case !c.partsOfTenants(n):
@@ -124,17 +125,17 @@ func (s *shard) checkShards(c *Settings) error {
 	return nil
 }
 
-// partsOfTenants reports whether the burst of per_tenant is a job for each of n shards, which have fixed parts of it.
+// partsOfTenants reports whether the burst of per_tenant has at least one job for each of n shards, which have fixed parts.
 func (c *Settings) partsOfTenants(n int) bool {
 	return c.PerTenant == 0 || n == 1 || cmp.Or(c.Burst, c.PerTenant/10) >= float64(n)
 }
 
 func perTenantNeeds(n int) string {
-	return fmt.Sprintf("each of %d shards has a fixed part of it, and of its burst less than a job; use at least %d, or a rate.burst of %d", n, 10*n, n)
+	return fmt.Sprintf("its burst is divided among %d shards, and each needs a burst of at least one job: use at least %d, or a rate.burst of %d", n, 10*n, n)
 }
 
-// Prepare checks the number of shards and the layout of shard 0 and loads its scripts. The first calls do so for the
-// other shards.
+// Prepare checks the number of shards and the layout of shard 0 and loads its scripts. The first call of each other shard
+// does the same there.
 func (f *Fleet) Prepare(ctx context.Context) error {
 	if err := f.checkServers(ctx); err != nil {
 		return err
@@ -151,7 +152,7 @@ func (f *Fleet) Prepare(ctx context.Context) error {
 	return nil
 }
 
-// Unused returns the shards that no placement has: they hold no group until AddShards.
+// Unused returns the shards that no placement has: they hold no group until OpenShard.
 func (f *allShards) Unused() []int {
 	p := f.placing.last.Load()
 	if p == nil {
@@ -189,7 +190,7 @@ func (f *allShards) checkServers(ctx context.Context) error {
 				}
 				found, err := client.Exists(ctx, layoutKey(f.shards[0].o.Prefix, n)).Result()
 				if err != nil {
-					return // it is away, and is checked at the next start
+					return // the server is away, and is checked at the next start
 				}
 				if found > 0 {
 					errs[i] = fmt.Errorf("%w: store.urls[%d] has the data of shard %d, which the configuration puts elsewhere: restore the former order and number of store.urls", ErrShards, i, n)
@@ -225,7 +226,7 @@ func (f *allShards) RefreshPlacements(ctx context.Context) error {
 
 // placements returns the placements, which it reads if the last reading is old. While shard 0 is away it returns the
 // last reading.
-func (f *allShards) placements(ctx context.Context) (*placed, error) {
+func (f *allShards) placements(ctx context.Context) (*placementReading, error) {
 	p := f.placing.last.Load()
 	now := time.Since(f.shards[0].start).Nanoseconds()
 	if p != nil && (time.Since(p.at) < placeStale || now < f.placing.next.Load()) {
@@ -276,8 +277,8 @@ func (f *allShards) FixedHome(ctx context.Context, key string) (*Store, error) {
 // mostKnown bounds Fleet.known and Fleet.seen.
 const mostKnown = 10_000
 
-// at returns the shard that has the group, or the one for a new group if none has it.
-func (f *allShards) at(ctx context.Context, id string) (*Store, error) {
+// shardOf returns the shard that has the group, or the one for a new group if none has it.
+func (f *allShards) shardOf(ctx context.Context, id string) (*Store, error) {
 	homes, err := f.homes(ctx, id)
 	if err != nil || len(homes) == 1 {
 		return first(homes), err
@@ -286,7 +287,7 @@ func (f *allShards) at(ctx context.Context, id string) (*Store, error) {
 	known := f.known[id]
 	f.mu.Unlock()
 	if known != nil {
-		homes = append([]*Store{known}, homes...) // it is asked again: the group may be gone
+		homes = append([]*Store{known}, homes...) // read again: the group may have been deleted
 	}
 	var away error
 	for _, s := range homes {
@@ -316,7 +317,7 @@ func first(homes []*Store) *Store {
 
 // on calls do with the shard of a group.
 func on[T any](ctx context.Context, f *allShards, id string, do func(s *Store) (T, error)) (v T, err error) {
-	s, err := f.at(ctx, id)
+	s, err := f.shardOf(ctx, id)
 	if err != nil {
 		return v, err
 	}
@@ -350,26 +351,26 @@ func shardError(n int, err error) error {
 	return fmt.Errorf("shard %d: %w", n, err)
 }
 
-// Away lists the shards that did not reply to a reading of all. Its result is then what the others have.
+// Away lists the shards that did not reply when all were read. The result is then that of the other shards.
 type Away []int
 
 // some returns the results of the shards that replied. err is not nil if none did, or if a shard's error is not an
 // outage.
-func some[T any](all []T, errs []error) (there []T, away Away, err error) {
+func some[T any](all []T, errs []error) (replied []T, away Away, err error) {
 	for n, v := range all {
 		switch {
 		case errs[n] == nil:
-			there = append(there, v)
+			replied = append(replied, v)
 		case errors.Is(errs[n], ErrStore):
 			away = append(away, n)
 		default:
 			return nil, nil, errs[n]
 		}
 	}
-	if len(there) == 0 {
+	if len(replied) == 0 {
 		return nil, nil, errs[0]
 	}
-	return there, away, nil
+	return replied, away, nil
 }
 
 // read calls do for all shards at once and returns the results of those that replied.

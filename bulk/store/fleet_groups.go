@@ -3,11 +3,11 @@ package store
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -16,11 +16,14 @@ func (f fleetGroups) CreateGroup(ctx context.Context, g GroupSpec) (group Group,
 	if err := g.Validate(); err != nil {
 		return Group{}, false, err
 	}
-	s, err := f.at(ctx, g.ID)
+	s, err := f.shardOf(ctx, g.ID)
 	if err != nil {
 		return Group{}, false, err
 	}
 	if len(f.shards) == 1 {
+		if g.Split > 1 {
+			return Group{}, false, refuse(CodeInvalid, "split %d: the installation has one shard; leave split out, or set shards (docs/bulk-operations.md)", g.Split)
+		}
 		return s.CreateGroup(ctx, g)
 	}
 	if g.After != "" {
@@ -28,8 +31,19 @@ func (f fleetGroups) CreateGroup(ctx context.Context, g GroupSpec) (group Group,
 			return Group{}, false, err
 		}
 	}
+	if err := f.splitExpected(ctx, s, &g); err != nil {
+		return Group{}, false, err
+	}
 	if g.Unique.Key != "" {
 		return f.createNamed(ctx, s, g)
+	}
+	return f.createOn(ctx, s, g)
+}
+
+// createOn creates a group on a shard, or with its first part there.
+func (f fleetGroups) createOn(ctx context.Context, s *Store, g GroupSpec) (group Group, created bool, err error) {
+	if g.Split > 1 {
+		return f.createParts(ctx, s, g)
 	}
 	return f.createCounted(ctx, s, g)
 }
@@ -42,14 +56,16 @@ func (f fleetGroups) createCounted(ctx context.Context, s *Store, g GroupSpec) (
 	err = f.counting(ctx, s, g.Tenant, func(ctx context.Context, elsewhere tenantUse) error {
 		left := g
 		if left.MaxGroups -= elsewhere.groups; left.MaxGroups < 1 {
-			if _, err := s.Group(ctx, g.ID); err != nil {
-				return cmp.Or[error](quotaUnless(err, tooManyGroups(&g, elsewhere.groups)), err)
+			switch _, err := s.Group(ctx, g.ID); {
+			case isCode(err, CodeNotFound):
+				return tooManyGroups(&g, elsewhere.groups)
+			case err != nil:
+				return err
 			}
 			left.MaxGroups = 1 // it exists, so nothing is counted
 		}
-		var refusal *Refusal
 		group, created, err = s.CreateGroup(ctx, left)
-		if errors.As(err, &refusal) && refusal.Code == CodeQuota {
+		if isCode(err, CodeQuota) {
 			return tooManyGroups(&g, g.MaxGroups)
 		}
 		return err
@@ -57,21 +73,16 @@ func (f fleetGroups) createCounted(ctx context.Context, s *Store, g GroupSpec) (
 	return group, created, err
 }
 
-// quotaUnless returns the refusal of a quota for a group that does not exist, nil for another error.
-func quotaUnless(err, quota error) error {
-	var refusal *Refusal
-	if errors.As(err, &refusal) && refusal.Code == CodeNotFound {
-		return quota
-	}
-	return nil
-}
-
 // AddJobs adds jobs to a group, as Store.AddJobs does. A quota of its tenant counts the jobs in all shards.
 func (f fleetGroups) AddJobs(ctx context.Context, group string, c Chunk, jobs []Job) (added Added, err error) {
-	s, err := f.at(ctx, group)
+	p, err := f.parts(ctx, group)
 	if err != nil {
 		return Added{}, err
 	}
+	if len(p) > 1 {
+		return f.addParts(ctx, p, group, c, jobs)
+	}
+	s := p[0]
 	if len(f.shards) == 1 || c.MaxPending == 0 && f.Settings().PendingPerTenant == 0 {
 		return s.AddJobs(ctx, group, c, jobs)
 	}
@@ -87,18 +98,17 @@ func (f fleetGroups) AddJobs(ctx context.Context, group string, c Chunk, jobs []
 	return added, err
 }
 
-// tenantUse is what a tenant has in a shard, for its quotas.
+// tenantUse is how many groups and unfinished jobs a tenant has in a shard, for its quotas.
 type tenantUse struct{ groups, open int64 }
 
 const (
-	// countLock is how long a process may hold a tenant's lock while it checks a quota, and countFor what it may take.
-	countLock = 10 * time.Second
-	countFor  = 5 * time.Second
+	countLock = 10 * time.Second     // after which a lock expires
+	countFor  = 5 * time.Second      // for taking a lock and for the work under it
 	countWait = 5 * time.Millisecond // between two attempts to take the lock
 )
 
-// counting calls do with what the tenant has in the other shards than s, under a lock of the tenant, so that no other
-// process adds to it meanwhile. For a shard that is away the last count counts, since nothing is added there.
+// counting calls do with the tenant's use of all shards but s, under a lock of the tenant, so that no other process adds to
+// it meanwhile. A shard that is away counts as it was last read, since nothing is added to it.
 func (f fleetGroups) counting(ctx context.Context, s *Store, tenant string, do func(ctx context.Context, elsewhere tenantUse) error) error {
 	return f.locked(ctx, "tenant/"+tenant, fmt.Sprintf("the quotas of tenant %q", tenant), func(ctx context.Context) error {
 		elsewhere, err := f.elsewhere(ctx, s, tenant)
@@ -109,6 +119,7 @@ func (f fleetGroups) counting(ctx context.Context, s *Store, tenant string, do f
 	})
 }
 
+// elsewhere returns the tenant's use of all shards but s.
 func (f fleetGroups) elsewhere(ctx context.Context, s *Store, tenant string) (sum tenantUse, err error) {
 	all, errs := each(ctx, f.allShards, func(ctx context.Context, other *Store) (tenantUse, error) {
 		if other == s {
@@ -142,7 +153,7 @@ func (f fleetGroups) elsewhere(ctx context.Context, s *Store, tenant string) (su
 	return sum, nil
 }
 
-// counts returns what a tenant has in this shard.
+// counts returns a tenant's use of this shard.
 func (s rateStore) counts(ctx context.Context, tenant string) (tenantUse, error) {
 	r, err := s.run(ctx, "tenant_read", tenant)
 	if err != nil {
@@ -152,11 +163,17 @@ func (s rateStore) counts(ctx context.Context, tenant string) (tenantUse, error)
 	return tenantUse{groups: t.int(2) - t.int(19), open: t.int(6)}, nil
 }
 
-// The following call the method of Store on the shard of the group.
+// The following methods call that of Store with the same name, on the shard of the group.
 
 // Group returns one group.
 func (f fleetGroups) Group(ctx context.Context, group string) (Group, error) {
-	return on(ctx, f.allShards, group, func(s *Store) (Group, error) { return s.Group(ctx, group) })
+	return on(ctx, f.allShards, group, func(s *Store) (Group, error) {
+		g, err := s.Group(ctx, group)
+		if err != nil {
+			return g, err
+		}
+		return f.merged(ctx, s, g)
+	})
 }
 
 // TenantOf returns the tenant of a group.
@@ -166,40 +183,56 @@ func (f fleetGroups) TenantOf(ctx context.Context, group string) (string, error)
 
 // Seal ends the submission of jobs.
 func (f fleetGroups) Seal(ctx context.Context, group string) (Group, error) {
-	return on(ctx, f.allShards, group, func(s *Store) (Group, error) { return s.Seal(ctx, group) })
+	return f.sealParts(ctx, group, false)
 }
 
 // SealAbandoning is Seal for a group with incomplete chunks.
 func (f fleetGroups) SealAbandoning(ctx context.Context, group string) (Group, error) {
-	return on(ctx, f.allShards, group, func(s *Store) (Group, error) { return s.SealAbandoning(ctx, group) })
+	return f.sealParts(ctx, group, true)
 }
 
 // Patch changes a group's live fields.
 func (f fleetGroups) Patch(ctx context.Context, group string, p Patch) (Group, error) {
-	return on(ctx, f.allShards, group, func(s *Store) (Group, error) { return s.Patch(ctx, group, p) })
+	return f.patchParts(ctx, group, p)
 }
 
 // Cancel ends a group.
 func (f fleetGroups) Cancel(ctx context.Context, group string) (Group, error) {
-	return on(ctx, f.allShards, group, func(s *Store) (Group, error) { return s.Cancel(ctx, group) })
+	return f.changeParts(ctx, group, func(_ int, s *Store) (Group, error) { return s.Cancel(ctx, group) })
 }
 
 // Release lifts the delays that a group's downstream asked for.
 func (f fleetGroups) Release(ctx context.Context, group string) (g Group, jobs int64, err error) {
-	g, err = on(ctx, f.allShards, group, func(s *Store) (g Group, err error) {
-		g, jobs, err = s.Release(ctx, group)
+	var moved atomic.Int64
+	g, err = f.changeParts(ctx, group, func(_ int, s *Store) (Group, error) {
+		g, n, err := s.Release(ctx, group)
+		moved.Add(n)
 		return g, err
 	})
-	return g, jobs, err
+	return g, moved.Load(), err
 }
 
 // Delete deletes an ended group.
 func (f fleetGroups) Delete(ctx context.Context, group string, patience time.Duration) (gone bool, err error) {
-	return on(ctx, f.allShards, group, func(s *Store) (bool, error) { return s.Delete(ctx, group, patience) })
+	p, err := f.parts(ctx, group)
+	if err != nil {
+		return false, err
+	}
+	if len(p) > 1 {
+		return f.deleteParts(ctx, p, group, patience)
+	}
+	return p[0].Delete(ctx, group, patience)
 }
 
 // RedriveJobs creates a redrive of a group, on its shard.
 func (f fleetJobs) RedriveJobs(ctx context.Context, group string, o RedriveOptions) (g Group, err error) {
+	p, err := f.parts(ctx, group)
+	if err != nil {
+		return Group{}, err
+	}
+	if len(p) > 1 {
+		return f.redriveParts(ctx, p, group, o)
+	}
 	err = f.redriving(ctx, group, o.MaxGroups, func(ctx context.Context, s *Store, left int64) (err error) {
 		o.MaxGroups = left
 		g, err = s.RedriveJobs(ctx, group, o)
@@ -210,6 +243,13 @@ func (f fleetJobs) RedriveJobs(ctx context.Context, group string, o RedriveOptio
 
 // RetryJob starts a job that waits, or redrives one.
 func (f fleetJobs) RetryJob(ctx context.Context, group, job string, maxGroups int64) (as *Group, err error) {
+	p, err := f.parts(ctx, group)
+	if err != nil {
+		return nil, err
+	}
+	if len(p) > 1 {
+		return f.retryInPart(ctx, p, group, job, maxGroups)
+	}
 	err = f.redriving(ctx, group, maxGroups, func(ctx context.Context, s *Store, left int64) (err error) {
 		as, err = s.RetryJob(ctx, group, job, left)
 		return err
@@ -217,9 +257,9 @@ func (f fleetJobs) RetryJob(ctx context.Context, group, job string, maxGroups in
 	return as, err
 }
 
-// redriving calls do with the shard of a group and how many groups its tenant may have there.
+// redriving calls do with the shard of a group and the number of groups that its tenant may have there.
 func (f fleetJobs) redriving(ctx context.Context, group string, maxGroups int64, do func(ctx context.Context, s *Store, left int64) error) error {
-	s, err := f.at(ctx, group)
+	s, err := f.shardOf(ctx, group)
 	if err != nil {
 		return err
 	}
@@ -245,22 +285,36 @@ func (f fleetJobs) ChunkState(ctx context.Context, group, key string) (ChunkStat
 
 // Results returns outcomes of a group.
 func (f fleetJobs) Results(ctx context.Context, group, cursor string, limit int) (Page, error) {
-	return on(ctx, f.allShards, group, func(s *Store) (Page, error) { return s.Results(ctx, group, cursor, limit) })
+	p, err := f.parts(ctx, group)
+	if err != nil {
+		return Page{}, err
+	}
+	if len(p) > 1 {
+		return p.results(ctx, group, cursor, limit)
+	}
+	return p[0].Results(ctx, group, cursor, limit)
 }
 
 // Dead returns the dead letters of a group.
 func (f fleetJobs) Dead(ctx context.Context, group, cursor string, limit int) (Page, error) {
-	return on(ctx, f.allShards, group, func(s *Store) (Page, error) { return s.Dead(ctx, group, cursor, limit) })
+	p, err := f.parts(ctx, group)
+	if err != nil {
+		return Page{}, err
+	}
+	if len(p) > 1 {
+		return p.dead(ctx, group, cursor, limit)
+	}
+	return p[0].Dead(ctx, group, cursor, limit)
 }
 
 // Job returns one job of a group.
 func (f fleetJobs) Job(ctx context.Context, group, job string) (JobState, error) {
-	return on(ctx, f.allShards, group, func(s *Store) (JobState, error) { return s.Job(ctx, group, job) })
+	return onJob(ctx, f.allShards, group, job, func(s *Store) (JobState, error) { return s.Job(ctx, group, job) })
 }
 
 // CancelJob cancels one job of a group.
 func (f fleetJobs) CancelJob(ctx context.Context, group, job string) (running bool, err error) {
-	return on(ctx, f.allShards, group, func(s *Store) (bool, error) { return s.CancelJob(ctx, group, job) })
+	return onJob(ctx, f.allShards, group, job, func(s *Store) (bool, error) { return s.CancelJob(ctx, group, job) })
 }
 
 // Groups lists the groups of all shards, newest first, as Store.Groups does.
@@ -269,6 +323,7 @@ func (f fleetGroups) Groups(ctx context.Context, filter Filter) (groups []Group,
 		groups, next, err = f.shards[0].Groups(ctx, filter)
 		return groups, next, nil, err
 	}
+	filter.split = true
 	number, text, _ := strings.Cut(filter.Cursor, ".")
 	from, bad := strconv.Atoi(number)
 	if filter.Cursor != "" && (bad != nil || from < 0 || from >= len(f.shards) || text == "") {
@@ -300,6 +355,9 @@ func (f fleetGroups) Groups(ctx context.Context, filter Filter) (groups []Group,
 	list = list[:min(len(list), filter.limit())]
 	for _, g := range list {
 		groups = append(groups, g.Group)
+	}
+	if groups, err = f.mergeListed(ctx, groups, filter.Status); err != nil {
+		return nil, "", nil, err
 	}
 	if n := len(list); n > 0 && n == filter.limit() {
 		next = strconv.Itoa(list[n-1].shard) + "." + encodePlace(list[n-1].place)

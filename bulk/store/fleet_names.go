@@ -11,20 +11,20 @@ import (
 	"time"
 )
 
-// beside returns the shard on which a new group with predecessors is created: theirs, if its id leads there. s is the shard
-// that has the group already, or the one for a new group.
+// beside returns the shard on which to create a group with predecessors: their shard, if the group's id may be placed there.
+// s is the shard that has the group already, or the one for a new group.
 func (f fleetGroups) beside(ctx context.Context, s *Store, g *GroupSpec) (*Store, error) {
 	homes, err := f.homes(ctx, g.ID)
 	if err != nil {
 		return nil, err
 	}
-	there, by := s, ""
+	there, predecessor := s, ""
 	for id := range strings.FieldsSeq(g.After) {
-		of, err := f.at(ctx, id)
+		of, err := f.shardOf(ctx, id)
 		if err != nil {
 			return nil, err
 		}
-		if of == there && by != "" {
+		if of == there && predecessor != "" {
 			continue
 		}
 		switch _, err := of.short(ctx, id); {
@@ -32,11 +32,11 @@ func (f fleetGroups) beside(ctx context.Context, s *Store, g *GroupSpec) (*Store
 			continue // group_create refuses it, unless the group exists already
 		case err != nil:
 			return nil, err
-		case by == "" && slices.Contains(homes, of):
-			there, by = of, id
+		case predecessor == "" && slices.Contains(homes, of):
+			there, predecessor = of, id
 		case of != there:
-			return nil, refuse(CodeInvalid, "after: group %q is on shard %d and %q would be on shard %d, and of several shards (shards: %d) a group waits for groups of its own shard only: leave id out, or begin the ids of the groups with the same text and ::, as in campaign::second after campaign::first",
-				id, of.o.Shard, cmp.Or(by, g.ID), there.o.Shard, len(f.shards))
+			return nil, refuse(CodeInvalid, "after: group %q is on shard %d, and group %q is or would be on shard %d: with shards: %d, a group can wait only for groups of its own shard; leave id out, or begin the ids of all these groups with the same text and ::, as in campaign::second after campaign::first",
+				id, of.o.Shard, cmp.Or(predecessor, g.ID), there.o.Shard, len(f.shards))
 		}
 	}
 	if there == s {
@@ -55,21 +55,21 @@ func (f fleetGroups) beside(ctx context.Context, s *Store, g *GroupSpec) (*Store
 // longestID leaves room for the numbers of redrives.
 const longestID = 128
 
-// IDBeside returns an id for a new group that waits for others, made of one that nobody chose: it leads to the shard of
-// the first of them.
-func (f fleetGroups) IDBeside(after, id string) string {
+// IDBeside returns an id for a new group whose id no client has chosen. It leads to the shard of the first predecessor, and
+// is the random id itself without predecessors or with one shard.
+func (f fleetGroups) IDBeside(after, random string) string {
 	first, _, _ := strings.Cut(after, " ")
 	if len(f.shards) == 1 || first == "" {
+		return random
+	}
+	if id := homeKey(first) + together + random; len(id) <= longestID {
 		return id
 	}
-	if made := homeKey(first) + together + id; len(made) <= longestID {
-		return made
-	}
-	return id
+	return random
 }
 
-// named calls do under a lock of a name that one submission in all shards may use, so that no other process submits
-// anything under it meanwhile.
+// named calls do under the lock of a name that one submission over all shards may use, so that no other process submits
+// anything under that name meanwhile.
 func (f fleetGroups) named(ctx context.Context, name string, do func(ctx context.Context) error) error {
 	return f.locked(ctx, "name/"+name, "the key "+strconv.Quote(name), do)
 }
@@ -94,20 +94,20 @@ func (f fleetGroups) locked(ctx context.Context, key, what string, do func(ctx c
 		select {
 		case <-time.After(countWait):
 		case <-ctx.Done():
-			return fmt.Errorf("%w: %s is being checked by other requests", ErrStore, what)
+			return fmt.Errorf("%w: cannot check %s: other requests hold the lock; try again", ErrStore, what)
 		}
 	}
 }
 
-// createNamed creates a group whose unique key nobody has used in any shard. The key is kept with the group, in the step that
-// creates it.
+// createNamed creates a group with a unique key. If the key is in use in any shard, it returns the group that was created
+// with it. The step that creates a group also records its key.
 func (f fleetGroups) createNamed(ctx context.Context, s *Store, g GroupSpec) (group Group, created bool, err error) {
 	name := "g" + g.Tenant + "/" + g.Unique.Key
 	err = f.named(ctx, name, func(ctx context.Context) error {
 		if _, err := s.short(ctx, g.ID); isCode(err, CodeNotFound) {
 			all, errs := each(ctx, f.allShards, func(ctx context.Context, other *Store) (string, error) {
-				if other == s {
-					return "", nil // group_create looks there
+				if other == s && g.Split < 2 {
+					return "", nil // group_create checks this shard
 				}
 				return other.submittedUnder(ctx, name)
 			})
@@ -125,21 +125,21 @@ func (f fleetGroups) createNamed(ctx context.Context, s *Store, g GroupSpec) (gr
 		} else if err != nil {
 			return err
 		}
-		group, created, err = f.createCounted(ctx, s, g)
+		group, created, err = f.createOn(ctx, s, g)
 		return err
 	})
 	return group, created, err
 }
 
-// usedBefore is the refusal of a unique key whose group has been deleted.
+// usedBefore returns the refusal of a unique key whose group has been deleted.
 func usedBefore(g *GroupSpec, first string) *Refusal {
-	err := refuse(CodeExists, "unique.key %q: group %q was created with it and has been deleted; the key is free again when its time has passed", g.Unique.Key, first)
+	err := refuse(CodeExists, "unique.key %q: group %q was created with it and has been deleted; the key is free again when its unique.for has passed", g.Unique.Key, first)
 	err.Deleting = true
 	return err
 }
 
-// submittedUnder returns what was submitted in this shard under the first of the names that is in use (lib bulkunique), "" if
-// none is.
+// submittedUnder returns the group or job that was submitted in this shard under the first of the names that is in use (see
+// lua/lib/bulkunique.lua), "" if none is.
 func (s *shard) submittedUnder(ctx context.Context, names ...string) (string, error) {
 	if err := s.Prepare(ctx); err != nil {
 		return "", err
@@ -164,8 +164,8 @@ func (s *shard) submittedUnder(ctx context.Context, names ...string) (string, er
 	return "", nil
 }
 
-// Submit adds a single job, as Store.Submit does. With several shards, jobs that nobody named are spread, and those of a
-// tenant with an id or a unique key are on one shard, which has their names.
+// Submit adds a single job, as Store.Submit does. With several shards, jobs without an id and without a unique key are spread
+// over all. A tenant's jobs with one are on one shard, which records these names.
 func (f fleetJobs) Submit(ctx context.Context, in Single) (Submitted, error) {
 	if len(f.shards) == 1 {
 		return f.shards[0].Submit(ctx, in)
@@ -177,9 +177,9 @@ func (f fleetJobs) Submit(ctx context.Context, in Single) (Submitted, error) {
 	if in.ID != "" {
 		names = append(names, "i"+in.Tenant+"/"+in.ID)
 	}
-	in.group = newSingles("")
+	in.group = singlesID("")
 	if len(names) > 0 {
-		in.group = newSingles(in.Tenant)
+		in.group = singlesID(in.Tenant)
 	}
 	homes, err := f.homes(ctx, in.group)
 	if err != nil {
@@ -189,7 +189,7 @@ func (f fleetJobs) Submit(ctx context.Context, in Single) (Submitted, error) {
 	if len(names) == 0 || len(homes) == 1 {
 		return submit(ctx)
 	}
-	// Other placements have put the names of the tenant elsewhere.
+	// Under earlier placements, other shards recorded the names of the tenant.
 	var done Submitted
 	err = f.named(ctx, "s"+in.Tenant, func(ctx context.Context) (err error) {
 		for _, other := range homes[1:] {
@@ -221,7 +221,7 @@ func (f fleetJobs) submitCounted(ctx context.Context, s *Store, in Single) (done
 	return done, err
 }
 
-// Schedules, with the time by which they run, are on shard 0.
+// Schedules are on shard 0, whose clock determines when they run.
 
 // WriteSchedule creates, changes or deletes a schedule.
 func (f fleetSchedules) WriteSchedule(ctx context.Context, r ScheduleRecord, next time.Time) (now ScheduleRecord, changed bool, err error) {

@@ -78,7 +78,7 @@ func TestFleet_UniqueGroupsOverAllShards(t *testing.T) {
 	if _, err := f.Cancel(t.Context(), first); err != nil {
 		t.Fatal(err)
 	}
-	s, err := f.at(t.Context(), first)
+	s, err := f.shardOf(t.Context(), first)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +128,7 @@ func TestFleet_SingleJobs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := f.at(t.Context(), done.Group)
+		s, err := f.shardOf(t.Context(), done.Group)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,8 +11,8 @@ type ShardInfo struct {
 	Number int
 	// Use is one of UseOpen, UseDraining and UseUnused.
 	Use    string
-	Away   error // the shard does not reply, so its counts are unknown
-	Groups int64 // that are kept
+	Away   error // set if the shard does not reply: its counts are unknown
+	Groups int64 // with those that have ended and are still kept
 	Depths
 }
 
@@ -20,12 +20,12 @@ type ShardInfo struct {
 const (
 	UseOpen     = "open"     // for new groups
 	UseDraining = "draining" // for the groups that it has
-	UseUnused   = "unused"   // not yet
+	UseUnused   = "unused"   // for no group yet
 )
 
 // ShardList returns the state of every shard.
 func (f fleetLayout) ShardList(ctx context.Context) ([]ShardInfo, error) {
-	p, err := f.shared(ctx)
+	p, err := f.currentPlacements(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -49,8 +49,8 @@ func (f fleetLayout) ShardList(ctx context.Context) ([]ShardInfo, error) {
 	return all, nil
 }
 
-// shared returns the placements as they are now.
-func (f fleetLayout) shared(ctx context.Context) (*placed, error) {
+// currentPlacements reads the placements.
+func (f fleetLayout) currentPlacements(ctx context.Context) (*placementReading, error) {
 	p, _, err := f.shards[0].readPlacements(ctx, "", nil)
 	if err == nil {
 		f.placing.last.Store(p)
@@ -71,7 +71,7 @@ func (f fleetLayout) DrainShard(ctx context.Context, n int) (changed bool, err e
 // OpenShard opens a shard for new groups: one that was drained, or one that is not used yet. Every process must have it
 // in its configuration.
 func (f fleetLayout) OpenShard(ctx context.Context, n int) (changed bool, err error) {
-	if err := f.ready(ctx, n); err != nil {
+	if err := f.prepareOpening(ctx, n); err != nil {
 		return false, err
 	}
 	return f.place(ctx, n, func(open []int) ([]int, error) {
@@ -83,12 +83,12 @@ func (f fleetLayout) OpenShard(ctx context.Context, n int) (changed bool, err er
 	})
 }
 
-// ready checks that a shard can be opened, and copies to it what operators have set live.
-func (f fleetLayout) ready(ctx context.Context, n int) error {
+// prepareOpening checks that a shard can be opened, and copies live changes of operators to it.
+func (f fleetLayout) prepareOpening(ctx context.Context, n int) error {
 	if n < 0 || n >= len(f.shards) {
 		return refuse(CodeInvalid, "shard %d: the configuration has shards: %d", n, len(f.shards))
 	}
-	p, err := f.shared(ctx)
+	p, err := f.currentPlacements(ctx)
 	if err != nil {
 		return err
 	}
@@ -165,7 +165,8 @@ func (f fleetLayout) copyTenants(ctx context.Context) error {
 	return nil
 }
 
-// adoptTenants lends the limits of tenants that were set while there was one shard. They are in parts before that.
+// adoptTenants copies to all shards the settings of tenants that were set while there was one shard, once. Then the lender
+// divides their limits; before, each shard has a fixed part of them.
 func (f fleetLayout) adoptTenants(ctx context.Context) error {
 	s := f.shards[0]
 	call, cancel := context.WithTimeout(ctx, s.o.Timeout)
@@ -203,14 +204,14 @@ func (s rateStore) liveRates(ctx context.Context) (p LimitsPatch, err error) {
 	return p, nil
 }
 
-// place adds a placement with the shards that change returns for those of the last one. Several operators may do so at
-// once.
+// place adds a placement with the shards that change returns for those of the last placement. It repeats this if another
+// operator adds a placement at the same time.
 func (f fleetLayout) place(ctx context.Context, n int, change func(open []int) ([]int, error)) (changed bool, err error) {
 	if n < 0 || n >= len(f.shards) {
 		return false, refuse(CodeInvalid, "shard %d: the configuration has shards: %d", n, len(f.shards))
 	}
 	for {
-		p, err := f.shared(ctx)
+		p, err := f.currentPlacements(ctx)
 		if err != nil {
 			return false, err
 		}
@@ -220,7 +221,7 @@ func (f fleetLayout) place(ctx context.Context, n int, change func(open []int) (
 			return false, err
 		}
 		if len(p.placements) >= mostPlacements {
-			return false, refuse(CodeState, "the installation has %d placements, which is the most: each change of the shards for new groups adds one", len(p.placements))
+			return false, refuse(CodeState, "the installation has %d placements, the largest possible number: each drained or opened shard adds one, and none can be removed", len(p.placements))
 		}
 		next, added, err := f.shards[0].readPlacements(ctx, p.text, open)
 		if err != nil {

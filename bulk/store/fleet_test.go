@@ -50,7 +50,7 @@ func TestPlacements_KeepEveryHome(t *testing.T) {
 		}
 		text := ""
 		for _, p := range all {
-			text += fmt.Sprintf(";%d %s", p.from, words(p.shards))
+			text += fmt.Sprintf(";%d %s", p.from, shardWords(p.shards))
 		}
 		if again, err := parsePlacements(text[1:]); err != nil || fmt.Sprint(again) != fmt.Sprint(all) {
 			t.Fatalf("%v, %v", again, err)
@@ -161,7 +161,7 @@ func TestFleet_ListsAndCountsAllShards(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		s, err := f.at(t.Context(), id)
+		s, err := f.shardOf(t.Context(), id)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -250,7 +250,7 @@ func TestFleet_OpensAndDrainsShards(t *testing.T) {
 		}
 	}
 	for _, id := range more {
-		s, err := three.at(t.Context(), id)
+		s, err := three.shardOf(t.Context(), id)
 		if err != nil {
 			t.Fatal(err)
 		}

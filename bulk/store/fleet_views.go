@@ -66,7 +66,7 @@ func (f fleetViews) addCongestion(a, b Congestion) Congestion {
 	return a
 }
 
-// historyHeld is how long a shard's snapshot counts where it has no newer one.
+// historyHeld is how long the last snapshot of a shard counts if the shard has no newer one.
 const historyHeld = 10 * time.Second
 
 // History returns a tenant's snapshots since then, oldest first, one a second: the sums of the shards' latest.
@@ -147,8 +147,8 @@ func sumTypes(a, b map[string]TypeLimits) map[string]TypeLimits {
 	return sum
 }
 
-// setAll changes a setting in every shard, first in shard 0. If a shard is away, the others may have the change: the
-// error says so, and the same call completes it.
+// setAll changes a setting in every shard, first in shard 0. If a shard is away, its error states that the others have the
+// change; the same call completes it later.
 func setAll[T any](ctx context.Context, f *allShards, do func(ctx context.Context, s *Store) (T, error)) ([]T, error) {
 	first, err := do(ctx, f.shards[0])
 	if err != nil || len(f.shards) == 1 {
@@ -335,7 +335,7 @@ func (f fleetViews) Running(ctx context.Context) (jobs []RunningJob, all int64, 
 	return jobs, all, away, err
 }
 
-// SumDepths returns the counts of several shards together. Ratios are means.
+// SumDepths returns the counts of several shards together. Jain is the smallest, AvgThrottles and RateAccuracy are means.
 func SumDepths(all []Depths) Depths {
 	sum := all[0]
 	if len(all) == 1 {
@@ -378,54 +378,4 @@ func SumDepths(all []Depths) Depths {
 
 func levelRank(level string) int {
 	return slices.Index([]string{congestion.None, congestion.Low, congestion.Moderate, congestion.High, congestion.Critical}, level)
-}
-
-// Audit checks every invariant in all shards, and that each group is on a shard that its id leads to.
-func (f fleetViews) Audit(ctx context.Context) ([]Violation, error) {
-	if len(f.shards) == 1 {
-		return f.shards[0].Audit(ctx)
-	}
-	placed, err := f.placements(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var all []Violation
-	for n, s := range f.shards {
-		broken, err := s.Audit(ctx)
-		if err != nil {
-			return nil, shardError(n, err)
-		}
-		for _, v := range broken {
-			v.What = fmt.Sprintf("shard %d: %s", n, v.What)
-			all = append(all, v)
-		}
-		ids, err := s.fields(ctx, keyNames_)
-		if err != nil {
-			return nil, shardError(n, err)
-		}
-		for _, id := range ids {
-			if homes := placed.homes(id, placed.clock()); !slices.Contains(homes, n) {
-				all = append(all, Violation{Invariant: "home", What: fmt.Sprintf("shard %d has group %s, which is looked for in %v", n, id, homes)})
-			}
-		}
-	}
-	return all, nil
-}
-
-// Repair restores what Store.Repair restores, in all shards.
-func (f fleetViews) Repair(ctx context.Context) ([]Repaired, error) {
-	var all []Repaired
-	for n, s := range f.shards {
-		mended, err := s.Repair(ctx)
-		for _, r := range mended {
-			if len(f.shards) > 1 {
-				r.Name = fmt.Sprintf("%s of shard %d", r.Name, n)
-			}
-			all = append(all, r)
-		}
-		if err != nil {
-			return all, shardError(n, err)
-		}
-	}
-	return all, nil
 }

@@ -95,18 +95,27 @@ func (s jobStore) CancelJob(ctx context.Context, group, job string) (running boo
 	return false, refuse(CodeState, "job %q of group %q was moving between two places: repeat the request", job, group)
 }
 
+// startNow starts a job that waits, and reports whether it has failed or died instead.
+func (s jobStore) startNow(ctx context.Context, group, job string) (ended bool, err error) {
+	r, err := s.write(ctx, "job_retry", group, job)
+	if err != nil {
+		return false, err
+	}
+	if r.refusal() == "ended" && strings.Contains("FDR", r.string(1)) {
+		return true, nil
+	}
+	return false, s.jobRefusal(ctx, group, job, r)
+}
+
 // RetryJob starts a job that waits for a retry or its run_at; as is then nil. A job that has failed or died is redriven, and as
 // is its new group.
 func (s jobStore) RetryJob(ctx context.Context, group, job string, maxGroups int64) (as *Group, err error) {
-	r, err := s.write(ctx, "job_retry", group, job)
-	if err != nil {
+	ended, err := s.startNow(ctx, group, job)
+	if err != nil || !ended {
 		return nil, err
 	}
-	if r.refusal() == "ended" && strings.Contains("FDR", r.string(1)) {
-		g, err := s.RedriveJobs(ctx, group, RedriveOptions{Job: job, MaxGroups: maxGroups})
-		return &g, err
-	}
-	return nil, s.jobRefusal(ctx, group, job, r)
+	g, err := s.RedriveJobs(ctx, group, RedriveOptions{Job: job, MaxGroups: maxGroups})
+	return &g, err
 }
 
 // jobRefusal is groupRefusal for scripts about one job.

@@ -13,7 +13,7 @@ import (
 // lendTimeout bounds a call of Lend: leases last for some calls, and a shard that is away must not delay the others.
 const lendTimeout = 300 * time.Millisecond
 
-// LendNumber returns a number from which those of Lend's calls are counted, above those of every other process before.
+// LendNumber returns a number greater than that of every earlier call of Lend. The caller numbers its calls from it on.
 func (s rateStore) LendNumber(ctx context.Context) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
 	defer cancel()
@@ -24,8 +24,8 @@ func (s rateStore) LendNumber(ctx context.Context) (int64, error) {
 	return n * 1e9, nil // more calls than one process makes
 }
 
-// Lend changes the leases of this shard and returns them with the shard's needs. superseded reports that another process
-// has called with a greater number.
+// Lend changes the leases of this shard and returns them with the shard's needs. superseded reports that another lender has
+// called with a greater number, so nothing was changed.
 func (s rateStore) Lend(ctx context.Context, number int64, c lend.Call) (r lend.Reply, superseded bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, max(lendTimeout, s.o.Timeout/4))
 	defer cancel()

@@ -18,6 +18,8 @@ type Filter struct {
 	Status  Status   // "": all
 	Limit   int      // 1…1000
 	Cursor  string   // of the page before
+
+	split bool // groups may be split
 }
 
 // Groups lists groups, newest first, with a cursor for the next page ("" at the end). It reads at most a page of each
@@ -82,7 +84,7 @@ func (s groupStore) listed(ctx context.Context, f Filter, before string) (groups
 			return nil, err
 		}
 		for _, g := range read { // skip groups whose status has changed since they were listed
-			if !g.deleted && (f.Status == "" || g.Status == f.Status) && !slices.ContainsFunc(groups, func(o listedGroup) bool { return o.ID == g.ID }) {
+			if !g.deleted && g.Part == 0 && f.matches(&g.Group) && !slices.ContainsFunc(groups, func(o listedGroup) bool { return o.ID == g.ID }) {
 				groups = append(groups, listedGroup{g.Group, of[g.key]})
 			}
 		}
@@ -93,6 +95,14 @@ func (s groupStore) listed(ctx context.Context, f Filter, before string) (groups
 	}
 }
 
+// underWay are the statuses between which a split group's own differs from that of its first part.
+var underWay = []Status{Dispatched, Running, Aggregating}
+
+// matches reports whether the filter has the group's status. A split group is under way as long as one of its parts is.
+func (f *Filter) matches(g *Group) bool {
+	return f.Status == "" || g.Status == f.Status || g.Split > 1 && slices.Contains(underWay, f.Status) && slices.Contains(underWay, g.Status)
+}
+
 // timeBytes is the length of the time in a place in a list, before the group's short name.
 const timeBytes = 7
 
@@ -100,7 +110,7 @@ const timeBytes = 7
 func (f *Filter) lists() (all []string) {
 	var numbers []string
 	for n, status := range statuses {
-		if n > 0 && (f.Status == "" || f.Status == status) {
+		if n > 0 && (f.Status == "" || f.Status == status || f.split && slices.Contains(underWay, f.Status) && slices.Contains(underWay, status)) {
 			numbers = append(numbers, strconv.Itoa(n))
 		}
 	}

@@ -14,9 +14,8 @@ import (
 	"time"
 )
 
-// A placement names the shards that new groups use from a time on. The layout record of shard 0 has the list of all
-// placements, which only grows: a group stays on the shard where it was created, so its home is the one that some
-// placement has given its id.
+// placement is the list of the shards that new groups use from a time on. The layout record of shard 0 has all placements,
+// and none is removed: a group stays on the shard where it was created, to which one of the placements leads its id.
 type placement struct {
 	from   int64 // µs of shard 0's clock
 	shards []int
@@ -26,11 +25,11 @@ type placement struct {
 type placements []placement
 
 const (
-	// placeAfter is how long after it was added a placement counts, so that every process has read it by then.
+	// placeAfter is how long after its addition a placement takes effect, so that every process has read it by then.
 	placeAfter = 10 * time.Second
 	// PlaceEvery is how often processes have to read the placements.
 	PlaceEvery = 2 * time.Second
-	// placeStale is the age of a reading from which it is repeated by a call that needs it.
+	// placeStale is the age from which a reading is repeated by a call that needs it.
 	placeStale = 5 * time.Second
 )
 
@@ -58,8 +57,8 @@ func parsePlacements(text string) (placements, error) {
 	return all, nil
 }
 
-// words returns shards as shards_place takes them.
-func words(shards []int) string {
+// shardWords returns a list of shards as shards_place takes it.
+func shardWords(shards []int) string {
 	var list []string
 	for _, n := range shards {
 		list = append(list, strconv.Itoa(n))
@@ -67,7 +66,7 @@ func words(shards []int) string {
 	return strings.Join(list, ",")
 }
 
-// count returns how many shards the installation has: those of any placement.
+// count returns how many shards the installation has: those up to the largest of any placement.
 func (p placements) count() int {
 	most := 0
 	for _, one := range p {
@@ -76,7 +75,7 @@ func (p placements) count() int {
 	return most + 1
 }
 
-// at returns the placement that counts at a time.
+// at returns the placement in effect at a time.
 func (p placements) at(now int64) placement {
 	for i := len(p) - 1; i > 0; i-- {
 		if p[i].from <= now {
@@ -99,8 +98,8 @@ func (p placements) homes(id string, now int64) []int {
 	return homes
 }
 
-// home returns the shard of a key, by rendezvous hashing: a placement with one shard more or less changes the homes of
-// no keys but those of that shard.
+// home returns the shard of a key, by rendezvous hashing: a shard more or less changes only the homes of the keys on that
+// shard.
 func (p placement) home(key string) int {
 	return slices.MaxFunc(p.shards, func(a, b int) int { return cmp.Compare(rendezvous(key, a), rendezvous(key, b)) })
 }
@@ -108,12 +107,12 @@ func (p placement) home(key string) int {
 // together ends the part of an id that determines its shard, so that groups whose ids share that part are on one shard.
 const together = "::"
 
-// RunsPrefix begins the ids of groups that schedules create: it is followed by the schedule, a colon and the time.
+// RunsPrefix begins the ids of groups that schedules create. The id of the schedule, a colon and the time follow it.
 const RunsPrefix = "schedule:"
 
-// homeKey returns what determines a group's home: the part of its id before together, or its id, without the time of a
-// schedule's run, because one may wait for the one before, and without the numbers of redrives, which are on the shard of
-// their source.
+// homeKey returns the text that determines a group's home: the part of its id before together, or its id. The time of a
+// schedule's run is left out, because a run may wait for the one before. So are the numbers of redrives, which are on the
+// shard of their source.
 func homeKey(id string) string {
 	if part, _, cut := strings.Cut(id, together); cut && part != "" {
 		id = part
@@ -141,15 +140,15 @@ func rendezvous(key string, shard int) uint64 {
 	return x ^ x>>31
 }
 
-// placing holds the last reading of the placements.
-type placing struct {
-	mu   sync.Mutex // of a reading in progress
-	last atomic.Pointer[placed]
+// placementCache has the last reading of the placements.
+type placementCache struct {
+	mu   sync.Mutex // held while the placements are read
+	last atomic.Pointer[placementReading]
 	next atomic.Int64 // when to try again after a failure, in ns since start
 }
 
-// placed is a reading of the placements.
-type placed struct {
+// placementReading is the placements as they were read at a time.
+type placementReading struct {
 	placements
 	text string
 	now  int64 // of shard 0's clock, µs
@@ -157,10 +156,10 @@ type placed struct {
 }
 
 // clock returns the time of shard 0's clock, µs.
-func (p *placed) clock() int64 { return p.now + time.Since(p.at).Microseconds() }
+func (p *placementReading) clock() int64 { return p.now + time.Since(p.at).Microseconds() }
 
-// readPlacements reads the placements, and adds one with these shards if known is what is there.
-func (s *shard) readPlacements(ctx context.Context, known string, shards []int) (*placed, bool, error) {
+// readPlacements returns the placements. If their text equals known, it first adds one with the shards, and reports it.
+func (s *shard) readPlacements(ctx context.Context, known string, shards []int) (p *placementReading, added bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, max(prepareTimeout, s.o.Timeout))
 	defer cancel()
 	began := time.Now()
@@ -168,7 +167,7 @@ func (s *shard) readPlacements(ctx context.Context, known string, shards []int) 
 	for i := range first {
 		first[i] = i
 	}
-	res, err := s.scripts.Run(ctx, "shards_place", []string{layoutKey(s.o.Prefix, 0)}, s.now(), words(first), known, words(shards), placeAfter.Microseconds())
+	res, err := s.scripts.Run(ctx, "shards_place", []string{layoutKey(s.o.Prefix, 0)}, s.now(), shardWords(first), known, shardWords(shards), placeAfter.Microseconds())
 	if err != nil {
 		return nil, false, fmt.Errorf("shard 0, which has the placements of groups: %w", err)
 	}
@@ -177,7 +176,7 @@ func (s *shard) readPlacements(ctx context.Context, known string, shards []int) 
 	if err != nil {
 		return nil, false, err
 	}
-	return &placed{placements: all, text: r.string(0), now: r.int(1), at: began}, r.int(2) == 1, nil
+	return &placementReading{placements: all, text: r.string(0), now: r.int(1), at: began}, r.int(2) == 1, nil
 }
 
 // countShards records the shards of a new installation, before its layout is recorded, and returns an error if the

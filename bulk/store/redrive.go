@@ -74,11 +74,6 @@ func selection(which string) (marks, codes, job string) {
 	return marks, codes, ""
 }
 
-// Redrive redrives the dead jobs of a group.
-func (s jobStore) Redrive(ctx context.Context, group string, rate float64) (Group, error) {
-	return s.RedriveJobs(ctx, group, RedriveOptions{Rate: rate})
-}
-
 // RedriveJobs creates a new group from the selected jobs of group and seals it; it keeps the callback_url. It takes
 // bounded steps. The next redrive of the group first finishes an interrupted one, and returns it if it selects the
 // same. A job can be redriven once; the group keeps its outcomes.
@@ -93,12 +88,7 @@ func (s jobStore) RedriveJobs(ctx context.Context, group string, o RedriveOption
 	if len(found) == 0 {
 		return Group{}, groupRefusal("not_found", group, nil)
 	}
-	spec := found[0].GroupSpec
-	spec.RedriveOf, spec.RedriveWhich, spec.MaxGroups = group, o.which(), o.MaxGroups
-	spec.StartAt, spec.ExpiresAt, spec.Unique, spec.After, spec.When = time.Time{}, time.Time{}, Unique{}, "", "" // of the first attempt
-	if o.Rate > 0 {
-		spec.Rate = o.Rate
-	}
+	spec := found[0].redriveSpec(group, &o)
 	root, n := found[0].nextRedrive()
 	for after := ""; ; {
 		spec.ID = root + "-r" + strconv.FormatInt(n, 10)
@@ -136,6 +126,17 @@ func (s jobStore) RedriveJobs(ctx context.Context, group string, o RedriveOption
 			return Group{}, s.noneLeft(ctx, &spec, &found[0].Group, o.Job)
 		}
 	}
+}
+
+// redriveSpec returns the spec of a redrive of g, without its id.
+func (g *found) redriveSpec(group string, o *RedriveOptions) GroupSpec {
+	spec := g.GroupSpec
+	spec.RedriveOf, spec.RedriveWhich, spec.MaxGroups = group, o.which(), o.MaxGroups
+	spec.StartAt, spec.ExpiresAt, spec.Unique, spec.After, spec.When = time.Time{}, time.Time{}, Unique{}, "", "" // of the first attempt
+	if o.Rate > 0 {
+		spec.Rate = o.Rate
+	}
+	return spec
 }
 
 // redriveStep does one step of the redrive spec: with create it creates the group, without it continues an open one.

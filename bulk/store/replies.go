@@ -11,6 +11,10 @@ const (
 	replyNotReduced = 0
 	replyReduced    = 1
 
+	// Of group_join.
+	replyNotJoined = 0
+	replyJoined    = 1
+
 	// Of jobs_ack.
 	replyAckDone      = 'd'
 	replyAckFailed    = 'f'

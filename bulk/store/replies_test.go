@@ -12,6 +12,7 @@ import (
 func TestReplies_AreThoseOfTheScripts(t *testing.T) {
 	for script, codes := range map[string]map[string]int{
 		"job_cancel":   {"CANCELLED": replyCancelled, "RUNNING": replyRunning, "NOT_FOUND": replyNotFound},
+		"group_join":   {"NOT_JOINED": replyNotJoined, "JOINED": replyJoined},
 		"group_reduce": {"NOT_REDUCED": replyNotReduced, "REDUCED": replyReduced},
 		"leases_renew": {"LEASE_LOST": int(LeaseLost), "LEASE_HELD": int(LeaseHeld), "LEASE_CALLED": int(LeaseCalled)},
 		"jobs_ack": {"ACK_DONE": replyAckDone, "ACK_FAILED": replyAckFailed, "ACK_RETRY": replyAckRetry, "ACK_THROTTLED": replyAckThrottled,

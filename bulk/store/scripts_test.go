@@ -120,6 +120,8 @@ func oneOfEverything(t *testing.T, client redis.UniversalClient) {
 	refused(t, err, CodeState)
 	_, err = s.Delete(ctx, "released", time.Second)
 	refused(t, err, CodeState)
+	_, _, err = s.join(ctx, "released", 0, Completed, "", nil)
+	ok(err)
 	_, err = s.History(ctx, "acme", time.Time{})
 	ok(err)
 	_, err = s.Submit(ctx, Single{Tenant: "acme", Job: Job{Type: "webhook", Payload: []byte("1")}, Unique: Unique{"k", time.Hour}})

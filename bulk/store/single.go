@@ -15,20 +15,20 @@ type Single struct {
 	Tenant string
 	Level  Level
 	Weight float64       // of the group that takes it, as GroupSpec.Weight
-	Delay  time.Duration // from the store's time on; instead of RunAt
+	Delay  time.Duration // start after this time, by the store's clock; instead of RunAt
 	Unique Unique
 	Own    bool // as GroupSpec.Own
 	// MaxPending is how many unfinished jobs the tenant may have, this one included; 0: as the settings allow.
 	MaxPending int64
 
-	group     string // for a group that is created; empty: random
+	group     string // id of the group if one is created; empty: random
 	elsewhere int64  // unfinished jobs of the tenant in other shards
 }
 
 // Submitted is the result of Submit.
 type Submitted struct {
 	Group, ID string
-	StartAt   time.Time // zero: as soon as limits allow
+	StartAt   time.Time // zero: when limits allow
 	// Duplicate is set if the job's ID or Unique key was used before: Group and ID are those of the first job.
 	Duplicate bool
 }
@@ -46,7 +46,7 @@ func (s groupStore) Submit(ctx context.Context, in Single) (Submitted, error) {
 	if err := in.check(); err != nil {
 		return Submitted{}, err
 	}
-	spec := GroupSpec{ID: cmp.Or(in.group, newSingles("")), Tenant: in.Tenant, Type: in.Type, Level: in.Level, Weight: in.Weight, Own: in.Own,
+	spec := GroupSpec{ID: cmp.Or(in.group, singlesID("")), Tenant: in.Tenant, Type: in.Type, Level: in.Level, Weight: in.Weight, Own: in.Own,
 		Tolerance: Tolerance{Share: true, Percent: 100}}
 	group, err := createArgs(&spec, s.today())
 	if err != nil {
@@ -78,12 +78,13 @@ func duplicateOf(first string) Submitted {
 	return Submitted{Group: group, ID: id, Duplicate: true}
 }
 
-// newSingles returns an id for a group of single jobs. Those of the same beside, if it is not empty, are on one shard.
-func newSingles(beside string) string {
-	if beside != "" {
-		beside += together
+// singlesID returns an id for a group of single jobs. Groups with the same part are on one shard; without a part, they are
+// spread.
+func singlesID(part string) string {
+	if part != "" {
+		part += together
 	}
-	return SinglesPrefix + beside + strings.ToLower(rand.Text())
+	return SinglesPrefix + part + strings.ToLower(rand.Text())
 }
 
 func (in *Single) check() error {

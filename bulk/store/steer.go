@@ -45,7 +45,7 @@ func (f *allShards) Steer(ctx context.Context, report string, fence, rate int64,
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for n, u := range uses {
-		if errs[n] != nil { // it is away: nothing starts there that this process would know of
+		if errs[n] != nil { // the shard is away: its last count stands
 			st.Starts += f.started[n]
 			continue
 		}

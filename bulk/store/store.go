@@ -88,6 +88,7 @@ type Options struct {
 type Store struct {
 	*shard
 	groupStore
+	partStore
 	outcomeStore
 	jobStore
 	queueStore
@@ -100,6 +101,7 @@ type Store struct {
 // The methods of a Store, by what they concern.
 type (
 	groupStore    struct{ *shard }
+	partStore     struct{ groupStore } // of split groups
 	outcomeStore  struct{ groupStore }
 	jobStore      struct{ outcomeStore }
 	queueStore    struct{ *shard }
@@ -163,7 +165,7 @@ func New(o Options) (*Store, error) {
 	}
 	groups := groupStore{s}
 	outcomes, rates := outcomeStore{groups}, rateStore{s}
-	return &Store{s, groups, outcomes, jobStore{outcomes}, queueStore{s}, processStore{s}, rates, upkeepStore{rates}, scheduleStore{s}}, nil
+	return &Store{s, groups, partStore{groups}, outcomes, jobStore{outcomes}, queueStore{s}, processStore{s}, rates, upkeepStore{rates}, scheduleStore{s}}, nil
 }
 
 // newProcess returns a random name of a process.

@@ -30,7 +30,7 @@ func checkAfter(g *GroupSpec) error {
 			return refuse(CodeInvalid, "after %q: use the ids of other groups", id)
 		}
 		if i > 0 && ids[i-1] == id {
-			return refuse(CodeInvalid, "after %q: is given twice", id)
+			return refuse(CodeInvalid, "after %q: is listed twice", id)
 		}
 	}
 	return nil
@@ -44,7 +44,7 @@ func quietWords(q calendar.Quiet, now time.Time) string {
 	return q.Words(now)
 }
 
-// today returns about the store's time: what is read from it changes with the clocks of time zones.
+// today returns the time of this process, which stands for the store's where only the changes of time zones' clocks matter.
 func (s *shard) today() time.Time {
 	if s.o.Now != nil {
 		return micros(s.o.Now())
@@ -55,7 +55,7 @@ func (s *shard) today() time.Time {
 // whens numbers the values of GroupSpec.When for scripts.
 var whens = map[When]int{OnSuccess: 1, OnFailure: 2, OnEnd: 3}
 
-// whenNumber returns a group's condition for scripts, 0 if it has no predecessors.
+// whenNumber returns the number of a group's condition for scripts, 0 if it has no predecessors.
 func whenNumber(g *GroupSpec) int {
 	if g.After == "" {
 		return 0
@@ -90,7 +90,7 @@ func storedTime(t time.Time) time.Time {
 	return micros(t.UnixMicro())
 }
 
-// sinceEpoch returns a time in microseconds for scripts, 0 for the zero time. One before 1970 has passed as well as any.
+// sinceEpoch returns a time in microseconds for scripts: 0 for the zero time, 1 for any other time before 1970.
 func sinceEpoch(t time.Time) int64 {
 	if t.IsZero() {
 		return 0

@@ -95,10 +95,17 @@ type GroupSpec struct {
 	Unique       Unique         `json:",omitzero"`  // accepted once within its time; zero: no such bound
 	After        string         `json:",omitempty"` // ids of the groups that have to end first, separated by blanks
 	When         When           `json:",omitempty"` // with After; empty: OnSuccess
+	Split        int            `json:",omitzero"`  // on how many shards it has parts; 0 and 1: it is whole
+	ExpectedJobs int64          `json:",omitzero"`  // jobs; without Split, above splitAbove the Fleet splits the group
 	RedriveOf    string         `json:",omitzero"`  // the group whose dead or failed jobs these were
 	RedriveWhich string         `json:",omitempty"` // statuses and codes of RedriveOptions; empty: the dead ones
 	// Own is set for a tenant's token: Level, Weight and BasePriority then have effect within the tenant only.
-	Own       bool  `json:",omitempty"`
+	Own bool `json:",omitempty"`
+	// Parts are the shards of a split group, which the Fleet chooses, separated by blanks: the first decides for the group. Part is
+	// the index in that list of the one that a record is about.
+	Parts string `json:",omitempty"`
+	Part  int    `json:",omitzero"`
+
 	MaxGroups int64 `json:"-"` // most groups of the tenant, including this one; 0: any number
 }
 
@@ -109,6 +116,8 @@ type Group struct {
 	Sealed  bool
 	Paused  bool
 	Stopped bool // paused because of StopAt
+	// Away are the shards that did not reply: the counts of their parts are missing. Lost are those that have lost their part.
+	Away, Lost []int
 	// Duplicate is set by CreateGroup: this is the group that was created first under the Unique key.
 	Duplicate bool
 	// Predecessors are those of After, with how they ended. Skipped is set if the group was cancelled because they did
@@ -132,6 +141,8 @@ type Group struct {
 	Reduced                            int64         // reduced outcomes
 	Redriven                           int64         // redriven dead letters
 	Gone                               int64         // outcomes dropped because of Results
+	partRate, partSlots                int64         // its rate, in thousandths, and concurrency in this shard
+	swept                              int64         // of a cancelled one: 1 when all its jobs have their outcome, 2 with its result
 	Backoff                            time.Duration // of its tenant, while jobs of this group wait for it
 	Gated                              bool          // no job of it may start now
 	GatedBy                            string        // one of GatedBy…, while Gated
@@ -421,6 +432,8 @@ type Tended struct {
 	Removed  bool  // the group was deleted
 	DeadGone int64 // dead letters dropped after their retention
 	Sealed   bool  // this step sealed it after Settings.UnsealedAfter
+	// Part is set for a split group: with Reduce, Fleet.Join decides what to do.
+	Part bool
 }
 
 // Reduction is the state of a group's reducer.

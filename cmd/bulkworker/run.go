@@ -24,6 +24,7 @@ import (
 	"github.com/anteroom/anteroom/internal/config"
 	"github.com/anteroom/anteroom/internal/lifecycle"
 	"github.com/anteroom/anteroom/internal/redisurl"
+	"github.com/anteroom/anteroom/internal/sleep"
 )
 
 // worker is a running bulk worker.
@@ -233,12 +234,8 @@ func (w *worker) prepare(ctx context.Context, cfg *config.Bulk, opened servers) 
 		if !again {
 			return err
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if !sleep.For(ctx, pause) {
 			return nil
-		case <-timer.C:
 		}
 	}
 	<-ctx.Done()

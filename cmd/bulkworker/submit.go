@@ -64,6 +64,8 @@ the exit code is 1.`
 	f.StringVar(&s.aggregate, "aggregate", "", "how results are aggregated: a `WORD` such as count, or JSON (count)")
 	f.StringVar(&s.spec.CallbackURL, "callback-url", "", "`URL` that is called when the group has ended")
 	f.StringVar(&s.tolerance, "failure-tolerance", "", "how many jobs may fail or die before the group fails: `N`, or a share such as 5% (0)")
+	f.IntVar(&s.spec.Split, "split", 0, "on how many shards the group has parts, so that one shard does not bound it (one)")
+	f.Int64Var(&s.spec.Expected, "expected", 0, "about how many jobs will be submitted: above 50000 the group is split, without --split (unknown)")
 	f.StringVar(&s.stopAt, "stop-at", "", "pause the group when this many jobs have failed or died: `N`, or a share such as 5% (never)")
 	f.StringVar(&s.results, "results", "", "outcomes to keep: `WHICH` is all, failures (only of jobs that did not succeed) or none (all)")
 	f.StringVar(&s.spec.ID, "id", "", "`ID` of the group (random)")

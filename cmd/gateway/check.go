@@ -14,6 +14,7 @@ import (
 
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/gateway"
+	"github.com/anteroom/anteroom/gateway/console"
 	"github.com/anteroom/anteroom/gateway/page"
 	"github.com/anteroom/anteroom/internal/config"
 	"github.com/anteroom/anteroom/token"
@@ -22,7 +23,7 @@ import (
 // checkParts returns the problems that other packages find in the configuration, so that check-config and the start report all
 // of them at once.
 func checkParts(cfg *config.Config) []config.Problem {
-	return slices.Concat(checkKeys(cfg), checkPages(cfg), checkEstimates(cfg))
+	return slices.Concat(checkKeys(cfg), checkPages(cfg), checkEstimates(cfg), checkWebhooks(cfg))
 }
 
 // checkStart builds all parts that serve builds from a configuration, and starts nothing, so that check-config and a reload refuse
@@ -48,7 +49,12 @@ func checkStart(cfg *config.Config) error {
 		return err
 	}
 	defer func() { _ = g.Shutdown(context.Background()) }()
-	_, err = newConsole(cfg, g, g.Ready, core, prometheus.NewRegistry(), log)
+	registry := prometheus.NewRegistry()
+	hooks, err := newWebhooks(cfg, g, core, registry, log)
+	if err != nil {
+		return err
+	}
+	_, err = newOperators(cfg, g, g.Ready, core, hooks, console.Insight{}, registry, log)
 	return err
 }
 

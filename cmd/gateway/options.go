@@ -1,10 +1,10 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -12,10 +12,8 @@ import (
 
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/gateway"
-	"github.com/anteroom/anteroom/gateway/console"
 	"github.com/anteroom/anteroom/gateway/guard"
 	"github.com/anteroom/anteroom/gateway/meter"
-	"github.com/anteroom/anteroom/gateway/permit"
 	"github.com/anteroom/anteroom/gateway/proxy"
 	"github.com/anteroom/anteroom/gateway/wire"
 	"github.com/anteroom/anteroom/internal/certs"
@@ -94,7 +92,7 @@ func roomOptions(cfg *config.Config, r *config.Room) (gateway.Room, error) {
 	room := gateway.Room{
 		ID: r.ID, Hosts: r.Hosts, Paths: r.Paths, Policy: p,
 		PollBudget: r.PollBudget, Renew: r.Session.Renew == "true", MaxSession: r.Session.Max, CORSOrigins: r.CORSOrigins,
-		Page: pageOptions(r), PageStatus: r.Page.Status, Compat: r.Compat, CompatStatus: r.CompatStatus, Estimator: r.ETA.Estimator, LearnWeights: r.ETA.Weights == learned,
+		Page: pageOptions(r), Board: r.Board, PageStatus: r.Page.Status, Compat: r.Compat, CompatStatus: r.CompatStatus, Estimator: r.ETA.Estimator, LearnWeights: r.ETA.Weights == learned,
 	}
 	if origin := cfg.OriginOf(r); origin != nil {
 		room.Origin, room.Policy.Origin = origin.ID, origin.ID
@@ -123,8 +121,22 @@ func roomOptions(cfg *config.Config, r *config.Room) (gateway.Room, error) {
 	for _, s := range r.Permits {
 		room.Permits = append(room.Permits, gateway.Step{Paths: s.Paths, Methods: s.Methods, Forward: s.Forward})
 	}
+	room.Alarms = alarmsOf(r)
 	room.Guard, err = guardOptions(&r.Guard)
 	return room, err
+}
+
+// alarmsOf returns the alarms of a room.
+func alarmsOf(r *config.Room) []admission.Alarm {
+	var all []admission.Alarm
+	for _, a := range r.Alarms {
+		alarm := admission.Alarm{Name: a.Name, When: admission.AlarmWhen(a.When), Above: a.Above, For: a.For, Do: admission.AlarmDo(a.Do), ResumeAfter: a.ResumeAfter}
+		if a.Rate != nil {
+			alarm.Rate = int64(*a.Rate)
+		}
+		all = append(all, alarm)
+	}
+	return all
 }
 
 func guardOptions(g *config.Guard) (gateway.Guard, error) {
@@ -147,7 +159,7 @@ func policy(cfg *config.Config, r *config.Room) (admission.Policy, error) {
 		Enabled: r.Enabled, Method: r.Queue.Method, Rate: int64(r.Admission.Rate),
 		MaxActive: r.Admission.MaxActive, HeadWindow: r.Admission.HeadWindow, Capacity: r.Queue.Capacity,
 		MinWait: r.Admission.MinWait, Absence: r.Queue.Absence, ClaimWindow: r.Queue.ClaimWindow,
-		SessionTTL: r.Session.TTL, Message: r.Page.Message, OnStoreError: cfg.OnStoreErrorOf(r),
+		SessionTTL: r.Session.TTL, Message: r.Page.Message, SoldOutCloses: r.Queue.OnSoldOut == admission.SoldOutClose, OnStoreError: cfg.OnStoreErrorOf(r),
 		Strategy: admission.Strategy(r.Admission.Strategy), MinRate: int64(r.Admission.MinRate), MaxRate: int64(r.Admission.MaxRate),
 		Adaptive: admission.Adaptive{
 			Mode: r.Admission.Mode, TargetP95: r.Admission.TargetP95, MaxErrorRate: r.Admission.MaxErrorRate, Shadow: r.Admission.Shadow,
@@ -195,61 +207,6 @@ func micro(t time.Time) int64 {
 	return t.UnixMicro()
 }
 
-// consoleOptions returns the console's options that the configuration determines.
-func consoleOptions(cfg *config.Config) (console.Options, error) {
-	tokens, err := operatorTokens(cfg)
-	return console.Options{Listen: cfg.Admin.Listen, Tokens: tokens}, err
-}
-
-func newConsole(cfg *config.Config, g *gateway.Gateway, ready func() bool, core *admission.Core, registry *prometheus.Registry, log *slog.Logger) (*console.Console, error) {
-	o, err := consoleOptions(cfg)
-	if err != nil {
-		return nil, err
-	}
-	o.Core, o.Registry, o.Ready, o.Log = core, registry, ready, log
-	o.Rooms, o.OriginStats, o.Redeem = func() []console.Room { return consoleRooms(g) }, g.OriginStats, func(ctx context.Context, raw, key string) (permit.Redemption, error) {
-		return gateway.RedeemPermit(ctx, g, raw, key)
-	}
-	return console.New(o)
-}
-
-func setTokens(c *console.Console, cfg *config.Config) error {
-	tokens, err := operatorTokens(cfg)
-	if err != nil {
-		return err
-	}
-	return c.SetTokens(tokens)
-}
-
-func operatorTokens(cfg *config.Config) ([]console.Token, error) {
-	bearers, err := cfg.Bearers()
-	if err != nil {
-		return nil, err
-	}
-	tokens := make([]console.Token, 0, len(bearers))
-	for _, b := range bearers {
-		role := console.Read
-		if b.Write {
-			role = console.Write
-		}
-		tokens = append(tokens, console.Token{Name: b.Name, Token: b.Token, Role: role})
-	}
-	return tokens, nil
-}
-
-func consoleRooms(g *gateway.Gateway) []console.Room {
-	views := g.Views()
-	rooms := make([]console.Room, len(views))
-	for i, v := range views {
-		rooms[i] = console.Room{Queue: v.Line, File: v.File, Origin: v.Origin, Wait: v.Wait, WaitError: v.WaitError, WaitCoverage: v.WaitCoverage}
-		rooms[i].Guard = func() (console.Guard, bool) {
-			number, proofs, refused, ok := v.Guard()
-			return console.Guard{Number: number, Proofs: proofs, Refused: refused}, ok
-		}
-	}
-	return rooms
-}
-
 // fixedLimits returns the limits without those that a reload changes.
 func fixedLimits(l config.Limits) config.Limits {
 	l.InFlightPerAddress, l.InFlightPerSession, l.TunnelsPerAddress, l.StreamsPerAddress = 0, 0, 0, 0
@@ -269,6 +226,11 @@ func keepFixed(started, next *config.Config) []string {
 		{"check.listen", started.Check.Listen, next.Check.Listen},
 		{"check.grpc", started.Check.GRPC, next.Check.GRPC},
 		{"admin.listen", started.Admin.Listen, next.Admin.Listen},
+		{"admin.tls", started.Admin.TLS == config.TLS{}, next.Admin.TLS == config.TLS{}},
+		{"admin.oidc.issuer", started.Admin.OIDC.Issuer, next.Admin.OIDC.Issuer},
+		{"admin.oidc.client_id", started.Admin.OIDC.ClientID, next.Admin.OIDC.ClientID},
+		{"admin.oidc.redirect_url", started.Admin.OIDC.RedirectURL, next.Admin.OIDC.RedirectURL},
+		{"admin.two_person", strings.Join(started.Admin.TwoPerson, ","), strings.Join(next.Admin.TwoPerson, ",")},
 		{"store", started.Store, next.Store},
 		{"limits", fixedLimits(started.Limits), fixedLimits(next.Limits)},
 		{"shutdown_timeout", started.ShutdownTimeout, next.ShutdownTimeout},

@@ -46,7 +46,7 @@ Try it:  gateway --origin http://127.0.0.1:9000 --rate 10`
 	serveCommand := newServe("serve", load)
 	serveCommand.Short = "Serve (what gateway does without a command)"
 	root.AddCommand(serveCommand, cli.NewCheckConfig(settingFlags, load, tryStore), cli.NewPrintConfig(settingFlags, load),
-		newKeys(), newImport(), newETA(load), newSnippet(load), newVerifyDraw(), cli.NewVersion("gateway", version))
+		newKeys(), newAudit(), newImport(), newWebhook(load), newETA(load), newSnippet(load), newVerifyDraw(), newReport(), cli.NewVersion("gateway", version))
 	return root
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"net"
-	"net/http"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/gateway"
-	"github.com/anteroom/anteroom/gateway/console"
 	"github.com/anteroom/anteroom/gateway/extauthz"
 	"github.com/anteroom/anteroom/gateway/metrics"
 	"github.com/anteroom/anteroom/internal/cli"
@@ -27,6 +25,8 @@ import (
 // when a file has changed; after an error the old configuration stays in force. log and the access log write to queue.
 func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config, error), queue *logs.Queue, log *slog.Logger) error {
 	hup, started := lifecycle.Hangups(), cfg
+	failures := newLastError(log.Handler())
+	log = slog.New(failures)
 	s, err := openStore(ctx, cfg.Store, log)
 	if err != nil {
 		return err
@@ -63,7 +63,15 @@ func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config,
 		return err
 	}
 	probes := newBalancers(g.Ready)
-	operators, err := newConsole(cfg, g, probes.Ready, core, registry, log)
+	hooks, err := newWebhooks(cfg, g, core, registry, log)
+	if err != nil {
+		return err
+	}
+	seen, err := newInsight(cfg, g, core, options.Ring, name, failures, registry)
+	if err != nil {
+		return err
+	}
+	operators, err := newOperators(cfg, g, probes.Ready, core, hooks, seen.insight(g), registry, log)
 	if err != nil {
 		return err
 	}
@@ -77,11 +85,11 @@ func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config,
 			options, err = gatewayOptions(next, s, core, registry, queue, log)
 		}
 		if err == nil {
-			err = setTokens(operators, next)
+			err = operators.reload(next)
 		}
 		if err == nil {
 			if err = g.Reload(options); err != nil {
-				err = errors.Join(err, setTokens(operators, cfg)) // a configuration takes effect as a whole or not at all
+				err = errors.Join(err, operators.reload(cfg)) // a configuration takes effect as a whole or not at all
 			}
 		}
 		if err != nil {
@@ -100,6 +108,7 @@ func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config,
 		listen, grpc := started.Check.Listen, started.Check.GRPC
 		started.Check = next.Check
 		started.Check.Listen, started.Check.GRPC = listen, grpc
+		seen.loaded(next, options.Ring)
 		log.Info("configuration reloaded", "rooms", len(next.Rooms))
 	}
 
@@ -132,10 +141,13 @@ func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config,
 	addVisitors(&parts, g, listener, authz, probes, cfg.ShutdownTimeout, log)
 	addChecks(&parts, g, checks, log)
 	addGRPCChecks(&parts, authz, grpcChecks, log)
-	addOperators(&parts, operators, admin, log)
+	operators.add(&parts, admin)
 	if s.Away != nil {
 		addFit(&parts, func(ctx context.Context) error { return errors.Join(s.Fit(ctx), core.CheckLayout(ctx)) })
 	}
+	addAuditWatch(&parts, core, log)
+	addWebhooks(&parts, hooks)
+	addInsight(&parts, seen)
 	addCore(&parts, core)
 	err = parts.Run()
 	log.Info("stopped")
@@ -235,27 +247,6 @@ func addFit(parts *lifecycle.Group, fit func(context.Context) error) {
 			}
 		}
 	}, cancel)
-}
-
-// addOperators serves operators and metrics until the visitors' part has ended.
-func addOperators(parts *lifecycle.Group, c *console.Console, ln net.Listener, log *slog.Logger) {
-	server := &http.Server{
-		Handler: c.Handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 75 * time.Second,
-		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
-	}
-	parts.Add(func() error {
-		log.Info("admin listening", "addr", ln.Addr().String())
-		if err := server.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
-			return err
-		}
-		return nil
-	}, func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-		defer cancel()
-		if server.Shutdown(ctx) != nil {
-			_ = server.Close()
-		}
-	})
 }
 
 // addCore ticks the rooms. It ends last and sends the remaining heartbeats.

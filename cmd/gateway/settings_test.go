@@ -12,7 +12,7 @@ import (
 
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/gateway"
-	"github.com/anteroom/anteroom/gateway/console"
+	"github.com/anteroom/anteroom/gateway/webhook"
 	"github.com/anteroom/anteroom/internal/config"
 	"github.com/anteroom/anteroom/internal/config/configtest"
 )
@@ -30,7 +30,9 @@ const (
 	twoKeys    = `tokens: {keys: [{active: true}, {id: k2, secret: Kx8vTq2Lw9-ZpR4mYb7NcUe1HsJdAfG0}]}`
 	es256      = `tokens: {keys: [{secret: "", alg: ES256, private_key_file: $DIR/p256.pem}]}`
 	edDSA      = `tokens: {keys: [{secret: "", alg: EdDSA, private_key_file: $DIR/signing.pem}]}`
-	tls        = `tls: {cert_file: $DIR/cert.pem, key_file: $DIR/key.pem}`
+	tlsFiles   = `tls: {cert_file: $DIR/cert.pem, key_file: $DIR/key.pem}`
+	adminTLS   = `admin: {tls: {cert_file: $DIR/cert.pem, key_file: $DIR/key.pem}}`
+	oidc       = `admin: {oidc: {issuer: "https://id.example", client_id: gateway, client_secret_file: $DIR/secret, redirect_url: "https://ops.example/auth/callback", roles: [{value: staff}]}}`
 	operator   = `admin: {tokens: [{token_file: $DIR/token}]}`
 	budget     = `origins: [{budget: {rate: 19}}]`
 	lottery    = `rooms: [{queue: {method: lottery, opens_at: "2031-01-01T10:00:00Z", draw_secret_file: $DIR/secret}}]`
@@ -39,8 +41,10 @@ const (
 	accounts   = `rooms: [{identity: {jwt_claim: sub, jwks_url: "https://shop.example/jwks"}}]`
 	captcha    = `rooms: [{guard: {captcha: {provider: turnstile, site_key: site, secret_file: $DIR/secret, hosts: [shop.example]}}}]`
 	queried    = `rooms: [{admission: {prometheus: {url: "http://127.0.0.1:9091", query: up}}}]`
+	alarms     = `rooms: [{alarms: [{name: a, when: waiting, do: rate, rate: 5}]}]`
 	permits    = `rooms: [{permits: [{methods: [POST]}]}]`
 	bypass     = `rooms: [{bypass: [{methods: [GET]}]}]`
+	hook       = `webhooks: [{name: crm, url: "https://hooks.example.com/a", secret_file: $DIR/hook.secret}]`
 
 	besideProxy = `check: {listen: "127.0.0.1:9997", trusted: [127.0.0.1/32]}`
 )
@@ -48,9 +52,9 @@ const (
 // The rows of a setting that is built into several parts name them all. New settings get a row here.
 var settingRows = []configtest.Row{
 	{Setting: "listen", Value: "127.0.0.1:9999", Elsewhere: "TestServe_UsesTheSettingsOfItsProcess"},
-	{Setting: "tls.cert_file", Value: "$DIR/cert2.pem", Shows: `Gateway.TLS.CertFile = "$DIR/cert2.pem"`, With: tls},
-	{Setting: "tls.key_file", Value: "$DIR/key2.pem", Shows: `Gateway.TLS.KeyFile = "$DIR/key2.pem"`, With: tls},
-	{Setting: "tls.client_ca_file", Value: "$DIR/cert.pem", Shows: `Gateway.TLS.ClientCAFile = "$DIR/cert.pem"`, With: tls},
+	{Setting: "tls.cert_file", Value: "$DIR/cert2.pem", Shows: `Gateway.TLS.CertFile = "$DIR/cert2.pem"`, With: tlsFiles},
+	{Setting: "tls.key_file", Value: "$DIR/key2.pem", Shows: `Gateway.TLS.KeyFile = "$DIR/key2.pem"`, With: tlsFiles},
+	{Setting: "tls.client_ca_file", Value: "$DIR/cert.pem", Shows: `Gateway.TLS.ClientCAFile = "$DIR/cert.pem"`, With: tlsFiles},
 	{Setting: "trusted_proxies", Value: "[10.0.0.0/8]", Shows: "Gateway.TrustedProxies = [10.0.0.0/8]"},
 	{Setting: "trusted_header", Value: "x-real-ip", Shows: `Gateway.TrustedHeader = "x-real-ip"`},
 	{Setting: "proxy_protocol", Value: "v1", Shows: "Gateway.ProxyProtocol = 1"},
@@ -85,11 +89,28 @@ Gateway.Rooms[0].Policy.Origin = "other"`, With: twoOrigins},
 	{Setting: "check.deny", Value: "403", Shows: "Gateway.Check.Deny = 403", With: besideProxy},
 	{Setting: "admin.listen", Value: "127.0.0.1:9999", Shows: `Console.Listen = "127.0.0.1:9999"`},
 	{Setting: "admin.token", Value: "Zk3vQ9xW2mLr8TbN5cYh7JdF", Shows: `Console.Tokens[0].Name = "admin"
-Console.Tokens[0].Role = "write"
+Console.Tokens[0].Role = "admin"
 Console.Tokens[0].Token = "Zk3vQ9xW2mLr8TbN5cYh7JdF"`},
+	{Setting: "admin.tls.cert_file", Value: "$DIR/cert2.pem", Shows: `Console.TLS.CertFile = "$DIR/cert2.pem"`, With: adminTLS},
+	{Setting: "admin.tls.key_file", Value: "$DIR/key2.pem", Shows: `Console.TLS.KeyFile = "$DIR/key2.pem"`, With: adminTLS},
+	{Setting: "admin.tls.client_ca_file", Value: "$DIR/cert.pem", Shows: `Console.TLS.ClientCAFile = "$DIR/cert.pem"`, With: adminTLS},
+	{Setting: "admin.oidc.issuer", Value: "https://login.example", Shows: `Console.SignIn.Issuer = "https://login.example"`, With: oidc},
+	{Setting: "admin.oidc.client_id", Value: "other", Shows: `Console.SignIn.ClientID = "other"`, With: oidc},
+	{Setting: "admin.oidc.client_secret_file", Value: "$DIR/token2", Shows: `Console.SignIn.ClientSecret = "b8JdF4sGp1AeUZk3vQ9xW2mLr8TbN5cY7"`, With: oidc},
+	{Setting: "admin.oidc.redirect_url", Value: "https://a.example/auth/callback", Shows: `Console.SignIn.RedirectURL = "https://a.example/auth/callback"`, With: oidc},
+	{Setting: "admin.oidc.scopes", Value: "[groups]", Shows: `Console.SignIn.Scopes = ["groups"]`, With: oidc},
+	{Setting: "admin.oidc.roles[0].claim", Value: "email", Shows: `Console.SignIn.Rules[0].Claim = "email"`, With: oidc},
+	{Setting: "admin.oidc.roles[0].value", Value: "crew", Shows: `Console.SignIn.Rules[0].Value = "crew"`, With: oidc},
+	{Setting: "admin.oidc.roles[0].role", Value: "operator", Shows: `Console.SignIn.Rules[0].Grant.Role = "operator"`, With: oidc},
+	{Setting: "admin.oidc.roles[0].rooms", Value: "[sale]", Shows: `Console.SignIn.Rules[0].Grant.Rooms = ["sale"]`, With: oidc},
+	{Setting: "admin.oidc.idle", Value: "5m", Shows: "Console.SignIn.Idle = 5m0s", With: oidc},
+	{Setting: "admin.oidc.session", Value: "8h", Shows: "Console.SignIn.Session = 8h0m0s", With: oidc},
+	{Setting: "admin.two_person", Value: "[reset]", Shows: `Console.TwoPerson = ["reset"]`, With: oidc},
 	{Setting: "admin.tokens[0].name", Value: "ann", Shows: `Console.Tokens[0].Name = "ann"`, With: operator},
 	{Setting: "admin.tokens[0].token_file", Value: "$DIR/token2", Shows: `Console.Tokens[0].Token = "b8JdF4sGp1AeUZk3vQ9xW2mLr8TbN5cY7"`, With: operator},
-	{Setting: "admin.tokens[0].role", Value: "read", Shows: `Console.Tokens[0].Role = "read"`, With: operator},
+	{Setting: "admin.tokens[0].role", Value: "read", Shows: `Console.Tokens[0].Role = "viewer"`, With: operator},
+	{Setting: "admin.tokens[0].role", Value: "facts", Shows: `Console.Tokens[0].Role = "facts"`, With: operator},
+	{Setting: "admin.tokens[0].rooms", Value: "[sale]", Shows: `Console.Tokens[0].Rooms = ["sale"]`, With: operator},
 	{Setting: "store.url", Value: "redis://127.0.0.1:1", Elsewhere: "TestServe_UsesTheSettingsOfItsProcess"},
 	{Setting: "store.dir", Value: "./other", Elsewhere: "TestServe_UsesTheSettingsOfItsProcess"},
 	{Setting: "store.prefix", Value: "other", Shows: `Core.Prefix = "other"`},
@@ -171,6 +192,9 @@ Gateway.Rooms[0].PollBudget = 21`},
 	{Setting: "rooms[0].admission.prometheus.url", Value: "http://127.0.0.1:9092", Shows: "Gateway.Rooms[0].Policy.Adaptive.Scorer...", With: queried},
 	{Setting: "rooms[0].admission.prometheus.query", Value: "down", Shows: `Gateway.Rooms[0].Policy.Adaptive.Scorer.query = "down"`, With: queried},
 	{Setting: "rooms[0].queue.method", Value: "passthrough", Shows: `Gateway.Rooms[0].Policy.Method = "passthrough"`},
+	{Setting: "rooms[0].queue.on_sold_out", Value: "close", Shows: "Gateway.Rooms[0].Policy.SoldOutCloses = true"},
+	{Setting: "rooms[0].board", Value: "on", Shows: `Gateway.Rooms[0].Board = "on"`},
+	{Setting: "rooms[0].board", Value: "delayed", Shows: `Gateway.Rooms[0].Board = "delayed"`},
 	{Setting: "rooms[0].queue.absence", Value: "31m", Shows: `Gateway.Rooms[0].Page.Absence = 31m0s
 Gateway.Rooms[0].Policy.Absence = 31m0s`},
 	{Setting: "rooms[0].queue.claim_window", Value: "32s", Shows: "Gateway.Rooms[0].Policy.ClaimWindow = 32s"},
@@ -199,6 +223,13 @@ Gateway.Rooms[0].Policy.Budget.Weights = 38000`, With: budget},
 	{Setting: "rooms[0].bypass[0].ips", Value: "[10.0.0.0/8]", Shows: "Gateway.Rooms[0].Bypass[0].IPs = [10.0.0.0/8]", With: bypass},
 	{Setting: "rooms[0].bypass[0].user_agents", Value: "[probe]", Shows: `Gateway.Rooms[0].Bypass[0].UserAgents = ["probe"]`, With: bypass},
 	{Setting: "rooms[0].bypass[0].headers", Value: "{X-Key: secret}", Shows: `Gateway.Rooms[0].Bypass[0].Headers[X-Key] = "secret"`, With: bypass},
+	{Setting: "rooms[0].alarms[0].name", Value: "b", Shows: `Gateway.Rooms[0].Alarms[0].Name = "b"`, With: alarms},
+	{Setting: "rooms[0].alarms[0].when", Value: "inside", Shows: `Gateway.Rooms[0].Alarms[0].When = "inside"`, With: alarms},
+	{Setting: "rooms[0].alarms[0].above", Value: "0.5", Shows: "Gateway.Rooms[0].Alarms[0].Above = 0.5", With: alarms},
+	{Setting: "rooms[0].alarms[0].for", Value: "30s", Shows: "Gateway.Rooms[0].Alarms[0].For = 30s", With: alarms},
+	{Setting: "rooms[0].alarms[0].do", Value: "pause", Shows: `Gateway.Rooms[0].Alarms[0].Do = "pause"`, With: `rooms: [{alarms: [{name: a, when: waiting, do: notify}]}]`},
+	{Setting: "rooms[0].alarms[0].rate", Value: "7", Shows: "Gateway.Rooms[0].Alarms[0].Rate = 7000", With: alarms},
+	{Setting: "rooms[0].alarms[0].resume_after", Value: "2m", Shows: "Gateway.Rooms[0].Alarms[0].ResumeAfter = 2m0s", With: alarms},
 	{Setting: "rooms[0].permits[0].paths", Value: "[/seatmap]", Shows: `Gateway.Rooms[0].Permits[0].Paths = ["/seatmap"]`, With: permits},
 	{Setting: "rooms[0].permits[0].methods", Value: "[PUT]", Shows: `Gateway.Rooms[0].Permits[0].Methods = ["PUT"]`, With: permits},
 	{Setting: "rooms[0].permits[0].forward", Value: "true", Shows: "Gateway.Rooms[0].Permits[0].Forward = true", With: permits},
@@ -239,6 +270,12 @@ Gateway.Rooms[0].SessionPermits.Per = 20s`},
 	{Setting: "rooms[0].page.frame_ancestors", Value: "https://shop.example", Shows: `Gateway.Rooms[0].Page.FrameAncestors = "https://shop.example"`},
 	{Setting: "rooms[0].compat", Value: "cloudflare", Shows: `Gateway.Rooms[0].Compat = "cloudflare"`},
 	{Setting: "rooms[0].compat_status", Value: "200", Shows: "Gateway.Rooms[0].CompatStatus = 200", With: "rooms: [{compat: cloudflare}]"},
+	{Setting: "webhooks[0].name", Value: "erp", Shows: `Webhooks[0].Name = "erp"`, With: hook},
+	{Setting: "webhooks[0].url", Value: "https://hooks.example.com/b", Shows: `Webhooks[0].URL = "https://hooks.example.com/b"`, With: hook},
+	{Setting: "webhooks[0].secret_file", Value: "$DIR/hook2.secret", Shows: `Webhooks[0].Secrets[0] = "bbbbbbbbbbbbbbbbbbbbbbbb"`, With: hook},
+	{Setting: "webhooks[0].events", Value: "[room.changed]", Shows: `Webhooks[0].Events = ["room.changed"]`, With: hook},
+	{Setting: "webhooks[0].rooms", Value: "[sale]", Shows: `Webhooks[0].Rooms = ["sale"]`, With: hook},
+	{Setting: "webhooks[0].allow_private", Value: "true", Shows: "Webhooks[0].AllowPrivate = true", With: hook},
 	{Setting: "rooms[0].events[0].name", Value: "opening", Shows: `Gateway.Rooms[0].Policy.Plan.events[0].Name = "opening"`, With: event},
 	{Setting: "rooms[0].events[0].starts_at", Value: `"2031-02-01T11:00:00Z"`, Shows: "Gateway.Rooms[0].Policy.Plan.events[0].Starts = 1927710000000000", With: event},
 	{Setting: "rooms[0].events[0].ends_at", Value: `"2031-02-01T13:00:00Z"`, Shows: "Gateway.Rooms[0].Policy.Plan.events[0].Ends = 1927717200000000", With: event},
@@ -250,9 +287,10 @@ Gateway.Rooms[0].Policy.Plan.events[0].Gathers = 1927704600000000`, With: drawnE
 
 // built is what serve builds from the configuration.
 type built struct {
-	Gateway gateway.Options
-	Core    admission.Options
-	Console console.Options
+	Gateway  gateway.Options
+	Core     admission.Options
+	Console  operatorOptions
+	Webhooks []webhook.Endpoint
 }
 
 func TestSettings_EachReachesWhatIsBuilt(t *testing.T) {
@@ -280,6 +318,7 @@ func TestSettings_EachReachesWhatIsBuilt(t *testing.T) {
 		Base:     usual,
 		Files: map[string]string{
 			"secret": "q8Zt4LwYb8NcUe1HsJdAfG0pX2vRk7Q9-m\n", "token": "Zk3vQ9xW2mLr8TbN5cYh7JdF4sGp1AeU\n", "model.json": string(model),
+			"hook.secret": "whsec_YWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFh\n", "hook2.secret": "whsec_YmJiYmJiYmJiYmJiYmJiYmJiYmJiYmJi\n",
 			"page.html": "<meta http-equiv=refresh content={{.Reload}}><h1>{{.Heading}}</h1>", "signing.pem": signing(), "signing2.pem": signing(), "p256.pem": p256(), "token2": "b8JdF4sGp1AeUZk3vQ9xW2mLr8TbN5cY7\n",
 			"cert.pem": certificate, "key.pem": key, "cert2.pem": certificate, "key2.pem": key,
 		},
@@ -292,12 +331,16 @@ func TestSettings_EachReachesWhatIsBuilt(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			operators, err := consoleOptions(cfg)
+			operators, err := newOperatorOptions(cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			hooks, err := endpoints(cfg)
 			if err != nil {
 				t.Fatal(err)
 			}
 			options.Log = nil
-			return built{Gateway: options, Core: coreOptions(cfg, nil, nil, nil), Console: operators}
+			return built{Gateway: options, Core: coreOptions(cfg, nil, nil, nil), Console: operators, Webhooks: hooks}
 		},
 	}.Check(t, settingRows)
 }

@@ -66,7 +66,7 @@ func (c *compat) append(dst []byte) []byte {
 	dst = append(dst, `,"lastUpdated":"`...)
 	dst = time.UnixMicro(c.now).UTC().AppendFormat(dst, "2006-01-02T15:04:05.000Z")
 	refresh := c.refresh
-	if p.Method == admission.Reject {
+	if p.Closed() {
 		refresh = 0
 	}
 	dst = strconv.AppendInt(append(dst, `","refreshIntervalSeconds":`...), int64(refresh), 10)
@@ -74,7 +74,7 @@ func (c *compat) append(dst []byte) []byte {
 	dst = strconv.AppendBool(append(dst, `","isFIFOQueue":`...), p.Method == admission.FIFO)
 	dst = strconv.AppendBool(append(dst, `,"isRandomQueue":`...), p.Method == admission.Lottery)
 	dst = strconv.AppendBool(append(dst, `,"isPassthroughQueue":`...), p.Method == admission.Passthrough)
-	dst = strconv.AppendBool(append(dst, `,"isRejectQueue":`...), p.Method == admission.Reject)
+	dst = strconv.AppendBool(append(dst, `,"isRejectQueue":`...), p.Closed())
 	dst = strconv.AppendBool(append(dst, `,"isEventActive":`...), event)
 	dst = strconv.AppendBool(append(dst, `,"isEventPrequeueing":`...), prequeueing)
 	dst = c.appendUntil(dst, "timeUntilEventStart", c.room.OpensAt, prequeueing)

@@ -4,6 +4,7 @@ import (
 	"strconv"
 
 	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/gateway/facts"
 	"github.com/anteroom/anteroom/gateway/forecast"
 )
 
@@ -22,6 +23,12 @@ const (
 
 // ReasonNoTicket is the reason in the response to a check of a visitor who has to take a ticket.
 const ReasonNoTicket = "no_ticket"
+
+// ReasonSoldOut is the reason of a room that is closed because everything is sold out.
+const ReasonSoldOut = "sold_out"
+
+// ReasonEvacuated is the reason in the response to a visitor whose session was ended by an evacuation.
+const ReasonEvacuated = "evacuated"
 
 // StateName returns the name of a ticket's state.
 func StateName(s admission.State) string {
@@ -58,6 +65,7 @@ type Status struct {
 	Pass, Token []byte
 	OpensAt     int64 // µs of Redis's clock
 	ClosesAt    int64 // µs of Redis's clock
+	Facts       *facts.View
 
 	Compat *forecast.Room // the object cfWaitingRoom is added; nil: not
 	Now    int64          // µs of Redis's clock, for that object
@@ -97,6 +105,9 @@ func (s *Status) Append(dst []byte) []byte {
 	dst = strconv.AppendBool(append(dst, `,"paused":`...), s.Paused)
 	if s.Reason != "" {
 		dst = AppendString(append(dst, `,"reason":`...), s.Reason)
+	}
+	if s.Facts != nil {
+		dst = append(append(dst, `,"facts":`...), s.Facts.Member...)
 	}
 	if s.AdmittedAt > 0 {
 		dst = AppendTime(append(dst, `,"admitted_at":`...), s.AdmittedAt)

@@ -13,6 +13,8 @@ var (
 	UnknownRoom         = &Problem{Status: 404, Code: "unknown_room", Title: "No such room", Detail: "This host has no room of this name. Check the room in the path.", Level: Quiet}
 	UnknownPath         = &Problem{Status: 404, Code: "unknown_path", Title: "Not found", Detail: "The gateway has no resource at this path. Check the path.", Level: Quiet}
 	NoDraw              = &Problem{Status: 404, Code: "no_draw", Title: "No draw", Detail: "This room has no lottery, so there is no draw to publish.", Level: Quiet}
+	NoFacts             = &Problem{Status: 404, Code: "no_facts", Title: "No facts", Detail: "Nothing is published for those who wait in this room.", Level: Quiet}
+	NoBoard             = &Problem{Status: 404, Code: "no_board", Title: "No board", Detail: "This room has no public board.", Level: Quiet}
 	MethodNotAllowed    = &Problem{Status: 405, Code: "method_not_allowed", Title: "Method not allowed", Detail: "Use one of the methods in the Allow header.", Level: Quiet}
 	TokenMissing        = &Problem{Status: 401, Code: "token_missing", Title: "A token is required", Detail: "Send the waiting token as a cookie, as Authorization: Bearer, or as X-Waiting-Room-Token. POST tickets returns a token.", Level: Quiet}
 	TokenInvalid        = &Problem{Status: 401, Code: "token_invalid", Title: "The token is not valid", Detail: "This is not a valid waiting token of this room: it may be damaged, expired, or of another room. Join again with POST tickets.", Level: Quiet}
@@ -37,6 +39,7 @@ var (
 	Ended               = &Problem{Status: 410, Code: "ended", Title: "The ticket has ended", Detail: "This ticket is no longer valid. Join again.", Level: Quiet}
 	Expired             = &Problem{Status: 410, Code: "expired", Title: "The ticket has expired", Detail: "This ticket was not polled for too long, or an operator ended it. Join again.", Level: Quiet}
 	RoomClosed          = &Problem{Status: 503, Code: "room_closed", Title: "Closed", Detail: "This room admits nobody at the moment. Try again after Retry-After.", Retry: 30, Level: Quiet, Out: true}
+	RoomSoldOut         = &Problem{Status: 503, Code: "room_sold_out", Title: "Sold out", Detail: "Everything is sold out, and this room admits nobody at the moment. It opens again if something becomes available.", Retry: 30, Level: Quiet, Out: true}
 	RoomDraining        = &Problem{Status: 503, Code: "room_draining", Title: "No new visitors", Detail: "This room accepts no new visitors at the moment. Visitors in the queue are still admitted.", Retry: 30, Level: Quiet, Out: true}
 	TooManyJoins        = &Problem{Status: 429, Code: "too_many_joins", Title: "Too many places", Detail: "Too many tickets were taken from this address or its network. Existing tickets stay valid. Try again after Retry-After.", Retry: 30, Level: Quiet, Out: true}
 	ProofRequired       = &Problem{Status: 428, Code: "proof_required", Title: "A proof of work is required", Detail: "GET the challenge, solve it, and POST tickets with the solution as altcha.", Level: Quiet, Out: true}
@@ -79,12 +82,12 @@ var OriginShare = &Problem{Status: 503, Code: OriginBusy.Code, Title: OriginBusy
 // Problems returns the table, for the description of the API.
 func Problems() []*Problem {
 	return []*Problem{
-		UnknownHost, AmbiguousPath, CheckRefused, UnknownRoom, UnknownPath, NoDraw, MethodNotAllowed,
+		UnknownHost, AmbiguousPath, CheckRefused, UnknownRoom, UnknownPath, NoDraw, NoFacts, NoBoard, MethodNotAllowed,
 		TokenMissing, TokenInvalid, TokenBound, AccountRequired, AccountsUnavailable, TokenAccount,
 		AccountSpent, SessionRequests, CrossSite, BodyTooLarge, BodyBroken, InvalidBody,
 		PassRequired, PermitRequired, PermitInvalid, TooManyPermits,
 		IdempotencyKey, IdempotencyKeySpent, NotAdmitted, Lapsed, Claimed, Ended,
-		Expired, RoomClosed, ProofRequired, ProofInvalid, ProofExpired, ProofSpent,
+		Expired, RoomClosed, RoomSoldOut, ProofRequired, ProofInvalid, ProofExpired, ProofSpent,
 		CaptchaRequired, CaptchaFailed, CaptchaUnavailable, NoChallenge, RoomDraining, TooManyJoins,
 		RoomFull, StoreUnavailable, StreamsFull, ShuttingDown, PassNeeded, TooManyPreflights,
 		Prefetch, Internal, NoOrigin, OriginUnreachable, OriginConnectTimeout, OriginTLS,

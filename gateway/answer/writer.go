@@ -318,6 +318,9 @@ func (s *Status) View() page.View {
 		ETASeconds: s.ETA.Seconds, ETALow: s.ETA.Low, ETAHigh: s.ETA.High, ETAKnown: s.ETA.Known,
 		RefreshAfter: s.Refresh, Message: s.Message, Paused: s.Paused,
 	}
+	if s.Facts != nil {
+		v.Facts = s.Facts.URL
+	}
 	if s.Position > 0 {
 		v.Ahead = s.Position - 1
 	}

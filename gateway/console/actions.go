@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/base64"
+	"errors"
 	"net/http"
 	"slices"
 	"strconv"
@@ -12,10 +13,11 @@ import (
 	"time"
 
 	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/gateway/access"
 	"github.com/anteroom/anteroom/internal/ophttp"
 )
 
-func (c *Console) patchRoom(w http.ResponseWriter, r *http.Request, who identity, room Room) error {
+func (c *Console) patchRoom(w http.ResponseWriter, r *http.Request, who *access.Person, room Room) error {
 	body, err := readObject(r, false)
 	if err != nil {
 		return err
@@ -28,7 +30,7 @@ func (c *Console) patchRoom(w http.ResponseWriter, r *http.Request, who identity
 		return ophttp.OK(w, c.view(room))
 	}
 	return c.change(w, r, who, room, "patch", func(ctx context.Context) error {
-		return room.Queue.Patch(ctx, who.name, change)
+		return room.Queue.Patch(ctx, who.Name, change)
 	})
 }
 
@@ -48,36 +50,36 @@ func faultsBeside(file *admission.Policy, change *admission.Live) (faults []opht
 	return faults
 }
 
-func (c *Console) pause(w http.ResponseWriter, r *http.Request, who identity, room Room) error {
+func (c *Console) pause(w http.ResponseWriter, r *http.Request, who *access.Person, room Room) error {
 	return c.plainAction(w, r, who, room, "pause", room.Queue.Pause)
 }
 
-func (c *Console) resume(w http.ResponseWriter, r *http.Request, who identity, room Room) error {
+func (c *Console) resume(w http.ResponseWriter, r *http.Request, who *access.Person, room Room) error {
 	return c.plainAction(w, r, who, room, "resume", room.Queue.Resume)
 }
 
-func (c *Console) drain(w http.ResponseWriter, r *http.Request, who identity, room Room) error {
+func (c *Console) drain(w http.ResponseWriter, r *http.Request, who *access.Person, room Room) error {
 	return c.plainAction(w, r, who, room, "drain", room.Queue.Drain)
 }
 
 // plainAction serves an action without a body, or with an empty object.
-func (c *Console) plainAction(w http.ResponseWriter, r *http.Request, who identity, room Room, action string, do func(context.Context, string) error) error {
+func (c *Console) plainAction(w http.ResponseWriter, r *http.Request, who *access.Person, room Room, action string, do func(context.Context, string) error) error {
 	if err := checkNoFields(r); err != nil {
 		return err
 	}
-	return c.change(w, r, who, room, action, func(ctx context.Context) error { return do(ctx, who.name) })
+	return c.change(w, r, who, room, action, func(ctx context.Context) error { return do(ctx, who.Name) })
 }
 
 // change calls do and responds with the changed room: a change is done only when this gateway's snapshot has it.
-func (c *Console) change(w http.ResponseWriter, r *http.Request, who identity, room Room, action string, do func(context.Context) error) error {
+func (c *Console) change(w http.ResponseWriter, r *http.Request, who *access.Person, room Room, action string, do func(context.Context) error) error {
 	if err := store(r, do); err != nil {
 		return err
 	}
-	c.log.InfoContext(r.Context(), "room changed", "who", who.name, "room", room.Queue.ID(), "action", action)
+	c.log.InfoContext(r.Context(), "room changed", "who", who.Name, "room", room.Queue.ID(), "action", action)
 	return ophttp.OK(w, c.view(room))
 }
 
-func (c *Console) reset(w http.ResponseWriter, r *http.Request, who identity, room Room) error {
+func (c *Console) reset(w http.ResponseWriter, r *http.Request, who *access.Person, room Room) error {
 	body, err := readObject(r, true)
 	if err != nil {
 		return err
@@ -95,7 +97,10 @@ func (c *Console) reset(w http.ResponseWriter, r *http.Request, who identity, ro
 	if len(faults) > 0 {
 		return ophttp.Invalid(faults...)
 	}
-	return c.change(w, r, who, room, "reset", func(ctx context.Context) error { return room.Queue.Reset(ctx, who.name) })
+	if asked, err := (approvals{c}).askSecond(w, r, who, room, "reset", body); asked || err != nil {
+		return err
+	}
+	return c.change(w, r, who, room, "reset", func(ctx context.Context) error { return room.Queue.Reset(ctx, who.Name) })
 }
 
 // store calls do with a deadline.
@@ -158,7 +163,10 @@ var stateNames = map[admission.State]string{
 	admission.Expired: "expired", admission.Lapsed: "lapsed", admission.Ended: "ended",
 }
 
-func (c *Console) showTicket(w http.ResponseWriter, r *http.Request, _ identity, room Room) error {
+// tickets serves the routes of single tickets and sessions.
+type tickets struct{ *Console }
+
+func (c tickets) showTicket(w http.ResponseWriter, r *http.Request, _ *access.Person, room Room) error {
 	id, err := parseID(r.PathValue("jti"))
 	if err != nil {
 		return err
@@ -167,6 +175,10 @@ func (c *Console) showTicket(w http.ResponseWriter, r *http.Request, _ identity,
 	if err != nil {
 		return err
 	}
+	return ophttp.OK(w, viewTicket(room, id, found))
+}
+
+func viewTicket(room Room, id admission.ID, found admission.Found) ticketView {
 	v := ticketView{
 		JTI: id.String(), Room: room.Queue.ID(), State: stateNames[found.State], Reason: found.Reason,
 		Parked: found.Parked, Order: found.Order, Seen: found.Seen, AdmittedAt: optional(found.AdmittedAt),
@@ -179,7 +191,45 @@ func (c *Console) showTicket(w http.ResponseWriter, r *http.Request, _ identity,
 			v.Ahead, v.Position = new(found.Ahead), new(found.Ahead+1)
 		}
 	}
-	return ophttp.OK(w, v)
+	return v
+}
+
+// maxAccount is the longest name of an account, in bytes, as on the visitors' side.
+const maxAccount = 256
+
+// findTickets responds with the tickets of an account.
+func findTickets(w http.ResponseWriter, r *http.Request, _ *access.Person, room Room) error {
+	names := r.URL.Query()["account"]
+	if len(names) != 1 || names[0] == "" || len(names[0]) > maxAccount {
+		return ophttp.Invalid(ophttp.Fault{Path: "account", Problem: "is missing, empty, too long or given twice", Allowed: "the name of one account, at most 256 bytes"})
+	}
+	var ids []admission.ID
+	if room.Account != nil {
+		ids = room.Account(names[0])
+	}
+	if len(ids) == 0 {
+		return ophttp.NewProblem(http.StatusConflict, "no_accounts", "the room %q does not keep one place for each account: set identity.one_place, or look up the ticket by its id", room.Queue.ID())
+	}
+	answer := struct {
+		Tickets []ticketView `json:"tickets"`
+	}{Tickets: []ticketView{}}
+	err := store(r, func(ctx context.Context) error {
+		for _, id := range ids {
+			found, err := room.Queue.Lookup(ctx, id)
+			switch {
+			case errors.Is(err, admission.ErrUnknown):
+			case err != nil:
+				return err
+			default:
+				answer.Tickets = append(answer.Tickets, viewTicket(room, id, found))
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return ophttp.OK(w, answer)
 }
 
 func ago(now, then int64) *float64 {
@@ -189,15 +239,15 @@ func ago(now, then int64) *float64 {
 	return new(tidy(float64(max(0, now-then)) / 1e6))
 }
 
-func (c *Console) removeTicket(w http.ResponseWriter, r *http.Request, who identity, room Room) error {
+func (c tickets) removeTicket(w http.ResponseWriter, r *http.Request, who *access.Person, room Room) error {
 	return c.onID(w, r, who, room, "jti", "remove ticket", room.Queue.RemoveTicket)
 }
 
-func (c *Console) revokeSession(w http.ResponseWriter, r *http.Request, who identity, room Room) error {
+func (c tickets) revokeSession(w http.ResponseWriter, r *http.Request, who *access.Person, room Room) error {
 	return c.onID(w, r, who, room, "sid", "revoke session", room.Queue.RevokeSession)
 }
 
-func (c *Console) onID(w http.ResponseWriter, r *http.Request, who identity, room Room, key, action string, do func(context.Context, string, admission.ID) error) error {
+func (c tickets) onID(w http.ResponseWriter, r *http.Request, who *access.Person, room Room, key, action string, do func(context.Context, string, admission.ID) error) error {
 	id, err := parseID(r.PathValue(key))
 	if err != nil {
 		return err
@@ -205,10 +255,10 @@ func (c *Console) onID(w http.ResponseWriter, r *http.Request, who identity, roo
 	if err := checkNoFields(r); err != nil {
 		return err
 	}
-	if err := store(r, func(ctx context.Context) error { return do(ctx, who.name, id) }); err != nil {
+	if err := store(r, func(ctx context.Context) error { return do(ctx, who.Name, id) }); err != nil {
 		return err
 	}
-	c.log.InfoContext(r.Context(), "room changed", "who", who.name, "room", room.Queue.ID(), "action", action, key, id.String())
+	c.log.InfoContext(r.Context(), "room changed", "who", who.Name, "room", room.Queue.ID(), "action", action, key, id.String())
 	w.WriteHeader(http.StatusNoContent)
 	return nil
 }

@@ -7,14 +7,14 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/http/pprof"
-	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/eta"
+	"github.com/anteroom/anteroom/gateway/access"
+	"github.com/anteroom/anteroom/gateway/console/signin"
 	"github.com/anteroom/anteroom/gateway/permit"
 	"github.com/anteroom/anteroom/internal/ophttp"
 )
@@ -35,8 +35,26 @@ type Room struct {
 	WaitError func() (float64, bool)
 	// WaitCoverage returns the share of recent waits within the announced range; false while unknown. May be nil.
 	WaitCoverage func() (float64, bool)
+	// Simulate returns the future of the queue as it is and with a change of its plan; false where it is not known. May be nil.
+	Simulate func(change Change) (now, with eta.Outcome, ok bool)
 	// Guard returns the cost of joining and the refused joins; false if joining is free. May be nil.
 	Guard func() (Guard, bool)
+	Page  VisitorsPage // may be nil
+	// Account returns the ids that places of an account have; none in a room without accounts. May be nil.
+	Account func(name string) []admission.ID
+}
+
+// VisitorsPage renders the page of a room's visitors; see gateway/page.
+type VisitorsPage interface {
+	Previews() (states, languages []string)
+	Preview(state, language, message string) (body []byte, policy string, ok bool)
+}
+
+// Change is a change of a room's admissions to be simulated; nil leaves a value as it is.
+type Change struct {
+	Rate      *float64 // visitors a second
+	MaxActive *int64
+	Paused    *bool
 }
 
 // Guard is the cost of joining. Totals are this gateway's, since its start.
@@ -46,20 +64,24 @@ type Guard struct {
 	Refused map[string]int64 // refused joins by reason
 }
 
-// Role is the set of requests that a token may send.
-type Role string
-
-// Roles.
+// Roles of tokens from before roles had rooms.
 const (
-	Read  Role = "read"
-	Write Role = "write" // includes reading
+	Read  = access.Viewer
+	Write = access.Admin
 )
 
 // Token admits an operator.
 type Token struct {
 	Name  string // for the audit log
 	Token string
-	Role  Role
+	Role  access.Role
+	Rooms []string // empty: all
+}
+
+// People are the options of operators as persons.
+type People struct {
+	SignIn    *signin.SignIn // signs in those without a token; nil: nobody
+	TwoPerson []string       // actions that a second person has to confirm
 }
 
 // Options of a Console. Core, Listen, Rooms, Registry and Ready are required.
@@ -68,14 +90,19 @@ type Options struct {
 	// Listen is the address that the handler is served on. Without tokens it must be loopback.
 	Listen string
 	Tokens []Token
+	People
 
 	Rooms func() []Room // in the order of the configuration
 	// Redeem redeems a permit; see gateway/permit for its errors. key names the request, so that a repetition has the same result; empty:
-	// a repetition is refused. nil: no permits are redeemed.
-	Redeem func(ctx context.Context, raw, key string) (permit.Redemption, error)
+	// a repetition is refused. A permit of a room for which in returns false is invalid. nil: no permits are redeemed.
+	Redeem func(ctx context.Context, raw, key string, in func(room string) bool) (permit.Redemption, error)
 	// OriginStats returns an origin's p95 time to first byte in seconds and its share of errors, 0 to 1, over the
 	// last window. May be nil.
 	OriginStats func(origin string) (p95, errorRate float64)
+
+	// Webhooks returns the state of the webhooks with up to dead events that were given up. May be nil.
+	Webhooks func(ctx context.Context, dead int) (Webhooks, error)
+	Insight  Insight
 
 	Registry prometheus.Gatherer
 	Ready    func() bool  // the visitors' listener accepts, and no SIGTERM was received
@@ -90,10 +117,14 @@ type Options struct {
 // Console is the operators' side of a gateway. It starts no goroutines.
 type Console struct {
 	o     Options
-	guard *ophttp.Guard[identity]
+	guard *ophttp.Guard[*access.Person]
 	page  page
 	log   *slog.Logger
-	mux   *ophttp.Mux[identity]
+	mux   *ophttp.Mux[*access.Person]
+	// actions are the routes that a second person can confirm, by action.
+	actions map[string]route
+
+	frames frames
 }
 
 // New checks the options. Its error names the setting and how to correct it.
@@ -112,73 +143,27 @@ func New(o Options) (*Console, error) {
 	if err != nil {
 		return nil, fmt.Errorf("console: %w", err)
 	}
-	c := &Console{o: o, page: p, log: o.Log, guard: ophttp.NewGuard(identity{localName, Write}, "admin.token or admin.tokens", o.Now, o.Log)}
+	c := &Console{o: o, page: p, log: o.Log, guard: ophttp.NewGuard(&local, "admin.token or admin.tokens", o.Now, o.Log)}
 	if err := c.SetTokens(o.Tokens); err != nil {
 		return nil, err
 	}
-	c.mux = ophttp.NewMux(ophttp.MuxOptions[identity]{
-		Admit: c.admit, CheckHost: c.guard.CheckHost, Problem: asProblem, NoPath: "nothing is served at this path", Idle: o.Idle, Log: o.Log,
-	})
-	c.routes()
+	if o.SignIn != nil {
+		c.guard.RequireToken()
+	}
+	c.frames.open = make(chan struct{}, streamsMost)
+	c.mux = c.newMux()
+	c.serve(c.routes())
 	return c, nil
+}
+
+// newMux returns a router without routes.
+func (c *Console) newMux() *ophttp.Mux[*access.Person] {
+	return ophttp.NewMux(ophttp.MuxOptions[*access.Person]{
+		Admit: c.admit, CheckHost: c.guard.CheckHost, Problem: asProblem, NoPath: "nothing is served at this path", Idle: c.o.Idle, Log: c.o.Log,
+	})
 }
 
 // Handler serves all paths of admin.listen. A body or a response may not pause for longer than Options.Idle, even before
 // authentication. The server should have ReadHeaderTimeout and IdleTimeout, and no WriteTimeout, which
 // would end profiles.
 func (c *Console) Handler() http.Handler { return c.mux }
-
-// identity is the holder of a token.
-type identity struct {
-	name string
-	role Role
-}
-
-type (
-	handler = ophttp.Handler[identity]
-	methods = ophttp.Methods[identity]
-)
-
-func (c *Console) routes() {
-	c.mux.Public("/metrics", ophttp.Metrics(c.o.Registry, c.log))
-	c.mux.Probes(c.o.Health, c.o.Ready)
-	c.mux.Public("/{$}", c.page)
-
-	guarded := c.mux.Guarded
-	guarded("/admin/v1/rooms", methods{"GET": c.listRooms})
-	guarded("/admin/v1/rooms/{id}", methods{"GET": c.inRoom(c.showRoom), "PATCH": c.inRoom(c.patchRoom)})
-	guarded("/admin/v1/rooms/{id}/pause", methods{"POST": c.inRoom(c.pause)})
-	guarded("/admin/v1/rooms/{id}/resume", methods{"POST": c.inRoom(c.resume)})
-	guarded("/admin/v1/rooms/{id}/drain", methods{"POST": c.inRoom(c.drain)})
-	guarded("/admin/v1/rooms/{id}/reset", methods{"POST": c.inRoom(c.reset)})
-	guarded("/admin/v1/rooms/{id}/history", methods{"GET": c.inRoom(c.history)})
-	guarded("/admin/v1/rooms/{id}/tickets/{jti}", methods{"GET": c.inRoom(c.showTicket), "DELETE": c.inRoom(c.removeTicket)})
-	guarded("/admin/v1/rooms/{id}/sessions/{sid}/revoke", methods{"POST": c.inRoom(c.revokeSession)})
-	if c.o.Redeem != nil {
-		guarded("/admin/v1/permits/redeem", methods{"POST": c.redeemPermit})
-	}
-	guarded("/admin/v1/audit", methods{"GET": c.audit})
-	guarded("/admin/", nil)
-
-	profile := func(path string, h http.HandlerFunc) {
-		serve := func(w http.ResponseWriter, r *http.Request, _ identity) error {
-			seconds, err := strconv.ParseFloat(cmp.Or(r.FormValue("seconds"), "0"), 64)
-			if err != nil || !(seconds <= longestProfile) {
-				return ophttp.NewProblem(http.StatusUnprocessableEntity, "invalid", "seconds is at most %d; repeat the request to profile for longer", longestProfile)
-			}
-			h(w, r)
-			return nil
-		}
-		guarded(path, methods{"GET": serve})
-	}
-	profile("/debug/pprof/", pprof.Index)
-	profile("/debug/pprof/cmdline", pprof.Cmdline)
-	profile("/debug/pprof/profile", pprof.Profile)
-	profile("/debug/pprof/trace", pprof.Trace)
-	// pprof's symbol lookup is a POST that changes nothing.
-	symbol := func(w http.ResponseWriter, r *http.Request, _ identity) error { pprof.Symbol(w, r); return nil }
-	guarded("/debug/pprof/symbol", methods{"GET": symbol, "POST": symbol})
-}
-
-// longestProfile is the most seconds of a profile or trace in one request.
-const longestProfile = 60

@@ -112,7 +112,7 @@ func TestAdmit_LoopbackNeedsNoToken(t *testing.T) {
 	}
 	want(t, b.ask("GET", "/metrics", "", "Authorization:", "Host: localhost:9090"), 200)
 	want(t, b.ask("GET", "/healthz", "", "Authorization:", "Host: "), 200) // an HTTP/1.0 probe
-	entries, err := b.core.Audit(t.Context(), 1)
+	entries, err := b.core.Audit(t.Context(), 1, nil)
 	if err != nil || len(entries) != 1 || entries[0].Who != "local" {
 		t.Errorf("the audit log has %v (%v), want an entry by local", entries, err)
 	}
@@ -171,7 +171,7 @@ func TestNew_RefusesOptions(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			b := newBench(t)
-			o := Options{Listen: ":9090", Tokens: []Token{{"ops", writeToken, Write}, {"wall", readToken, Read}},
+			o := Options{Listen: ":9090", Tokens: []Token{{Name: "ops", Token: writeToken, Role: Write}, {Name: "wall", Token: readToken, Role: Read}},
 				Rooms: func() []Room { return nil }, Core: b.core, Registry: prometheus.NewRegistry(), Ready: func() bool { return true }}
 			row.change(&o)
 			_, err := New(o)
@@ -184,13 +184,13 @@ func TestNew_RefusesOptions(t *testing.T) {
 
 func TestSetTokens_ReplacesTokens(t *testing.T) {
 	b := newBench(t)
-	if err := b.console.SetTokens([]Token{{"new", "n-5d2e8f1a7c3b6049", Read}}); err != nil {
+	if err := b.console.SetTokens([]Token{{Name: "new", Token: "n-5d2e8f1a7c3b6049", Role: Read}}); err != nil {
 		t.Fatal(err)
 	}
 	wantCode(t, b.ask("GET", "/admin/v1/rooms", ""), 401, "unauthorized")
 	want(t, b.ask("GET", "/admin/v1/rooms", "", "Authorization: Bearer n-5d2e8f1a7c3b6049"), 200)
 	wantCode(t, b.ask("POST", "/admin/v1/rooms/sale/pause", "", "Authorization: Bearer n-5d2e8f1a7c3b6049"), 403, "read_only")
-	for name, bad := range map[string][]Token{"none": nil, "one that is empty": {{"ops", writeToken, Write}, {"empty", "", Read}}} {
+	for name, bad := range map[string][]Token{"none": nil, "one that is empty": {{Name: "ops", Token: writeToken, Role: Write}, {Name: "empty", Role: Read}}} {
 		if err := b.console.SetTokens(bad); err == nil {
 			t.Errorf("%s: taken", name)
 		}
@@ -213,7 +213,7 @@ func TestAdmit_LimitsWrongTokens(t *testing.T) {
 	}
 	want(t, guess(writeToken), 200) // behind one proxy there are other operators
 	wantCode(t, guess("wrong"), 429, "too_many_attempts")
-	b.now = b.now.Add(6 * time.Second)
+	b.clock.move(6 * time.Second)
 	wantCode(t, guess("wrong"), 401, "unauthorized")
 	wantCode(t, guess("wrong"), 429, "too_many_attempts")
 }

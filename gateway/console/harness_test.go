@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,7 +16,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/admission/outbox"
 	"github.com/anteroom/anteroom/eta"
+	"github.com/anteroom/anteroom/gateway/explain"
 	"github.com/anteroom/anteroom/gateway/permit"
 	"github.com/anteroom/anteroom/internal/redistest"
 	"github.com/anteroom/anteroom/token"
@@ -34,12 +37,21 @@ type bench struct {
 	core      *admission.Core
 	sale, vip *admission.Room
 	ring      *token.Ring // of permits
+	fleet     *admission.Fleet
+	recorder  *admission.Recorder
 	console   *Console
 	handler   http.Handler
 	ready     bool
 	healthy   error
-	now       time.Time
+	clock     clock
+	leaving   context.Context // of the client; nil: it stays
 }
+
+// clock stands still until it is moved. Requests of a browser may read it meanwhile.
+type clock struct{ passed atomic.Int64 }
+
+func (c *clock) now() time.Time       { return time.Unix(1_800_000_000, c.passed.Load()) }
+func (c *clock) move(d time.Duration) { c.passed.Add(int64(d)) }
 
 var filePolicy = admission.Policy{
 	Enabled: true, Method: admission.FIFO, Rate: 1_000, Burst: 10_000, Absence: 10 * time.Minute,
@@ -53,10 +65,10 @@ func newBench(t *testing.T, change ...func(*Options)) *bench {
 
 func newBenchOn(t *testing.T, client redis.UniversalClient, change ...func(*Options)) *bench {
 	t.Helper()
-	b := &bench{t: t, ready: true, now: time.Unix(1_800_000_000, 0)}
+	b := &bench{t: t, ready: true}
 	core, err := admission.New(admission.Options{
 		Client: client, Prefix: redistest.Prefix(t), Timeout: 5 * time.Second, Log: slog.New(slog.DiscardHandler),
-		Now: func() int64 { return b.now.UnixMicro() },
+		Now: func() int64 { return b.clock.now().UnixMicro() },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -66,32 +78,65 @@ func newBenchOn(t *testing.T, client redis.UniversalClient, change ...func(*Opti
 		t.Fatal(err)
 	}
 	b.core, b.sale, b.vip = core, core.Room("sale", filePolicy), core.Room("vip", filePolicy)
+	b.fleet = admission.NewFleet(core, func() admission.Gateway {
+		return admission.Gateway{Version: "v1", Started: b.clock.now().UnixMicro(), Keys: "k", Configuration: admission.Configuration{Generation: 1, Hash: "h", Loaded: b.clock.now().UnixMicro()}, InFlight: map[string]int{"shop": 4}}
+	})
+	b.recorder = admission.NewRecorder(core, b.fleet, func(_ string, m *admission.Measures) {
+		*m = admission.Measures{Known: true, Wait: 60, Low: 30, High: 90, Counts: map[string]int64{"arrived": 40, "refused.full": 2, "proofs.accepted": 3}}
+	})
 	b.tick(0)
 	o := Options{
 		Core:   core,
 		Listen: "0.0.0.0:9090",
-		Tokens: []Token{{"ops", writeToken, Write}, {"wall", readToken, Read}},
+		Tokens: []Token{{Name: "ops", Token: writeToken, Role: Write}, {Name: "wall", Token: readToken, Role: Read}},
 		Rooms: func() []Room {
 			return []Room{
 				{Queue: b.sale, File: filePolicy, Origin: "shop",
 					Wait:      func() eta.Estimate { return eta.Estimate{Seconds: 120, Low: 99.6, High: 150.4, Known: true} },
-					WaitError: func() (float64, bool) { return 0.95, true }},
-				{Queue: b.vip, File: filePolicy, Origin: "shop"},
+					WaitError: func() (float64, bool) { return 0.95, true },
+					Simulate: func(c Change) (now, with eta.Outcome, ok bool) {
+						in := eta.Input{Now: b.clock.now().UnixMicro(), Rate: 1, Waiting: 100, Active: 10}
+						to := eta.Plan{Rate: 1}
+						if c.Rate != nil {
+							to.Rate = *c.Rate
+						}
+						if c.MaxActive != nil {
+							to.MaxActive = *c.MaxActive
+						}
+						if c.Paused != nil {
+							to.Paused = *c.Paused
+						}
+						return eta.Simulate(in, eta.Plan{Rate: 1}, 100), eta.Simulate(in, to, 100), true
+					}},
+				{Queue: b.vip, File: filePolicy, Origin: "shop",
+					Account: func(name string) []admission.ID { return admission.ID([]byte(name + "............")).Places() }},
 			}
 		},
-		Redeem: func(ctx context.Context, raw, key string) (permit.Redemption, error) {
+		Webhooks: func(ctx context.Context, dead int) (Webhooks, error) {
+			r, err := b.events().Read(ctx, dead)
+			if err != nil {
+				return Webhooks{}, err
+			}
+			w := Webhooks{Sender: r.Holder, List: []Webhook{{Name: "crm", Host: "hooks.example.com", Events: []string{"room.changed"}, Dead: r.Counts["crm"].Dead}}}
+			for _, l := range r.Dead {
+				w.Dead = append(w.Dead, DeadEvent{Webhook: l.Endpoint, ID: l.ID, QueuedAt: l.Since, At: l.At, Tries: l.Tries, Error: l.Error, Body: []byte(l.Body)})
+			}
+			return w, nil
+		},
+		Redeem: func(ctx context.Context, raw, key string, in func(string) bool) (permit.Redemption, error) {
 			return permit.Redeem(ctx, b.ring, func(id string) permit.Room {
-				if id == "sale" {
+				if id == "sale" && in(id) {
 					return b.sale
 				}
 				return nil
 			}, raw, key)
 		},
 		OriginStats: func(string) (float64, float64) { return 0.0421, 0.005 },
+		Insight:     Insight{Recorder: b.recorder, Fleet: b.fleet, Explain: explained},
 		Registry:    prometheus.NewRegistry(),
 		Ready:       func() bool { return b.ready },
 		Health:      func() error { return b.healthy },
-		Now:         func() time.Time { return b.now },
+		Now:         b.clock.now,
 	}
 	for _, f := range change {
 		f(&o)
@@ -104,10 +149,31 @@ func newBenchOn(t *testing.T, client redis.UniversalClient, change ...func(*Opti
 	return b
 }
 
+// explained is an explanation of any request.
+func explained(_ context.Context, q *explain.Request) (*explain.Explanation, error) {
+	if q.Method == "BAD" {
+		return nil, &explain.Fault{Code: "bad_request", Detail: "no"}
+	}
+	return &explain.Explanation{Room: "sale", Rule: explain.Rule{Kind: "room", Host: "*", Path: "/"}, Decision: "wait", Why: "queue", Text: q.Method + " " + q.Target, Kind: "api", Readings: []string{"/"}}, nil
+}
+
+// record lets seconds pass, in each of which the rooms are ticked and recorded.
+func (b *bench) record(seconds int) {
+	b.t.Helper()
+	for range seconds {
+		b.tick(time.Second)
+		for _, err := range []error{b.fleet.Report(b.t.Context()), b.recorder.Notice(b.t.Context()), b.recorder.Record(b.t.Context())} {
+			if err != nil {
+				b.t.Fatal(err)
+			}
+		}
+	}
+}
+
 // tick moves the clock and runs a tick of both rooms.
 func (b *bench) tick(d time.Duration) {
 	b.t.Helper()
-	b.now = b.now.Add(d)
+	b.clock.move(d)
 	for _, r := range []*admission.Room{b.sale, b.vip} {
 		if err := r.Tick(b.t.Context()); err != nil {
 			b.t.Fatal(err)
@@ -120,7 +186,7 @@ func (b *bench) tick(d time.Duration) {
 func (b *bench) join(n int) (waiting []admission.Standing) {
 	b.t.Helper()
 	for range n {
-		b.now = b.now.Add(time.Microsecond)
+		b.clock.move(time.Microsecond)
 		var id admission.ID
 		if _, err := rand.Read(id[:]); err != nil {
 			b.t.Fatal(err)
@@ -159,6 +225,9 @@ func (b *bench) ask(method, path, body string, headers ...string) *httptest.Resp
 		default:
 			r.Header.Set(name, value)
 		}
+	}
+	if b.leaving != nil {
+		r = r.WithContext(b.leaving)
 	}
 	w := httptest.NewRecorder()
 	b.handler.ServeHTTP(w, r)
@@ -225,4 +294,9 @@ func compact(t *testing.T, text string) string {
 		t.Fatal(err)
 	}
 	return string(b)
+}
+
+// events returns the queue of events for webhooks.
+func (b *bench) events() *outbox.Queue {
+	return outbox.New(outbox.Options{Run: admission.ScriptsOf(b.core), Prefix: "console-" + admission.GatewayOf(b.core), Now: func() int64 { return b.clock.now().UnixMicro() }})
 }

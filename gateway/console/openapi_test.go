@@ -2,6 +2,7 @@ package console
 
 import (
 	"bytes"
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -37,6 +38,10 @@ func TestResponses_MatchOpenAPI(t *testing.T) {
 		t.Fatal(err)
 	}
 	openapi3filter.RegisterBodyDecoder("application/problem+json", openapi3filter.JSONBodyDecoder)
+	openapi3filter.RegisterBodyDecoder("application/vnd.anteroom.rows+json", openapi3filter.JSONBodyDecoder)
+	openapi3filter.RegisterBodyDecoder("text/html", openapi3filter.PlainBodyDecoder)
+	openapi3filter.RegisterBodyDecoder("text/event-stream", openapi3filter.PlainBodyDecoder)
+	openapi3filter.RegisterBodyDecoder("application/x-ndjson", openapi3filter.FileBodyDecoder)
 
 	b := newBench(t)
 	waiting := b.join(16)
@@ -93,6 +98,19 @@ func TestResponses_MatchOpenAPI(t *testing.T) {
 		ask(422, "POST", room+action, `{"x":1}`)
 	}
 	ask(200, "GET", room+"/history", "")
+	ask(200, "GET", room+"/preview", "")
+	if _, _, err := b.vip.Join(t.Context(), admission.Arrival{ID: admission.ID([]byte("jane............"))}); err != nil {
+		t.Fatal(err)
+	}
+	ask(200, "GET", "/admin/v1/rooms/vip/tickets?account=jane", "")
+	if got := decode(t, b.ask("GET", "/admin/v1/rooms/vip/tickets?account=jane", "").Body.Bytes())["tickets"].([]any); len(got) != 1 || at(got[0], "state") != "active" {
+		t.Errorf("the account has %v", got)
+	}
+	want(t, b.ask("GET", "/admin/v1/rooms/vip/tickets?account=john", ""), 200, `{"tickets":[]}`)
+	ask(409, "GET", room+"/tickets?account=jane", "")
+	ask(404, "GET", "/admin/v1/rooms/none/tickets?account=jane", "")
+	ask(422, "GET", room+"/tickets?account=", "")
+	ask(200, "GET", "/admin/v1/events", "")
 	ask(200, "GET", room+"/tickets/"+first, "")
 	ask(204, "DELETE", room+"/tickets/"+first, "")
 	ask(200, "GET", room+"/tickets/"+first, "")
@@ -105,8 +123,60 @@ func TestResponses_MatchOpenAPI(t *testing.T) {
 	ask(413, "POST", room+"/reset", strings.Repeat(" ", 64<<10+1))
 	ask(415, "POST", room+"/reset", `{"confirm":"sale"}`, "Content-Type: text/plain")
 	ask(422, "POST", room+"/reset", `{"confirm":"vip"}`)
+	b.record(3)
+	ask(200, "GET", room, "")
+	ask(200, "GET", "/admin/v1/fleet", "")
+	ask(200, "GET", room+"/series?step=1s", "")
+	ask(422, "GET", room+"/series?step=2s", "")
+	ask(200, "GET", room+"/figures", "")
+	ask(422, "GET", room+"/figures?from=5&to=4", "")
+	for _, form := range []string{"html", "csv", "json", "rows"} {
+		ask(200, "GET", room+"/report?format="+form, "")
+	}
+	ask(422, "GET", room+"/report?format=pdf", "")
+	ask(200, "POST", "/admin/v1/explain", `{"host":"shop.test","path":"/a?b=1","headers":{"Accept":"text/html"},"address":"192.0.2.1","https":true}`)
+	ask(400, "POST", "/admin/v1/explain", `[`)
+	ask(413, "POST", "/admin/v1/explain", strings.Repeat(" ", 64<<10+1))
+	ask(415, "POST", "/admin/v1/explain", `{"host":"shop.test","path":"/"}`, "Content-Type: text/plain")
+	ask(422, "POST", "/admin/v1/explain", `{"host":"shop.test"}`)
+	leaving, leave := context.WithCancel(t.Context())
+	leave()
+	b.leaving = leaving
+	ask(200, "GET", "/admin/v1/stream", "")
+	b.leaving = nil
+	for range streamsMost {
+		b.console.frames.open <- struct{}{}
+	}
+	ask(503, "GET", "/admin/v1/stream", "")
+	for range streamsMost {
+		<-b.console.frames.open
+	}
+	ask(200, "POST", "/admin/v1/rooms/vip/evacuate", `{"reason":"the origin is down"}`)
+	ask(404, "GET", room+"/ramp", "")
+	ask(404, "DELETE", room+"/ramp", "")
+	ask(201, "POST", room+"/ramp", `{"from":5,"step":2.5,"every":"1m","until":20,"while":{"p95_ms":300,"errors":0.05},"on_breach":"back"}`)
+	ask(409, "POST", room+"/ramp", `{"step":2.5,"every":"1m","until":20}`)
+	ask(200, "GET", room+"/ramp", "")
+	ask(200, "GET", room, "")
+	ask(200, "DELETE", room+"/ramp", "")
+	ask(201, "POST", room+"/ramp", `{"step":-1,"every":"1m","until":2}`)
+	ask(200, "POST", room+"/simulate", `{"rate":2.5,"max_active":10,"pause":false}`)
+	ask(409, "POST", "/admin/v1/rooms/vip/simulate", "")
+	ask(400, "DELETE", room+"/ramp", `[]`)
+	ask(413, "DELETE", room+"/ramp", strings.Repeat(" ", 64<<10+1))
+	ask(415, "DELETE", room+"/ramp", `{}`, "Content-Type: text/plain")
+	ask(422, "DELETE", room+"/ramp", `{"x":1}`)
+	for _, action := range []string{"/evacuate", "/simulate", "/ramp"} {
+		ask(400, "POST", room+action, `[]`)
+		ask(413, "POST", room+action, strings.Repeat(" ", 64<<10+1))
+		ask(415, "POST", room+action, `{"reason":"x"}`, "Content-Type: text/plain")
+		ask(422, "POST", room+action, `{"x":1}`)
+	}
 	ask(200, "GET", "/admin/v1/audit", "")
 	ask(422, "GET", "/admin/v1/audit?limit=0", "")
+	b.deadEvent()
+	ask(200, "GET", "/admin/v1/webhooks", "")
+	ask(422, "GET", "/admin/v1/webhooks?limit=0", "")
 	ask(422, "GET", room+"/history?minutes=0", "")
 	ask(400, "PATCH", room, `{"rate":1,"rate":2}`)
 	ask(413, "PATCH", room, `{"message":"`+strings.Repeat("x", 64<<10)+`"}`)
@@ -118,6 +188,32 @@ func TestResponses_MatchOpenAPI(t *testing.T) {
 		ask(415, row[0], row[1], `{}`, "Content-Type: text/plain")
 		ask(422, row[0], row[1], `{"x":1}`)
 	}
+	const standing = `{"items":[{"id":"a","label":{"en":"A"},"state":"low","price":{"from":1,"currency":"EUR"}}]}`
+	const notice = `{"level":"info","text":{"en":"N"},"until":"2100-01-01T00:00:00Z"}`
+	ask(200, "GET", room+"/facts", "")
+	ask(200, "PUT", room+"/facts", standing)
+	ask(200, "GET", room+"/notices", "")
+	for i := range 8 {
+		ask(200, "PUT", room+"/notices/n"+strconv.Itoa(i), notice)
+	}
+	ask(409, "PUT", room+"/notices/more", notice)
+	ask(200, "GET", room+"/notices/n1", "")
+	ask(404, "GET", room+"/notices/none", "")
+	ask(200, "PATCH", room, `{"queue":{"on_sold_out":"close"}}`)
+	ask(200, "GET", room, "")
+	for _, path := range []string{"/facts", "/notices/n1"} {
+		ask(400, "PUT", room+path, `{`)
+		ask(412, "PUT", room+path, map[string]string{"/facts": standing, "/notices/n1": notice}[path], `If-Match: "other"`)
+		ask(413, "PUT", room+path, strings.Repeat(" ", 8<<10+1))
+		ask(415, "PUT", room+path, `{}`, "Content-Type: text/plain")
+		ask(422, "PUT", room+path, `{"x":1}`)
+	}
+	ask(400, "DELETE", room+"/notices/n1", `{`)
+	ask(412, "DELETE", room+"/notices/n1", "", `If-Match: "other"`)
+	ask(413, "DELETE", room+"/notices/n1", strings.Repeat(" ", 64<<10+1))
+	ask(415, "DELETE", room+"/notices/n1", `{}`, "Content-Type: text/plain")
+	ask(422, "DELETE", room+"/notices/n1", `{"x":1}`)
+	ask(204, "DELETE", room+"/notices/n1", "")
 	const redeem = "/admin/v1/permits/redeem"
 	raw := b.permit(token.Permit{})
 	ask(200, "POST", redeem, permitBody(raw))
@@ -128,6 +224,41 @@ func TestResponses_MatchOpenAPI(t *testing.T) {
 	ask(400, "POST", redeem, `{`)
 	ask(413, "POST", redeem, strings.Repeat(" ", 64<<10+1))
 	ask(415, "POST", redeem, permitBody(raw), "Content-Type: text/plain")
+	ask(200, "GET", "/admin/v1/me", "")
+	ask(200, "GET", "/admin/v1/audit/export", "")
+	b.console.o.TwoPerson = []string{"reset", "evacuate"}
+	ask(202, "POST", "/admin/v1/rooms/vip/evacuate", `{"reason":"the origin is down"}`)
+	ask(202, "POST", room+"/reset", `{"confirm":"sale"}`)
+	ask(202, "POST", room+"/reset", `{"confirm":"sale"}`)
+	ask(200, "GET", "/admin/v1/pending", "")
+	for i, a := range decode(t, b.ask("GET", "/admin/v1/pending", "").Body.Bytes())["pending"].([]any) {
+		if at(a, "room") == "vip" {
+			if at(a, "action") != "evacuate" {
+				t.Errorf("pending: %v", a)
+			}
+			continue
+		}
+		path := "/admin/v1/pending/" + at(a, "id").(string)
+		if i == 1 {
+			ask(204, "DELETE", path, "")
+			continue
+		}
+		ask(403, "POST", path+"/confirm", "")
+		if err := b.console.SetTokens([]Token{{Name: "ops", Token: writeToken, Role: Write}, {Name: "wall", Token: readToken, Role: Read}, {Name: "bob", Token: bobToken, Role: Write}}); err != nil {
+			t.Fatal(err)
+		}
+		ask(200, "POST", path+"/confirm", "", "Authorization: Bearer "+bobToken)
+		for _, row := range [][2]string{{"DELETE", path}, {"POST", path + "/confirm"}} {
+			ask(400, row[0], row[1], `{`)
+			ask(404, row[0], row[1], "")
+			ask(413, row[0], row[1], strings.Repeat(" ", 64<<10+1))
+			ask(415, row[0], row[1], `{}`, "Content-Type: text/plain")
+			ask(422, row[0], row[1], `{"x":1}`)
+		}
+	}
+	ask(202, "POST", room+"/reset", `{"confirm":"sale"}`)
+	held := at(decode(t, b.ask("GET", "/admin/v1/pending", "").Body.Bytes())["pending"].([]any)[1], "id").(string)
+	ask(403, "DELETE", "/admin/v1/pending/"+held, "", "Authorization: Bearer "+readToken)
 	ask(200, "GET", "/healthz", "")
 	ask(200, "GET", "/readyz", "")
 	ask(200, "GET", "/metrics", "")
@@ -137,25 +268,40 @@ func TestResponses_MatchOpenAPI(t *testing.T) {
 
 	// What refuses before the request is looked at is alike for all.
 	type operation struct{ method, path, body string }
+	const pending = "/admin/v1/pending/none"
 	all := []operation{
-		{"GET", "/admin/v1/rooms", ""}, {"GET", room, ""}, {"PATCH", room, `{"rate":1}`}, {"POST", room + "/pause", ""}, {"POST", room + "/resume", ""},
-		{"POST", room + "/drain", ""}, {"POST", room + "/reset", `{"confirm":"sale"}`}, {"GET", room + "/history", ""}, {"GET", room + "/tickets/" + last, ""},
-		{"DELETE", room + "/tickets/" + last, ""}, {"POST", room + "/sessions/" + last + "/revoke", ""}, {"GET", "/admin/v1/audit", ""}, {"POST", redeem, permitBody(raw)},
+		{"GET", "/admin/v1/me", ""},
+		{"GET", "/admin/v1/rooms", ""}, {"GET", room, ""}, {"GET", room + "/preview", ""}, {"GET", "/admin/v1/events", ""},
+		{"GET", "/admin/v1/pending", ""}, {"DELETE", pending, ""}, {"POST", pending + "/confirm", ""}, {"GET", "/admin/v1/audit/export", ""}, {"PATCH", room, `{"rate":1}`}, {"POST", room + "/pause", ""}, {"POST", room + "/resume", ""},
+		{"POST", room + "/drain", ""}, {"POST", room + "/reset", `{"confirm":"sale"}`}, {"GET", room + "/history", ""}, {"GET", room + "/tickets/" + last, ""}, {"GET", "/admin/v1/rooms/vip/tickets?account=jane", ""},
+		{"DELETE", room + "/tickets/" + last, ""}, {"POST", room + "/sessions/" + last + "/revoke", ""}, {"GET", "/admin/v1/audit", ""}, {"GET", "/admin/v1/webhooks", ""},
+		{"GET", room + "/facts", ""}, {"PUT", room + "/facts", standing}, {"GET", room + "/notices", ""},
+		{"GET", room + "/notices/n2", ""}, {"PUT", room + "/notices/n2", notice}, {"DELETE", room + "/notices/n2", ""},
+		{"POST", room + "/evacuate", `{"reason":"x"}`}, {"POST", room + "/simulate", ""},
+		{"GET", room + "/ramp", ""}, {"POST", room + "/ramp", `{"step":1,"every":"1m","until":90}`}, {"DELETE", room + "/ramp", ""}, {"POST", redeem, permitBody(raw)},
 	}
 	for _, o := range all {
 		ask(401, o.method, o.path, o.body, "Authorization:")
 		if strings.Contains(o.path, room) {
 			ask(404, o.method, strings.Replace(o.path, "/sale", "/none", 1), o.body)
 		}
-		if o.method != "GET" {
+		if o.method != "GET" && !strings.Contains(o.path, pending) {
 			ask(403, o.method, o.path, o.body, "Authorization: Bearer "+readToken)
+		}
+	}
+	records := []operation{{"GET", room + "/series", ""}, {"GET", room + "/figures", ""}, {"GET", room + "/report", ""}}
+	insights := append([]operation{{"GET", "/admin/v1/fleet", ""}, {"GET", "/admin/v1/stream", ""}, {"POST", "/admin/v1/explain", `{"host":"a","path":"/"}`}}, records...)
+	for _, o := range insights {
+		ask(401, o.method, o.path, o.body, "Authorization:")
+		if strings.Contains(o.path, room) {
+			ask(404, o.method, strings.Replace(o.path, "/sale", "/none", 1), o.body)
 		}
 	}
 	const wrong, peer = "Authorization: Bearer wrong", "Peer: 192.0.2.9:1"
 	for range 10 {
 		b.ask("GET", "/admin/v1/rooms", "", wrong, peer)
 	}
-	for _, o := range all {
+	for _, o := range append(insights, all...) {
 		ask(429, o.method, o.path, o.body, wrong, peer)
 	}
 	b = newBench(t, func(o *Options) { o.Listen, o.Tokens = "[::1]:9090", nil })
@@ -164,12 +310,18 @@ func TestResponses_MatchOpenAPI(t *testing.T) {
 			ask(403, o.method, o.path, o.body, "Authorization:", "Host: evil.example")
 		}
 	}
+	for _, o := range insights {
+		ask(403, o.method, o.path, o.body, "Authorization:", "Host: evil.example")
+	}
 	for _, path := range []string{"/metrics", "/healthz", "/readyz"} {
 		ask(403, "GET", path, "", "Authorization:", "Host: evil.example")
 	}
 	b = benchWithoutStore(t)
 	all[len(all)-1].body = permitBody(b.permit(token.Permit{}))
-	for _, o := range all[2:] {
+	for _, o := range append(records, all[5:]...) { // the first need no store
+		if strings.HasSuffix(o.path, "/simulate") || o.method == "GET" && strings.HasSuffix(o.path, "/ramp") { // works without the store
+			continue
+		}
 		ask(503, o.method, o.path, o.body)
 	}
 

@@ -102,11 +102,11 @@ func TestPatch_ReportsEveryFault(t *testing.T) {
 		{"path":"message","value":7,"problem":"is not text","allowed":"text of at most 1000 characters, with no control characters but line breaks and tabs"},
 		{"path":"method","value":"lifo","problem":"is not a method","allowed":"fifo, lottery, passthrough or reject"},
 		{"path":"session.ttl","value":"1ms","problem":"is out of range","allowed":"a duration from 1s to 24h, such as \"5m\""},
-		{"path":"session.max","value":"1h","problem":"is not a live field (what else the file has changes with it, on SIGHUP)","allowed":"rate, burst, max_active, paused, message, method, session: {ttl}, enabled"},
-		{"path":"speed","value":3,"problem":"is not a live field (what else the file has changes with it, on SIGHUP)","allowed":"rate, burst, max_active, paused, message, method, session: {ttl}, enabled"},
+		{"path":"session.max","value":"1h","problem":"is not a live field (what else the file has changes with it, on SIGHUP)","allowed":"rate, burst, max_active, paused, message, method, on_sold_out, session: {ttl}, enabled"},
+		{"path":"speed","value":3,"problem":"is not a live field (what else the file has changes with it, on SIGHUP)","allowed":"rate, burst, max_active, paused, message, method, on_sold_out, session: {ttl}, enabled"},
 		{"path":"admission.rate","value":7,"problem":"is given already, as rate","allowed":"one of the two"},
-		{"path":"admission.strategy","value":"adaptive","problem":"is not a live field (what else the file has changes with it, on SIGHUP)","allowed":"rate, burst, max_active, paused, message, method, session: {ttl}, enabled"},
-		{"path":"queue","value":[],"problem":"is not an object","allowed":"an object with queue.method"},
+		{"path":"admission.strategy","value":"adaptive","problem":"is not a live field (what else the file has changes with it, on SIGHUP)","allowed":"rate, burst, max_active, paused, message, method, on_sold_out, session: {ttl}, enabled"},
+		{"path":"queue","value":[],"problem":"is not an object","allowed":"an object with queue.method, queue.on_sold_out"},
 		{"path":"draining","value":true,"problem":"is not changed here","allowed":"POST to the room's /drain and /resume"}]}`)
 	if v := b.sale.Snapshot().Version; v != 0 {
 		t.Errorf("a refused change reached the room: version %d", v)

@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/gateway/access"
 	"github.com/anteroom/anteroom/gateway/permit"
 	"github.com/anteroom/anteroom/internal/ophttp"
 )
@@ -20,7 +21,7 @@ type redeemedView struct {
 }
 
 // redeemPermit redeems a permit, once for all gateways. A request that repeats the Idempotency-Key of an earlier one has the same result.
-func (c *Console) redeemPermit(w http.ResponseWriter, r *http.Request, _ identity) error {
+func (c *Console) redeemPermit(w http.ResponseWriter, r *http.Request, who *access.Person) error {
 	key := r.Header.Get("Idempotency-Key")
 	if key != "" && !validKey(key) || len(r.Header.Values("Idempotency-Key")) > 1 {
 		return ophttp.NewProblem(http.StatusUnprocessableEntity, "idempotency_key", "send one Idempotency-Key of 22 to 128 printable ASCII characters without spaces")
@@ -42,7 +43,9 @@ func (c *Console) redeemPermit(w http.ResponseWriter, r *http.Request, _ identit
 	if len(faults) > 0 {
 		return ophttp.Invalid(faults...)
 	}
-	redeemed, err := read(r, func(ctx context.Context) (permit.Redemption, error) { return c.o.Redeem(ctx, raw, key) })
+	redeemed, err := read(r, func(ctx context.Context) (permit.Redemption, error) {
+		return c.o.Redeem(ctx, raw, key, func(room string) bool { return who.May(access.Operator, room) })
+	})
 	switch {
 	case errors.Is(err, permit.ErrSpent):
 		return ophttp.NewProblem(http.StatusConflict, "already_redeemed", "the permit was redeemed before; refuse the step")

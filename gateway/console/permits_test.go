@@ -26,7 +26,7 @@ func (b *bench) permit(p token.Permit) string {
 		p.ID = token.ID{2}
 	}
 	p.Path, p.Method = "/seatmap/812", "POST"
-	p.IssuedAt = b.now.Unix() + p.Expires
+	p.IssuedAt = b.clock.now().Unix() + p.Expires
 	p.Expires = p.IssuedAt + token.PermitLife
 	return string(b.ring.AppendPermit(nil, &p))
 }
@@ -43,7 +43,7 @@ func TestRedeem(t *testing.T) {
 	wantCode(t, b.ask("POST", redeemPath, permitBody(raw)), 409, "already_redeemed")
 	want(t, b.ask("POST", redeemPath, permitBody(b.permit(token.Permit{ID: token.ID{3}}))), 200)
 
-	pass := string(b.ring.AppendPass(nil, &token.Pass{ID: token.ID{4}, Session: token.ID{1}, Room: "sale", IssuedAt: b.now.Unix(), Expires: b.now.Unix() + 60}))
+	pass := string(b.ring.AppendPass(nil, &token.Pass{ID: token.ID{4}, Session: token.ID{1}, Room: "sale", IssuedAt: b.clock.now().Unix(), Expires: b.clock.now().Unix() + 60}))
 	at := len(raw) - 9 // within the signature
 	changed := raw[:at] + string(raw[at]^1) + raw[at+1:]
 	for _, row := range []struct {

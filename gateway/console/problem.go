@@ -11,6 +11,9 @@ import (
 
 // asProblem returns the problem that a handler's error is sent as.
 func asProblem(err error) *ophttp.Problem {
+	if p := approvalProblem(err); p != nil {
+		return p
+	}
 	var p *ophttp.Problem
 	switch {
 	case errors.Is(err, admission.ErrUnknown):

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/gateway/access"
 	"github.com/anteroom/anteroom/internal/ophttp"
 )
 
@@ -45,7 +47,7 @@ type bucketView struct {
 	WaitP90    float64    `json:"wait_p90_seconds"`
 }
 
-func (c *Console) history(w http.ResponseWriter, r *http.Request, _ identity, room Room) error {
+func (c *Console) history(w http.ResponseWriter, r *http.Request, _ *access.Person, room Room) error {
 	minutes, err := wholeParameter(r, "minutes", defaultMinutes, maxMinutes)
 	if err != nil {
 		return err
@@ -68,6 +70,8 @@ func (c *Console) history(w http.ResponseWriter, r *http.Request, _ identity, ro
 }
 
 type entryView struct {
+	Seq    int64          `json:"seq,omitempty"` // in the chain of the room
+	Hash   string         `json:"hash,omitempty"`
 	At     timestamp      `json:"at"`
 	Who    string         `json:"who"`
 	Room   string         `json:"room"`
@@ -76,12 +80,14 @@ type entryView struct {
 	After  map[string]any `json:"after"`
 }
 
-func (c *Console) audit(w http.ResponseWriter, r *http.Request, _ identity) error {
+func (c *Console) audit(w http.ResponseWriter, r *http.Request, who *access.Person) error {
 	limit, err := wholeParameter(r, "limit", defaultEntries, maxEntries)
 	if err != nil {
 		return err
 	}
-	list, err := read(r, func(ctx context.Context) ([]admission.Entry, error) { return c.o.Core.Audit(ctx, limit) })
+	list, err := read(r, func(ctx context.Context) ([]admission.Entry, error) {
+		return c.o.Core.Audit(ctx, limit, func(room string) bool { return who.May(access.Viewer, room) })
+	})
 	if err != nil {
 		return err
 	}
@@ -89,14 +95,39 @@ func (c *Console) audit(w http.ResponseWriter, r *http.Request, _ identity) erro
 		Entries []entryView `json:"entries"`
 	}{Entries: make([]entryView, 0, len(list))}
 	for _, e := range list {
-		v := entryView{At: timestamp(e.At * 1e6), Who: e.Who, Room: e.Room, Action: e.Action, Before: map[string]any{}, After: map[string]any{}}
-		for _, change := range e.Changes {
-			record(v.Before, change.Field, change.Before)
-			record(v.After, change.Field, change.After)
-		}
-		answer.Entries = append(answer.Entries, v)
+		answer.Entries = append(answer.Entries, viewEntry(e))
 	}
 	return ophttp.OK(w, answer)
+}
+
+// exportAudit sends all entries that the store keeps, by room and oldest first, as "gateway audit verify" reads them.
+func (c people) exportAudit(w http.ResponseWriter, r *http.Request, who *access.Person) error {
+	var lines bytes.Buffer
+	for _, room := range c.o.Rooms() {
+		if !who.May(access.Viewer, room.Queue.ID()) {
+			continue
+		}
+		list, err := read(r, room.Queue.AuditLog)
+		if err != nil {
+			return err
+		}
+		for i := range list {
+			lines.Write(append(ophttp.Marshal(list[i].Line()), '\n'))
+		}
+	}
+	w.Header().Set("Content-Disposition", `attachment; filename="audit.ndjson"`)
+	ophttp.Write(w, http.StatusOK, "application/x-ndjson", lines.Bytes())
+	return nil
+}
+
+// viewEntry returns an entry of the audit log as the API shows it.
+func viewEntry(e admission.Entry) entryView {
+	v := entryView{Seq: e.Seq, Hash: e.Hash, At: timestamp(e.At * 1e6), Who: e.Who, Room: e.Room, Action: e.Action, Before: map[string]any{}, After: map[string]any{}}
+	for _, change := range e.Changes {
+		record(v.Before, change.Field, change.Before)
+		record(v.After, change.Field, change.After)
+	}
+	return v
 }
 
 // record adds a field of the audit log at its path in the body of a PATCH, so that sending the entry's before undoes the
@@ -130,7 +161,7 @@ func meaning(field string, stored *string) any {
 		return duration(n * int64(time.Microsecond))
 	case "paused", "draining", "enabled":
 		return n != 0
-	case "max_active", "tickets":
+	case "max_active", "tickets", "sessions":
 		return n
 	}
 	return *stored

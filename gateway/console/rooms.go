@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/gateway/access"
 	"github.com/anteroom/anteroom/internal/ophttp"
 )
 
@@ -36,6 +37,13 @@ type roomView struct {
 	Paused     bool          `json:"paused"`
 	Draining   bool          `json:"draining"`
 
+	Facts   *factsSummary `json:"facts,omitempty"`
+	SoldOut bool          `json:"sold_out"` // closed for that reason
+
+	Reason    *reasonView  `json:"reason,omitempty"`
+	Evacuated *timestamp   `json:"evacuated_at,omitempty"`
+	Ramp      *rampView    `json:"ramp,omitempty"`
+	Alarms    []alarmView  `json:"alarms,omitempty"`
 	Event     *eventView   `json:"event,omitempty"` // in force
 	NextEvent *eventView   `json:"next_event,omitempty"`
 	Lottery   *lotteryView `json:"lottery,omitempty"`
@@ -116,6 +124,7 @@ type policyView struct {
 	Draining     *bool          `json:"draining,omitempty"`
 	Message      *string        `json:"message,omitempty"`
 	Method       *string        `json:"method,omitempty"`
+	OnSoldOut    *string        `json:"on_sold_out,omitempty"`
 	Session      *sessionView   `json:"session,omitempty"`
 	Enabled      *bool          `json:"enabled,omitempty"`
 	OnStoreError *string        `json:"on_store_error,omitempty"`
@@ -165,10 +174,13 @@ type duration time.Duration
 func (d duration) MarshalJSON() ([]byte, error) { return json.Marshal(time.Duration(d).String()) }
 
 func fullPolicy(p admission.Policy) policyView {
-	rate, burst := thousandth(p.Rate), thousandth(p.Burst)
+	rate, burst, onSoldOut := thousandth(p.Rate), thousandth(p.Burst), "keep"
+	if p.SoldOutCloses {
+		onSoldOut = "close"
+	}
 	return policyView{
 		Rate: &rate, Burst: &burst, MaxActive: &p.MaxActive, Paused: &p.Paused, Draining: &p.Draining,
-		Message: &p.Message, Method: &p.Method, Session: &sessionView{TTL: duration(p.SessionTTL)}, Enabled: &p.Enabled,
+		Message: &p.Message, Method: &p.Method, OnSoldOut: &onSoldOut, Session: &sessionView{TTL: duration(p.SessionTTL)}, Enabled: &p.Enabled,
 		OnStoreError: &p.OnStoreError,
 		Admission:    &admissionView{Strategy: string(cmp.Or(p.Strategy, admission.StrategyTokenBucket)), MinWait: duration(p.MinWait), HeadWindow: p.HeadWindow},
 		Queue:        &queueView{Absence: duration(p.Absence), ClaimWindow: duration(p.ClaimWindow), Capacity: p.Capacity},
@@ -195,6 +207,8 @@ func livePolicy(p admission.Policy, names []string) policyView {
 			v.Message = full.Message
 		case "method":
 			v.Method = full.Method
+		case "on_sold_out":
+			v.OnSoldOut = full.OnSoldOut
 		case "session.ttl":
 			v.Session = full.Session
 		case "enabled":
@@ -219,15 +233,16 @@ func (c *Console) viewOf(room Room, s *admission.Snapshot, now int64, age time.D
 		Waiting: s.Waiting, Parked: s.Parked, Admitted: s.Admitted, Active: s.Active,
 		Rate: measuredRate(s, now), Paused: p.Paused, Draining: p.Draining,
 	}
+	v.Facts, v.SoldOut = summarize(&s.Facts), p.SoldOut
 	if s.Oldest > 0 {
 		v.OldestWait = tidy(float64(max(0, now-max(s.Oldest, s.Drawn))) / 1e6) // drawn tickets have waited since the opening
 	}
+	v.Evacuated, v.Ramp = optional(s.Evacuation.At), recentRamp(room.Queue)
+	v.Alarms = viewAlarms(room.Queue)
 	event, next := room.File.Plan.Events(room.Queue.RedisNow())
 	v.Event, v.NextEvent, v.Lottery = viewEvent(event), viewEvent(next), viewLottery(s, &p)
 	if room.Wait != nil {
-		if w := room.Wait(); w.Known && finite(w.Seconds) && finite(w.Low) && finite(w.High) {
-			v.ETA = &etaView{Seconds: seconds(w.Seconds), Low: seconds(w.Low), High: seconds(w.High)}
-		}
+		v.ETA = viewEstimate(room.Wait())
 	}
 	v.ETAError, v.Coverage = known(room.WaitError), known(room.WaitCoverage)
 	if c.o.OriginStats != nil {
@@ -246,6 +261,7 @@ func (c *Console) viewOf(room Room, s *admission.Snapshot, now int64, age time.D
 		v.Budget = &budgetView{Rate: thousandth(b.Rate), Expected: thousandth(room.Queue.Expected()), Rooms: use.Queues}
 	}
 	v.Adaptive = adaptive(room.Queue, s)
+	v.Reason = insights{c}.why(room)
 	if s.Known {
 		v.StoreAge = new(tidy(age.Seconds()))
 	}
@@ -302,21 +318,23 @@ func tidy(f float64) float64 { return math.Round(f*1000) / 1000 }
 
 func finite(f float64) bool { return !math.IsNaN(f) && !math.IsInf(f, 0) }
 
-func (c *Console) listRooms(w http.ResponseWriter, _ *http.Request, _ identity) error {
+func (c *Console) listRooms(w http.ResponseWriter, _ *http.Request, who *access.Person) error {
 	list := struct {
 		Rooms []roomView `json:"rooms"`
 	}{Rooms: []roomView{}}
 	for _, room := range c.o.Rooms() {
-		list.Rooms = append(list.Rooms, c.view(room))
+		if who.May(access.Viewer, room.Queue.ID()) {
+			list.Rooms = append(list.Rooms, c.view(room))
+		}
 	}
 	return ophttp.OK(w, list)
 }
 
 // roomHandler is a handler for the room in the path.
-type roomHandler func(w http.ResponseWriter, r *http.Request, who identity, room Room) error
+type roomHandler func(w http.ResponseWriter, r *http.Request, who *access.Person, room Room) error
 
 func (c *Console) inRoom(h roomHandler) handler {
-	return func(w http.ResponseWriter, r *http.Request, who identity) error {
+	return func(w http.ResponseWriter, r *http.Request, who *access.Person) error {
 		id := r.PathValue("id")
 		for _, room := range c.o.Rooms() {
 			if room.Queue.ID() == id {
@@ -327,6 +345,6 @@ func (c *Console) inRoom(h roomHandler) handler {
 	}
 }
 
-func (c *Console) showRoom(w http.ResponseWriter, _ *http.Request, _ identity, room Room) error {
+func (c *Console) showRoom(w http.ResponseWriter, _ *http.Request, _ *access.Person, room Room) error {
 	return ophttp.OK(w, c.view(room))
 }

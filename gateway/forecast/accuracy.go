@@ -1,11 +1,59 @@
 package forecast
 
-import "time"
+import (
+	"math"
+	"sync"
+	"time"
+)
 
 // accuracy compares recent announced waits with the actual ones.
 type accuracy struct {
 	ratios Recent // announced over real
 	ranges Recent // failed: the wait was outside the announced range
+
+	mu   sync.Mutex
+	told Told
+}
+
+// Octaves is the number of classes of waits: the class i has waits from 2^i - 1 s to less than 2^(i+1) - 1 s, the last all longer ones.
+const Octaves = 21
+
+// Told compares the announced waits with the real ones since the start of the process.
+type Told struct {
+	Waits [Octaves]ToldWaits // by real wait
+	// Ratios counts announced over real waits: the class i has ratios from 2^((i-20)/4), the first all smaller and the last all larger ones.
+	Ratios       [41]int64
+	Below, Above int64 // waits outside of the announced range
+}
+
+// ToldWaits are the announced waits of a class of real waits.
+type ToldWaits struct {
+	Count, Within   int64
+	Announced, Real int64 // sums, s
+}
+
+// Told returns the comparison of announced and real waits.
+func (f *Forecaster) Told() Told {
+	f.accuracy.mu.Lock()
+	defer f.accuracy.mu.Unlock()
+	return f.accuracy.told
+}
+
+// add counts an announced wait.
+func (t *Told) add(announced, real, ratio float64, in Range) {
+	w := &t.Waits[min(Octaves-1, int(math.Log2(1+real)))]
+	w.Count++
+	w.Announced += int64(announced)
+	w.Real += int64(math.Round(real))
+	switch in {
+	case Within:
+		w.Within++
+	case Below:
+		t.Below++
+	case Above:
+		t.Above++
+	}
+	t.Ratios[min(len(t.Ratios)-1, max(0, int(math.Floor(4*math.Log2(max(ratio, 1e-9))))+20))]++
 }
 
 // accuracyWindow is the time for which a wait counts for Error and Coverage.
@@ -35,6 +83,9 @@ func (f *Forecaster) Observe(announced Wait, real float64) (ratio float64, in Ra
 	case real > float64(announced.High):
 		in = Above
 	}
+	f.accuracy.mu.Lock()
+	f.accuracy.told.add(float64(announced.Seconds), real, ratio, in)
+	f.accuracy.mu.Unlock()
 	f.accuracy.ratios.Add(now, ratio, false)
 	f.accuracy.ranges.Add(now, 1, in != Within)
 	if f.mu.TryLock() { // a sample of the waits is enough

@@ -121,7 +121,13 @@ func (f *Forecaster) waits(s *admission.Snapshot) *eta.Forecast {
 	if !s.Known {
 		return nil
 	}
-	in := &f.input
+	forecast := f.predictor.Forecast(f.room(s, &f.input))
+	f.noteFallback(forecast.Fallback())
+	return forecast
+}
+
+// room returns the input of estimates for a snapshot; mu is held.
+func (f *Forecaster) room(s *admission.Snapshot, in *input) eta.Input {
 	in.read(s)
 	hold := s.Hold
 	if p := &s.Policy; p.Method == admission.Lottery && p.OpensAt > s.RedisTime {
@@ -129,21 +135,19 @@ func (f *Forecaster) waits(s *admission.Snapshot) *eta.Forecast {
 	}
 	rate, set := float64(f.queue.Expected())/1000, float64(s.Policy.Rate)/1000
 	switch {
-	case s.Policy.Method == admission.Reject, s.Policy.Method == admission.Passthrough: // nobody is admitted from the queue
+	case s.Policy.Closed(), s.Policy.Method == admission.Passthrough: // nobody is admitted from the queue
 		rate, set = 0, 0
 	case s.Policy.Adapts():
 		set = 0
 	}
-	forecast := f.predictor.Forecast(eta.Input{
+	return eta.Input{
 		Now: s.RoomTime, Wall: s.RedisTime, Since: s.Since, Hold: hold, Buckets: in.buckets,
 		Rate: rate, Set: set, Schedule: f.rates(s), Paused: s.Policy.Paused,
 		Waiting: s.Waiting, Parked: s.Parked, MaxActive: s.Policy.MaxActive, Active: s.Admitted + s.Active,
 		Came: s.Came, Gone: s.Gone, Admitted: s.Admissions, Oldest: s.Oldest, Tail: s.Time, Ahead: f.queue.Ahead,
 		Passed: in.passed, Sample: in.sample, Holds: in.holds,
 		OrderAt: func(ahead int64) int64 { return max(s.OrderAt(ahead), s.Drawn) }, // a drawn ticket has waited since the opening
-	})
-	f.noteFallback(forecast.Fallback())
-	return forecast
+	}
 }
 
 // noteFallback logs when the use of the model begins or ends.

@@ -70,6 +70,7 @@ type Metrics struct {
 	etaError       *prometheus.HistogramVec
 	ranges         *prometheus.CounterVec
 	joinsRefused   *prometheus.CounterVec
+	arrivals       *prometheus.CounterVec
 	challenges     *prometheus.CounterVec
 	proofs         *prometheus.CounterVec
 	captcha        *prometheus.CounterVec
@@ -93,6 +94,7 @@ type Room struct {
 	Refused   map[string]prometheus.Counter // joins, by reason
 	OverQuota prometheus.Counter            // requests beyond guard.requests_per_session
 
+	Arrivals   prometheus.Counter // visitors without a place who asked for one
 	Challenges prometheus.Counter
 	Proofs     map[string]prometheus.Counter // by outcome
 	Captcha    map[string]prometheus.Counter // by outcome
@@ -129,6 +131,7 @@ func New(reg prometheus.Registerer, version string) *Metrics {
 		storeSeconds: histogram("store_command_seconds", "Duration of calls to the store.",
 			[]float64{.00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1}, "script"),
 		joinsRefused:      counter("joins_refused_total", "Joins that received no ticket.", "room", "reason"),
+		arrivals:          counter("arrivals_total", "Visitors without a place who asked for one; a client that keeps no cookies counts each time.", "room"),
 		challenges:        counter("proof_challenges_total", "Challenges for a proof of work that were sent.", "room"),
 		proofs:            counter("proofs_total", "Proofs of work in joins.", "room", "outcome"),
 		captcha:           counter("captcha_total", "Solved CAPTCHAs in joins.", "room", "outcome"),
@@ -169,7 +172,7 @@ func New(reg prometheus.Registerer, version string) *Metrics {
 	build.WithLabelValues(version, runtime.Version()).Set(1)
 	m.None = m.newRoom("")
 	if reg != nil {
-		reg.MustRegister(m.requests, m.requestSeconds, m.upstream, m.upstreamErrors, m.waitSeconds, m.etaError, m.ranges, m.joinsRefused, m.challenges, m.proofs, m.captcha, m.permits,
+		reg.MustRegister(m.requests, m.requestSeconds, m.upstream, m.upstreamErrors, m.waitSeconds, m.etaError, m.ranges, m.joinsRefused, m.arrivals, m.challenges, m.proofs, m.captcha, m.permits,
 			m.overQuota, m.storeSeconds, m.storeErrors, m.Streams, m.StreamsLimit, m.StreamsRefused, m.Panics, m.AcceptErrors, prefaces,
 			rejected, checks, accounts, fetches, build)
 	}
@@ -197,6 +200,7 @@ func (m *Metrics) newRoom(id string) *Room {
 	for _, reason := range refusedJoins {
 		r.Refused[reason] = m.joinsRefused.WithLabelValues(id, reason)
 	}
+	r.Arrivals = m.arrivals.WithLabelValues(id)
 	r.Challenges, r.Proofs, r.Captcha = m.challenges.WithLabelValues(id), map[string]prometheus.Counter{}, map[string]prometheus.Counter{}
 	for _, outcome := range proofOutcomes {
 		r.Proofs[outcome] = m.proofs.WithLabelValues(id, outcome)

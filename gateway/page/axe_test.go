@@ -2,73 +2,18 @@ package page_test
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"sync"
 	"testing"
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 
 	"github.com/anteroom/anteroom/gateway/page"
+	"github.com/anteroom/anteroom/internal/axe"
 )
 
-// axe is the source of axe-core in the version that test/axe/package-lock.json pins: from test/axe/node_modules, which
-// make installs, or else from npm by way of the user's cache directory. It is not kept in this repository.
-var axe = sync.OnceValues(func() (string, error) {
-	home := filepath.Join("..", "..", "test", "axe")
-	script := filepath.Join("node_modules", "axe-core", "axe.min.js")
-	if source, err := os.ReadFile(filepath.Join(home, script)); err == nil {
-		return string(source), nil
-	}
-	lock, err := os.ReadFile(filepath.Join(home, "package-lock.json"))
-	if err != nil {
-		return "", err
-	}
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		cache = os.TempDir()
-	}
-	sum := sha256.Sum256(lock)
-	cache = filepath.Join(cache, "anteroom", "axe-"+hex.EncodeToString(sum[:8]))
-	file := filepath.Join(cache, script)
-	source, err := os.ReadFile(file)
-	if !errors.Is(err, fs.ErrNotExist) {
-		return string(source), err
-	}
-	npm, err := exec.LookPath("npm")
-	if err != nil {
-		return "", errors.New("the accessibility tests fetch axe-core with npm: apt-get install npm (macOS: brew install node)")
-	}
-	if err := os.MkdirAll(cache, 0o755); err != nil {
-		return "", err
-	}
-	for _, name := range []string{"package.json", "package-lock.json"} {
-		b, err := os.ReadFile(filepath.Join(home, name))
-		if err != nil {
-			return "", err
-		}
-		if err := os.WriteFile(filepath.Join(cache, name), b, 0o644); err != nil {
-			return "", err
-		}
-	}
-	install := exec.Command(npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund")
-	install.Dir = cache
-	if out, err := install.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("npm ci in %s: %w\n%s", cache, err, out)
-	}
-	source, err = os.ReadFile(file)
-	return string(source), err
-})
-
 func TestPage_IsAccessible(t *testing.T) {
-	source, err := axe()
+	source, err := axe.Source()
 	if err != nil {
 		t.Fatal(err)
 	}

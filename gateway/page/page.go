@@ -32,10 +32,11 @@ type Guard struct {
 
 // Page renders one room's waiting page. It is safe for concurrent use.
 type Page struct {
-	policy     string
-	negotiator *negotiator
-	languages  []edition
-	own        *template.Template
+	policy        string
+	previewPolicy string
+	negotiator    *negotiator
+	languages     []edition
+	own           *template.Template
 }
 
 // edition is the page in one language: the constant data, and the built-in template cut at its slots.
@@ -80,7 +81,10 @@ func newPage(o Options, all map[string]*words) (*Page, error) {
 			return nil, fmt.Errorf("page.template_file %q: %w", o.TemplateFile, err)
 		}
 	}
-	p.policy, err = policy(hashes, o.FrameAncestors, p.own != nil, &o.Guard)
+	if p.policy, err = policy(hashes, o.FrameAncestors, p.own != nil, &o.Guard); err != nil {
+		return nil, err
+	}
+	p.previewPolicy, err = policy(inline{styles: hashes.styles}, "'self'", p.own != nil, &Guard{})
 	return p, err
 }
 
@@ -159,6 +163,21 @@ func (p *Page) Append(dst []byte, v *View) []byte {
 		// The operator's template failed for this view: the built-in template replaces it.
 	}
 	return e.splice.append(dst, d)
+}
+
+// Language returns the language of the page for an Accept-Language header.
+func (p *Page) Language(accept string) string {
+	return p.languages[p.negotiator.pick(accept)].words.code
+}
+
+// Site returns the title of the site in a language.
+func (p *Page) Site(lang string) string {
+	for i := range p.languages {
+		if p.languages[i].words.code == lang {
+			return p.languages[i].constant.Site
+		}
+	}
+	return p.languages[0].constant.Site
 }
 
 func (e *edition) data(v *View) *Data {

@@ -38,7 +38,7 @@ remember("sessionStorage", {at: visit.at});
 
 // lost returns the sentences that a place was lost, and that there is a new one.
 function lost(why) {
-  return (text[why] || text.late) + " " + text.anew;
+  return why === "evacuated" ? text[why] : (text[why] || text.late) + " " + text.anew;
 }
 
 // place shows the visitor's position. The number does not grow unless people came back: a rise within 2 % is the error of
@@ -62,8 +62,12 @@ function place(status) {
   document.title = say("t_waiting", {n: number(line.shown), site: data.site});
 }
 
+// facts shows what the room publishes: a script of the gateway for each version. It is the same to run it again.
+const facts = to => to && (root.appendChild(document.createElement("script")).src = to + "&js");
+
 function show(status) {
   failures = 0;
+  facts(status.facts?.url);
   const state = status.state;
   if (state !== data.state) announced = "";
   data.state = state;
@@ -167,8 +171,8 @@ function hear(status) {
   if (state === "admitted" || state === "active") return goOn();
   if (state === "lapsed" || state === "ended") return rejoin(state);
   if (state === "expired" && !status.token) return rejoin(status.reason);
-  if (status.reason === "joins") return load(location.href);
-  if (state === "expired") note = lost(status.reason);
+  if (/joins|sold/.test(status.reason)) return load(location.href);
+  if (state !== "rejected" && status.reason) note = lost(status.reason);
   show(status);
 }
 
@@ -279,4 +283,5 @@ setInterval(tick, 1e3);
 if (data.joined && +data.place) place({position: +data.place, joined_at: data.joined});
 put("note", note);
 link();
+facts(data.facts);
 if (!gone) timer = setTimeout(poll, take ? 0 : 1e3 * (refresh > 3 ? refresh * (.85 + .3 * random()) : 1 + 2 * random()));

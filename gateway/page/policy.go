@@ -89,7 +89,7 @@ var ancestors = regexp.MustCompile(`^[A-Za-z0-9'*:/._\[\]-]+( [A-Za-z0-9'*:/._\[
 
 // policy returns the Content-Security-Policy: only the page's own inline style and script, and polls of this host. An operator's
 // own template may show pictures, fonts and styles from this host as well. A guard's script is of this host, runs itself as
-// workers, and may load a CAPTCHA.
+// workers, and may load a CAPTCHA. Without a guard, what the page's script loads runs, and no other script of this host.
 func policy(in inline, frame string, own bool, guard *Guard) (string, error) {
 	frame = cmp.Or(frame, "'none'")
 	if !ancestors.MatchString(frame) {
@@ -107,6 +107,8 @@ func policy(in inline, frame string, own bool, guard *Guard) (string, error) {
 	if guard.Script != nil {
 		scripts = append(scripts, "'self'")
 		more = "; worker-src 'self'"
+	} else if len(scripts) > 0 {
+		scripts = append(scripts, "'strict-dynamic'") // the page's script loads the script that shows the facts
 	}
 	if guard.Scripts != "" {
 		scripts, styles = append(scripts, guard.Scripts), append(styles, guard.Scripts)

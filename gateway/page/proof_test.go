@@ -17,6 +17,7 @@ import (
 
 	"github.com/anteroom/anteroom/gateway/guard"
 	"github.com/anteroom/anteroom/gateway/page"
+	"github.com/anteroom/anteroom/internal/axe"
 )
 
 // working is a site whose room requires a proof of work.
@@ -172,7 +173,7 @@ func TestProof_PageJoins(t *testing.T) {
 }
 
 func TestProof_PageIsAccessible(t *testing.T) {
-	source, err := axe()
+	source, err := axe.Source()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -57,9 +57,9 @@ func squeezeJS(s string) string {
 }
 
 // long are names of the script's own variables: nowhere a property, a key or a part of a text, except for keys of messages between tabs.
-var long = regexp.MustCompile(`([^\w$."'-])(absence|again|announced|answer|asked|base|beside|button|channel|chime|clock|delay|digits|document|doubted|failures|find|found|gone|heading|level|line|link|location|milestone|note|number|opens|other|parts|plural|put|read|recall|refresh|rejoin|relative|remember|setTimeout|sound|speak|status|steps|take|text|timer|told|unit|values|visit|voice)\b`)
+var long = regexp.MustCompile(`([^\w$."'-])(absence|addEventListener|again|announced|answer|asked|base|beside|busy|button|channel|chime|clock|delay|digits|document|doubted|facts|failures|find|found|gone|heading|level|line|link|load|location|lost|milestone|note|number|opens|other|parts|plan|plural|poll|put|read|recall|refresh|rejoin|relative|remember|rise|root|setTimeout|show|sound|speak|status|steps|take|tell|text|timer|told|unit|values|visit|voice|wake)\b`)
 
-const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789$"
 
 // shorten replaces names by ones of two characters, which no name of the sources has. Objects of the browser get such a name
 // first.
@@ -73,7 +73,7 @@ func shorten(js string) string {
 		return found[:1] + short[name]
 	})
 	var first strings.Builder
-	for _, name := range []string{"document", "location", "setTimeout"} {
+	for _, name := range []string{"addEventListener", "document", "location", "setTimeout"} {
 		if short[name] != "" {
 			first.WriteString("let " + short[name] + "=" + name + "\n")
 		}

@@ -11,7 +11,7 @@ import (
 // View is the state that one visitor's page shows. Zero numbers are unknown and not shown.
 type View struct {
 	State        string // waiting, admitted, prequeue, rejected, expired, proof (a proof of work or CAPTCHA comes first); any other value reads as waiting
-	Reason       string // rejected: closed, draining, full, joins; expired: late, reset, removed, lapsed, ended, missing
+	Reason       string // rejected: closed, sold_out, draining, full, joins; expired: late, reset, removed, lapsed, ended, missing
 	Position     int64  // from 1
 	Ahead        int64  // people before this visitor
 	Waiting      int64  // people in the queue
@@ -26,6 +26,8 @@ type View struct {
 	OpensAt      string // RFC 3339; prequeue, and rejected where it is known
 	ClosesAt     string // RFC 3339, where it is known
 	Now          string // RFC 3339, the server's clock, by which the page counts down; empty: the visitor's
+
+	Facts string // address of the facts to show; empty: there are none
 
 	AcceptLanguage string // the request header
 	TakesTicket    bool   // the page's script takes a ticket, or finds the visitor's, before it polls
@@ -62,14 +64,15 @@ type Data struct {
 	JoinedAt    string
 	OpensAt     string // RFC 3339, of Opens
 	Now         string // RFC 3339, the server's clock
+	Facts       string // address of the facts
 	Refresh     string // seconds to the next poll of the script; 0: the script takes a ticket first
 	Reload      string // seconds to the next reload of a page without JavaScript, or its address too: content of a refresh
 }
 
 // dynamic lists the fields of d that differ between visitors.
-func (d *Data) dynamic() [19]*string {
+func (d *Data) dynamic() [20]*string {
 	return [...]*string{&d.PageTitle, &d.State, &d.Reason, &d.Heading, &d.Lead, &d.Opens, &d.Note, &d.Paused, &d.Message,
-		&d.PlaceNumber, &d.Place, &d.Ahead, &d.Waiting, &d.Wait, &d.JoinedAt, &d.OpensAt, &d.Now, &d.Refresh, &d.Reload}
+		&d.PlaceNumber, &d.Place, &d.Ahead, &d.Waiting, &d.Wait, &d.JoinedAt, &d.OpensAt, &d.Now, &d.Facts, &d.Refresh, &d.Reload}
 }
 
 // minReload is the least time in seconds between reloads of a page without JavaScript: each costs a whole page, and a ticket at
@@ -78,7 +81,7 @@ const minReload = 10
 
 // fill sets the dynamic fields of d from v, in the words w.
 func (d *Data) fill(w *words, v *View) {
-	d.State, d.Reason, d.Now = v.State, clean(v.Reason), clean(v.Now)
+	d.State, d.Reason, d.Now, d.Facts = v.State, clean(v.Reason), clean(v.Now), clean(v.Facts)
 	d.Message = clean(v.Message)
 	d.Refresh = strconv.Itoa(max(v.RefreshAfter, 1))
 	d.Reload = strconv.Itoa(max(v.RefreshAfter, minReload))
@@ -93,7 +96,7 @@ func (d *Data) fill(w *words, v *View) {
 			d.Note = w.plain[v.Reason]
 		}
 	case "rejected":
-		if kind = v.Reason; kind != "draining" && kind != "full" && kind != "joins" {
+		if kind = v.Reason; kind != "draining" && kind != "full" && kind != "joins" && kind != "sold_out" {
 			kind = "closed"
 		}
 	case "expired":
@@ -102,7 +105,9 @@ func (d *Data) fill(w *words, v *View) {
 		if !reasons[reason] {
 			reason = "late"
 		}
-		d.Note = w.plain[reason] + " " + w.plain["anew"]
+		if d.Note = w.plain[reason]; reason != "evacuated" { // of which the place is kept
+			d.Note += " " + w.plain["anew"]
+		}
 	default:
 		d.State, kind = "waiting", "waiting"
 	}
@@ -131,7 +136,7 @@ func (d *Data) when(w *words, key, text string) {
 	}
 }
 
-var reasons = map[string]bool{"late": true, "reset": true, "removed": true, "lapsed": true, "ended": true, "missing": true}
+var reasons = map[string]bool{"late": true, "reset": true, "removed": true, "lapsed": true, "ended": true, "missing": true, "evacuated": true}
 
 // position sets the sentences about a place in the queue.
 func (d *Data) position(w *words, v *View) {

@@ -31,7 +31,7 @@ func newWords(tag language.Tag, texts map[string]text) *words {
 }
 
 // serverOnly are the texts that the script does not need.
-var serverOnly = []string{"dir", "site", "place", "all", "sound", "noscript", "progress", "keep", "go", "opening", "closing", "h_joins", "l_joins", "h_proof", "l_proof"}
+var serverOnly = []string{"dir", "site", "place", "all", "sound", "noscript", "progress", "keep", "go", "opening", "closing", "h_joins", "l_joins", "h_sold_out", "l_sold_out", "h_proof", "l_proof"}
 
 // browser returns the language's texts for the script, as JSON that is safe inside a script element. A place is kept for the
 // same time for every visitor, so that sentence is formed here.
@@ -39,7 +39,7 @@ func (w *words) browser(kept string) template.JS {
 	texts := make(map[string]any, len(w.texts))
 	for key, t := range w.texts {
 		switch {
-		case slices.Contains(serverOnly, key), strings.HasPrefix(key, "p_"):
+		case slices.Contains(serverOnly, key), strings.HasPrefix(key, "p_"), strings.HasPrefix(key, "f_"), strings.HasPrefix(key, "b_"):
 		case key == "offline":
 			texts[key] = w.say(key, "t", kept)
 		case len(t) == 1:
@@ -56,7 +56,30 @@ func (w *words) browser(kept string) template.JS {
 }
 
 // GuardTexts returns the texts of a guard's script by language: those that begin with p_, without that prefix.
-func GuardTexts() (map[string]map[string]string, error) {
+func GuardTexts() (map[string]map[string]string, error) { return textsWith("p_") }
+
+// FactsTexts returns the texts about facts by language: those that begin with f_, without that prefix.
+func FactsTexts() (map[string]map[string]string, error) { return textsWith("f_") }
+
+// BoardTexts returns the texts of a board by language: those that begin with b_ or f_, without that prefix, and dir.
+func BoardTexts() (map[string]map[string]string, error) {
+	out, err := textsWith("b_")
+	if err != nil {
+		return nil, err
+	}
+	more, err := FactsTexts()
+	if err != nil {
+		return nil, err
+	}
+	all, err := builtin()
+	for lang, texts := range out {
+		maps.Copy(texts, more[lang])
+		texts["dir"] = all[lang].plain["dir"]
+	}
+	return out, err
+}
+
+func textsWith(prefix string) (map[string]map[string]string, error) {
 	all, err := builtin()
 	if err != nil {
 		return nil, err
@@ -65,7 +88,7 @@ func GuardTexts() (map[string]map[string]string, error) {
 	for _, w := range all {
 		out[w.code] = map[string]string{}
 		for key, text := range w.plain {
-			if name, ok := strings.CutPrefix(key, "p_"); ok {
+			if name, ok := strings.CutPrefix(key, prefix); ok {
 				out[w.code][name] = text
 			}
 		}

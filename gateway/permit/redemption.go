@@ -20,7 +20,7 @@ var (
 	ErrInvalid = errors.New("not a valid permit of this deployment")
 	// ErrExpired is returned when the permit's time is over, or the store has lost the record of redeemed permits since it was issued.
 	ErrExpired = errors.New("the permit has expired")
-	// ErrRevoked is returned when the session of the permit was revoked.
+	// ErrRevoked is returned when the session of the permit was revoked, or ended by an evacuation.
 	ErrRevoked = errors.New("the session of the permit was revoked")
 	// ErrSpent is returned when the permit was redeemed before.
 	ErrSpent = errors.New("the permit was redeemed before")
@@ -30,6 +30,7 @@ var (
 type Room interface {
 	RedisNow() int64 // µs of the store's clock
 	Revoked(session admission.ID) bool
+	Evacuation() admission.Evacuation
 	RedeemPermit(context.Context, admission.PermitUse) (admission.PermitResult, error)
 }
 
@@ -50,6 +51,10 @@ func Redeem(ctx context.Context, ring *token.Ring, find func(id string) Room, ra
 	case err != nil:
 		return Redemption{}, ErrInvalid
 	case r.Revoked(admission.ID(p.Session)):
+		return Redemption{}, ErrRevoked
+	}
+	// Nobody is admitted for seconds after an evacuation, so the time of issue decides.
+	if e := r.Evacuation(); e.Ends(0, p.IssuedAt) {
 		return Redemption{}, ErrRevoked
 	}
 	result, err := r.RedeemPermit(ctx, admission.PermitUse{ID: admission.ID(p.ID), Epoch: p.Epoch, Expires: p.Expires, Leeway: token.Leeway, Key: key})

@@ -29,6 +29,8 @@ type Source interface {
 	// EachRevoked calls f for every revoked session of which a pass may still verify. until is the time from which none does, in seconds of
 	// Redis's clock.
 	EachRevoked(f func(sid admission.ID, until int64))
+	// Evacuation returns the last evacuation of the room.
+	Evacuation() admission.Evacuation
 	// RedisNow returns the time by Redis's clock in µs.
 	RedisNow() int64
 }
@@ -43,8 +45,9 @@ type Revoked struct {
 // version is a version of the list, with the facts that decide whether it is outdated.
 type version struct {
 	*Document
-	list    []byte // the JSON array in Body
+	list    []byte // the members evacuated and revoked in Body
 	changes uint64 // Source.Revocations when the list was made
+	fence   int64  // of Source.Evacuation then
 	made    time.Time
 	ends    int64 // the earliest until in the list; 0: the list is empty
 }
@@ -70,7 +73,7 @@ func (r *Revoked) Document(room string, from Source, now time.Time) *Document {
 
 func (v *version) outdated(from Source, now time.Time) bool {
 	age := now.Sub(v.made)
-	return age >= changePause && v.changes != from.Revocations() ||
+	return age >= changePause && (v.changes != from.Revocations() || v.fence != from.Evacuation().Fence) ||
 		age >= expiryPause && v.ends > 0 && v.ends <= from.RedisNow()/1e6
 }
 
@@ -82,7 +85,8 @@ type entry struct {
 
 // next returns the version after v, which may be nil. It has the document of v if the sessions are the same.
 func (v *version) next(room string, from Source, now time.Time) *version {
-	next := &version{changes: from.Revocations(), made: now}
+	e := from.Evacuation()
+	next := &version{changes: from.Revocations(), fence: e.Fence, made: now}
 	var all []entry
 	from.EachRevoked(func(sid admission.ID, until int64) { all = append(all, entry{sid, until}) })
 	slices.SortFunc(all, func(a, b entry) int {
@@ -90,7 +94,12 @@ func (v *version) next(room string, from Source, now time.Time) *version {
 	})
 	complete := len(all) <= Max
 	all = all[:min(len(all), Max)]
-	list := append(make([]byte, 0, 56*len(all)+2), '[')
+	list := make([]byte, 0, 56*len(all)+80)
+	if e.Fence > 0 {
+		list = strconv.AppendInt(append(list, `"evacuated":{"ct":`...), e.Fence, 10)
+		list = append(strconv.AppendInt(append(list, `,"iat":`...), e.At/1e6, 10), "},"...)
+	}
+	list = append(list, `"revoked":[`...)
 	for i, e := range all {
 		if i > 0 {
 			list = append(list, ',')
@@ -108,7 +117,7 @@ func (v *version) next(room string, from Source, now time.Time) *version {
 	b = append(append(b, room...), `","generated_at":"`...) // ids of rooms need no escaping
 	b = time.UnixMicro(from.RedisNow()).UTC().AppendFormat(b, "2006-01-02T15:04:05.000000Z")
 	b = strconv.AppendBool(append(b, `","complete":`...), complete)
-	b = append(append(b, `,"revoked":`...), next.list...)
+	b = append(append(b, ','), next.list...)
 	next.Document = New(append(b, '}'))
 	return next
 }

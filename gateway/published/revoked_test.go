@@ -18,6 +18,13 @@ type sessions struct {
 	until   map[admission.ID]int64
 	passed  time.Duration
 	walks   int
+	out     admission.Evacuation
+}
+
+func (s *sessions) Evacuation() admission.Evacuation {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.out
 }
 
 const start = int64(1_767_323_045) // 2026-01-02T03:04:05Z
@@ -93,6 +100,19 @@ func TestRevoked_IsMadeOncePerChange(t *testing.T) {
 	s.passed = 1000 * time.Second
 	if d := get(); !strings.Contains(string(d.Body), `"revoked":[]`) {
 		t.Errorf("after all have ended: %s", d.Body)
+	}
+}
+
+func TestRevoked_HasTheLastEvacuation(t *testing.T) {
+	s := &sessions{until: map[admission.ID]int64{}}
+	s.revoke(1, 300)
+	var r Revoked
+	first := r.Document("sale", s, time.Unix(start, 0))
+	s.out, s.passed = admission.Evacuation{Fence: start*1e6 + 7, At: start*1e6 + 999_999}, time.Second
+	d := r.Document("sale", s, time.Unix(start, 0).Add(s.passed))
+	const want = `{"room":"sale","generated_at":"2026-01-02T03:04:06.000000Z","complete":true,"evacuated":{"ct":1767323045000007,"iat":1767323045},"revoked":[{"sid":"AQAAAAAAAAAAAAAAAAAAAA","until":1767323345}]}`
+	if string(d.Body) != want || d.ETag == first.ETag {
+		t.Errorf("%s, ETag %s, want %s and another ETag", d.Body, d.ETag, want)
 	}
 }
 

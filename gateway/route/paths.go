@@ -12,6 +12,7 @@ import (
 
 // paths are the rooms of one host pattern, by path.
 type paths struct {
+	host     string // pattern of the hosts; empty in rules without hosts
 	patterns []pattern
 	prefixes []prefix // longest first
 	rooms    []int    // of all of them
@@ -25,11 +26,13 @@ type room struct {
 type pattern struct {
 	re   *regexp.Regexp
 	room int
+	text string // as configured
 }
 
 type prefix struct {
 	path string // in normal form without a trailing slash; "" for the root
 	room room
+	text string // as configured
 }
 
 // add assigns a path, as it is configured, to a room.
@@ -42,7 +45,7 @@ func (p *paths) add(path string, r room) error {
 		if err != nil {
 			return fmt.Errorf("%q: %w", path, err)
 		}
-		p.patterns = append(p.patterns, pattern{re, r.index})
+		p.patterns = append(p.patterns, pattern{re, r.index, path})
 		return nil
 	}
 	if !strings.HasPrefix(path, "/") {
@@ -57,7 +60,7 @@ func (p *paths) add(path string, r room) error {
 			return fmt.Errorf("%q: room %s has this path too; give one of them another path or host", path, old.room.id)
 		}
 	}
-	p.prefixes = append(p.prefixes, prefix{normal, r})
+	p.prefixes = append(p.prefixes, prefix{normal, r, path})
 	return nil
 }
 
@@ -103,11 +106,11 @@ func foldTree(tree *syntax.Regexp) {
 	}
 }
 
-// find returns the room of one reading of a path; regular expressions come before prefixes.
-func (p *paths) find(path []byte) int {
+// find returns the room of one reading of a path and the rule that matches; regular expressions come before prefixes.
+func (p *paths) find(path []byte) (room int, rule string) {
 	for i := range p.patterns {
 		if p.patterns[i].re.Match(path) {
-			return p.patterns[i].room
+			return p.patterns[i].room, p.patterns[i].text
 		}
 	}
 	for i := range p.prefixes {
@@ -116,10 +119,10 @@ func (p *paths) find(path []byte) int {
 			continue
 		}
 		if segmentEnds(path[len(prefix):]) {
-			return p.prefixes[i].room.index
+			return p.prefixes[i].room.index, p.prefixes[i].text
 		}
 	}
-	return NoRoom
+	return NoRoom, ""
 }
 
 // segmentEnds reports whether some server ends a segment where rest begins. The regular expressions of many frameworks take

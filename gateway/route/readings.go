@@ -74,6 +74,14 @@ func (r *Readings) at(i int) []byte {
 	return r.text[from:r.ends[i]]
 }
 
+// List returns the readings as text; the first is the path decoded once.
+func (r *Readings) List() (list []string) {
+	for i := range r.n {
+		list = append(list, string(r.at(i)))
+	}
+	return list
+}
+
 // size returns the length of all readings together.
 func (r *Readings) size() int { return max(len(r.only), len(r.text)) }
 

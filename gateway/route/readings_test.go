@@ -18,13 +18,6 @@ func readingsOf(path string) *Readings {
 	return r
 }
 
-func (r *Readings) list() (list []string) {
-	for i := range r.n {
-		list = append(list, string(r.at(i)))
-	}
-	return list
-}
-
 func TestReadings(t *testing.T) {
 	for _, row := range []struct {
 		path string
@@ -52,8 +45,8 @@ func TestReadings(t *testing.T) {
 		{"/a%00b", []string{"/a%00b", "/a"}},
 		{"/%u0073%u002f%uzzzz", []string{"/%25u0073%25u002f%25uzzzz", "/s%2f%25uzzzz", "/s/%25uzzzz"}},
 	} {
-		if got := readingsOf(row.path); !slices.Equal(got.list(), row.want) || got.many {
-			t.Errorf("%s: %q, many %v, want %q", row.path, got.list(), got.many, row.want)
+		if got := readingsOf(row.path); !slices.Equal(got.List(), row.want) || got.many {
+			t.Errorf("%s: %q, many %v, want %q", row.path, got.List(), got.many, row.want)
 		}
 	}
 	long := "/" + strings.Repeat("A", readLengthMax)
@@ -62,7 +55,7 @@ func TestReadings(t *testing.T) {
 	}
 	for _, path := range []string{"//h//a/../b;c", "/a%2fb%5cc;d%00/../e", long + ";", long + "%41"} {
 		if r := readingsOf(path); !r.many || r.n > readingsMax {
-			t.Errorf("%s: %q", path, r.list())
+			t.Errorf("%s: %q", path, r.List())
 		}
 	}
 }
@@ -305,14 +298,14 @@ func FuzzLocate(f *testing.F) {
 			t.Fatalf("%q: the root's room does not hold it", target)
 		}
 		seen := map[string]bool{}
-		for _, s := range r.list() {
+		for _, s := range r.List() {
 			if seen[s] || !strings.HasPrefix(s, "/") {
-				t.Fatalf("%q reads %q", target, r.list())
+				t.Fatalf("%q reads %q", target, r.List())
 			}
 			seen[s] = true
 		}
 		if plain, _ := inspect(sent); plain && string(normalize(nil, sent, false)) != string(sent) {
-			t.Fatalf("%q counts as its own reading, but reads %q", target, r.list())
+			t.Fatalf("%q counts as its own reading, but reads %q", target, r.List())
 		}
 		if resolved := AppendResolved(nil, sent); resolved[0] != '/' || len(resolved) > 1 && resolved[1] == '/' || !bytes.Equal(AppendResolved(nil, resolved), resolved) {
 			t.Fatalf("%q resolves to %q, and that to %q", target, resolved, AppendResolved(nil, resolved))

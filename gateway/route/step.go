@@ -72,7 +72,7 @@ func (p *paths) covers(r *Readings) bool {
 		return true
 	}
 	for i := range r.n {
-		if p.find(r.at(i)) != NoRoom {
+		if room, _ := p.find(r.at(i)); room != NoRoom {
 			return true
 		}
 	}

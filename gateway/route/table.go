@@ -68,7 +68,7 @@ func (t *Table) host(pattern string) (*paths, error) {
 	switch {
 	case pattern == "*":
 		if t.any == nil {
-			t.any = &paths{}
+			t.any = &paths{host: pattern}
 		}
 		return t.any, nil
 	case strings.HasPrefix(pattern, "*."):
@@ -81,7 +81,7 @@ func (t *Table) host(pattern string) (*paths, error) {
 				return w.paths, nil
 			}
 		}
-		w := wildcard{suffix, &paths{}}
+		w := wildcard{suffix, &paths{host: pattern}}
 		t.wildcards = append(t.wildcards, w)
 		return w.paths, nil
 	case pattern == "" || strings.ContainsAny(pattern, "*/"):
@@ -89,33 +89,42 @@ func (t *Table) host(pattern string) (*paths, error) {
 		host, _ := HostName([]byte(pattern), nil)
 		name := string(host)
 		if t.exact[name] == nil {
-			t.exact[name] = &paths{}
+			t.exact[name] = &paths{host: pattern}
 		}
 		return t.exact[name], nil
 	}
 	return nil, fmt.Errorf("%q: give a host name, one with a leading wildcard (*.example.com), or *", pattern)
 }
 
-// find returns the room of a host and one reading of a path: an exact host comes before a wildcard, a longer wildcard before
+// match is the rule of a room that matches a request.
+type match struct {
+	room       int
+	host, path string // as configured
+}
+
+// find returns the match of a host and one reading of a path: an exact host comes before a wildcard, a longer wildcard before
 // a shorter one, * last. Where no path of a host pattern matches, the next pattern is tried.
-func (t *Table) find(host, path []byte) int {
+func (t *Table) find(host, path []byte) match {
 	if p := t.exact[string(host)]; p != nil {
-		if r := p.find(path); r != NoRoom {
-			return r
+		if r, rule := p.find(path); r != NoRoom {
+			return match{r, p.host, rule}
 		}
 	}
 	for i := range t.wildcards {
 		if w := &t.wildcards[i]; w.matches(host) {
-			if r := w.paths.find(path); r != NoRoom {
-				return r
+			if r, rule := w.paths.find(path); r != NoRoom {
+				return match{r, w.paths.host, rule}
 			}
 		}
 	}
 	if t.any != nil {
-		return t.any.find(path)
+		r, rule := t.any.find(path)
+		return match{r, t.any.host, rule}
 	}
-	return NoRoom
+	return nowhere
 }
+
+var nowhere = match{room: NoRoom}
 
 func (w *wildcard) matches(host []byte) bool {
 	return len(host) > len(w.suffix) && string(host[len(host)-len(w.suffix):]) == w.suffix
@@ -176,6 +185,8 @@ type Place struct {
 	Kind Kind
 	Room int    // where Kind is ToRoom
 	Rest []byte // where Kind is ToOwn: what follows Own in that reading
+	// Host and Path are the rule of the room that matched, as configured; Path is empty where the path was not matched.
+	Host, Path string
 }
 
 // patternMax is the largest size of all readings of a path together, in bytes, for which regular expressions are matched. A longer
@@ -193,47 +204,47 @@ func (t *Table) Locate(host, path []byte, r *Readings) Place {
 	if r.many || r.size() > patternMax && t.hasPatterns(host) {
 		return t.locateUnread(host)
 	}
-	found, bare := NoRoom, NoRoom // by all readings, and by those without parameters
+	found, bare := nowhere, nowhere // by all readings, and by those without parameters
 	differ, bareDiffer := false, false
 	for i := range r.n {
 		s := r.at(i)
-		room := t.find(host, s)
-		if room == NoRoom {
+		m := t.find(host, s)
+		if m.room == NoRoom {
 			continue
 		}
-		differ = differ || found != NoRoom && found != room
-		found = room
+		differ = differ || found.room != NoRoom && found.room != m.room
+		found = m
 		if bytes.IndexByte(s, ';') < 0 {
-			bareDiffer = bareDiffer || bare != NoRoom && bare != room
-			bare = room
+			bareDiffer = bareDiffer || bare.room != NoRoom && bare.room != m.room
+			bare = m
 		}
 	}
 	switch {
 	case !differ:
 		return to(found)
-	case bare != NoRoom && !bareDiffer:
+	case bare.room != NoRoom && !bareDiffer:
 		return to(bare)
 	}
 	return Place{Kind: TwoRooms, Room: NoRoom}
 }
 
-func to(room int) Place {
-	if room == NoRoom {
+func to(m match) Place {
+	if m.room == NoRoom {
 		return Place{Kind: ToOrigin, Room: NoRoom}
 	}
-	return Place{Kind: ToRoom, Room: room}
+	return Place{Kind: ToRoom, Room: m.room, Host: m.host, Path: m.path}
 }
 
 // locateUnread returns the destination of a request whose path cannot be matched: the only room of the host, whatever the paths of
 // that room are.
 func (t *Table) locateUnread(host []byte) Place {
-	only := NoRoom
+	only := nowhere
 	for p := range t.of(host) {
 		for _, r := range p.rooms {
-			if only != NoRoom && only != r {
+			if only.room != NoRoom && only.room != r {
 				return Place{Kind: TooMany, Room: NoRoom}
 			}
-			only = r
+			only = match{room: r, host: p.host}
 		}
 	}
 	return to(only)

@@ -39,6 +39,7 @@ type Observer interface {
 // Streams are the open event streams of a program.
 type Streams struct {
 	life     context.Context // of the calls of sources
+	changed  func() bool     // asked each turn: every source may have an event; nil: never
 	observer Observer
 	limit    int
 	start    time.Time
@@ -72,6 +73,10 @@ func New(life context.Context, limit int, observer Observer) *Streams {
 		counts: counts{newest: map[[16]byte]*Stream{}, byAddress: map[[16]byte]int{}},
 	}
 }
+
+// Watch has every source asked whether it has an event when changed, which each turn of the wheel calls, reports true. It must be called
+// before Run.
+func (s *Streams) Watch(changed func() bool) { s.changed = changed }
 
 // Limit returns the highest number of streams.
 func (s *Streams) Limit() int { return s.limit }
@@ -244,11 +249,21 @@ func (s *Streams) idle() bool {
 	return true
 }
 
-// turn checks the streams of one slot.
+// turn checks the streams of one slot, or of all.
 func (s *Streams) turn() {
+	all := s.changed != nil && s.changed()
 	s.mu.Lock()
 	slot := s.slot
 	due := s.wheel[slot]
+	if all {
+		for i := range s.wheel {
+			if i != slot {
+				due = append(due, s.wheel[i]...)
+				clear(s.wheel[i])
+				s.wheel[i] = s.wheel[i][:0]
+			}
+		}
+	}
 	s.slot = (s.slot + 1) % wheelSlots
 	s.mu.Unlock()
 	now := s.now()

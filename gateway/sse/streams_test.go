@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -278,4 +279,40 @@ func TestStreams_OfOneAddressAreLimited(t *testing.T) {
 			t.Errorf("without a limit: %v", err)
 		}
 	}
+}
+
+// resting is a source that wants to be asked rarely.
+type resting struct{ asked atomic.Int64 }
+
+func (r *resting) Due(time.Duration) (bool, time.Duration) {
+	r.asked.Add(1)
+	return false, 15 * time.Second
+}
+
+func (r *resting) AppendEvents(_ context.Context, b []byte, _ time.Duration) ([]byte, time.Duration, bool) {
+	return append(b, "data: first\n\n"...), 15 * time.Second, true
+}
+
+// A change that concerns every stream has each asked at once, also those that are not due.
+func TestStreams_ChangeAsksEverySource(t *testing.T) {
+	var changes atomic.Int64
+	ctx, cancel := context.WithCancel(t.Context())
+	s := New(ctx, 10, &observer{})
+	s.Watch(func() bool { return changes.Swap(0) > 0 })
+	done := make(chan struct{})
+	go func() { s.Run(ctx); close(done) }()
+	t.Cleanup(func() { cancel(); <-done })
+	from := &resting{}
+	server, client := pair(t)
+	s.addOn(t, server, from, [16]byte{1})
+	if _, err := client.Read(make([]byte, 64)); err != nil {
+		t.Fatal(err)
+	}
+	if n := from.asked.Load(); n != 0 {
+		t.Fatalf("asked %d times before the change", n)
+	}
+	eventually(t, "the source is asked", func() bool {
+		changes.Store(1)
+		return from.asked.Load() > 0
+	})
 }

@@ -4,7 +4,6 @@ package certs
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -14,26 +13,29 @@ import (
 type Files struct{ CertFile, KeyFile, ClientCAFile string }
 
 // Load reads the files; nil without any. Its errors name the setting under tls that is at fault.
-func (f Files) Load() (*tls.Config, error) {
+func (f Files) Load() (*tls.Config, error) { return f.LoadFor("tls") }
+
+// LoadFor is Load for the files of another section of the configuration.
+func (f Files) LoadFor(section string) (*tls.Config, error) {
 	if f == (Files{}) {
 		return nil, nil
 	}
 	if f.CertFile == "" || f.KeyFile == "" {
-		return nil, errors.New("tls: cert_file and key_file are needed together")
+		return nil, fmt.Errorf("%s: cert_file and key_file are needed together", section)
 	}
 	cert, err := tls.LoadX509KeyPair(f.CertFile, f.KeyFile)
 	if err != nil {
-		return nil, fmt.Errorf("tls: cert_file %q, key_file %q: %w", f.CertFile, f.KeyFile, err)
+		return nil, fmt.Errorf("%s: cert_file %q, key_file %q: %w", section, f.CertFile, f.KeyFile, err)
 	}
 	c := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}, Certificates: []tls.Certificate{cert}}
 	if f.ClientCAFile != "" {
 		pem, err := os.ReadFile(f.ClientCAFile)
 		if err != nil {
-			return nil, fmt.Errorf("tls.client_ca_file: %w", err)
+			return nil, fmt.Errorf("%s.client_ca_file: %w", section, err)
 		}
 		c.ClientCAs = x509.NewCertPool()
 		if !c.ClientCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("tls.client_ca_file: %q holds no PEM certificate", f.ClientCAFile)
+			return nil, fmt.Errorf("%s.client_ca_file: %q holds no PEM certificate", section, f.ClientCAFile)
 		}
 		c.ClientAuth = tls.RequireAndVerifyClientCert
 	}

@@ -72,7 +72,7 @@ var (
 // access checks the listener and the tokens.
 func (c bulkChecker) access() {
 	host, _, ok := c.listen("listen", c.cfg.Listen)
-	c.tls(c.cfg.TLS)
+	c.tls("tls", c.cfg.TLS)
 	if ok && !isLoopback(host) && c.cfg.Admin.Token == "" && len(c.cfg.APITokens) == 0 {
 		c.Add("admin.token", "is missing; %q can be reached from other machines, so give a token (or api_tokens), or listen on 127.0.0.1", c.cfg.Listen)
 	}

@@ -24,6 +24,7 @@ type Config struct {
 	Tokens          Tokens         `koanf:"tokens" doc:"How waiting tokens and passes are signed."`
 	Cookies         Cookies        `koanf:"cookies" doc:"Cookies that the gateway sets."`
 	Origins         []Origin       `koanf:"origins" doc:"Sites that the gateway stands in front of."`
+	Webhooks        []Webhook      `koanf:"webhooks" doc:"HTTP endpoints that get the events of rooms (docs/webhooks.md)."`
 	Rooms           []Room         `koanf:"rooms" doc:"Waiting rooms. Without one every request is proxied uncounted."`
 }
 
@@ -74,12 +75,35 @@ type Admin struct {
 	Listen string       `koanf:"listen" default:"127.0.0.1:9090" doc:"Address of the operators' socket. On any other than a loopback address a token is required."`
 	Token  string       `koanf:"token" secret:"true" doc:"Bearer token that may read and write. For several people use tokens."`
 	Tokens []AdminToken `koanf:"tokens" doc:"Further bearer tokens, one for each person or program, read from files."`
+
+	TLS       TLS       `koanf:"tls" doc:"TLS on the operators' socket; files are read again when they change."`
+	OIDC      AdminOIDC `koanf:"oidc" doc:"Sign-in of persons through a provider of OpenID Connect, beside tokens (access.md)."`
+	TwoPerson []string  `koanf:"two_person" doc:"Actions that a second person has to confirm within 10 minutes: reset, evacuate."`
+}
+
+type AdminOIDC struct {
+	Issuer           string        `koanf:"issuer" doc:"URL of the provider, exactly as its tokens name it. Empty: nobody signs in, tokens only."`
+	ClientID         string        `koanf:"client_id" doc:"Id under which the provider knows this gateway."`
+	ClientSecretFile string        `koanf:"client_secret_file" doc:"File that holds the client secret. Sessions are sealed with it: the same secret on every gateway, and another secret ends all sessions."`
+	RedirectURL      string        `koanf:"redirect_url" doc:"URL at which browsers reach /auth/callback of admin.listen; https, or http for a loopback address. Register it at the provider."`
+	Scopes           []string      `koanf:"scopes" default:"email,profile" doc:"Scopes to ask for besides openid, such as groups."`
+	Roles            []OIDCRole    `koanf:"roles" doc:"Who has which role in which rooms. All rules that fit count; a person without one is refused."`
+	Idle             time.Duration `koanf:"idle" default:"30m" min:"1m" max:"24h" doc:"A session ends after this time without a request."`
+	Session          time.Duration `koanf:"session" default:"12h" min:"5m" max:"168h" doc:"A session ends this long after the sign-in, in use or not."`
+}
+
+type OIDCRole struct {
+	Claim string   `koanf:"claim" default:"groups" doc:"Name of a claim of the ID token or user info; a.b is b within a. The claim email counts only with email_verified."`
+	Value string   `koanf:"value" doc:"Value that the claim has, or has among others."`
+	Role  string   `koanf:"role" default:"viewer" enum:"viewer,operator,admin,facts" doc:"The role, as in admin.tokens."`
+	Rooms []string `koanf:"rooms" doc:"Ids of the rooms that the role is for. Empty: all."`
 }
 
 type AdminToken struct {
-	Name      string `koanf:"name" doc:"Name of the holder in the audit log."`
-	TokenFile string `koanf:"token_file" doc:"File that holds the token; blanks and line ends around it are ignored."`
-	Role      string `koanf:"role" default:"write" enum:"read,write" doc:"read: may read. write: may also change."`
+	Name      string   `koanf:"name" doc:"Name of the holder in the audit log."`
+	TokenFile string   `koanf:"token_file" doc:"File that holds the token; blanks and line ends around it are ignored."`
+	Role      string   `koanf:"role" default:"write" enum:"viewer,operator,admin,facts,read,write" doc:"viewer: may read. operator: may also change rooms. admin: may also reset them. facts: may only write facts and notices. read is the former name of viewer, write that of admin (access.md)."`
+	Rooms     []string `koanf:"rooms" doc:"Ids of the rooms that the role is for. Empty: all rooms, and requests that are not about one room."`
 }
 
 type Store struct {
@@ -159,9 +183,30 @@ type Room struct {
 	Guard        Guard     `koanf:"guard" doc:"Measures against clients that take many places."`
 	CORSOrigins  []string  `koanf:"cors_origins" doc:"Other sites, as https://shop.example, whose scripts may use the JSON under /.waiting-room/."`
 	Page         Page      `koanf:"page" doc:"The waiting page."`
+	Board        string    `koanf:"board" default:"off" enum:"off,on,delayed" doc:"Public board at /.waiting-room/{room}/board: queue, rate, waits and facts, for everybody (docs/facts.md). delayed shows figures of a minute ago, rounded."`
 	Compat       string    `koanf:"compat" default:"none" enum:"none,cloudflare" doc:"cloudflare adds the cfWaitingRoom object to JSON responses, in every state and to refusals (docs/migrate/cloudflare.md)."`
 	CompatStatus int       `koanf:"compat_status" default:"0" min:"0" max:"599" unit:"HTTP status" doc:"compat: cloudflare: status of JSON responses to API clients that wait, for clients that expect 200. Refusals keep their status. 0: 202, and 503 for methods other than GET and HEAD."`
 	Events       []Event   `koanf:"events" doc:"Planned times with a policy of their own."`
+	Alarms       []Alarm   `koanf:"alarms" doc:"Limits that, exceeded for long enough, pause the room or set its rate, once over all gateways (docs/levers.md)."`
+}
+
+type Alarm struct {
+	Name        string        `koanf:"name" doc:"Name of the alarm in the audit log: lower-case letters, digits and dashes, at most 40."`
+	When        string        `koanf:"when" enum:",origin_errors,origin_p95,waiting,inside" doc:"What is watched: the origin's share of failed requests or p95 over all gateways, the visitors in the queue, or the sessions and admissions."`
+	Above       float64       `koanf:"above" default:"0" min:"0" max:"1000000000" unit:"share, s or visitors" doc:"Limit: a share for origin_errors, seconds for origin_p95, else visitors. The alarm acts above it."`
+	For         time.Duration `koanf:"for" default:"10s" min:"1s" max:"24h" doc:"How long the value has to be above the limit before the alarm acts, and at most at it before the alarm may act again."`
+	Do          string        `koanf:"do" enum:",pause,rate,notify" doc:"pause the room, set its rate, or only write a warning to the log and an entry to the audit log."`
+	Rate        *Rate         `koanf:"rate" min:"0" max:"1000000" unit:"visitors/s" doc:"do: rate: the rate that the alarm sets."`
+	ResumeAfter time.Duration `koanf:"resume_after" default:"0s" min:"0s" max:"24h" doc:"Time after which the alarm takes its change back, once the value has not been above the limit for the time for. 0: an operator does."`
+}
+
+type Webhook struct {
+	Name         string   `koanf:"name" doc:"Name in metrics, log and API: lower-case letters, digits and dashes, at most 63. Events that are queued for a name that is removed are given up."`
+	URL          string   `koanf:"url" secret:"url" doc:"Address that the events are posted to, http or https. A private address needs allow_private."`
+	SecretFile   string   `koanf:"secret_file" doc:"File with the secrets that sign, one a line as whsec_ and base64 of 24 to 64 bytes, at most 5; lines that begin with # are ignored. Every secret signs each request, so that a receiver can change to the next one before the old one is removed."`
+	Events       []string `koanf:"events" doc:"Types of events, as room.queue.started. Empty: all but session.ended."`
+	Rooms        []string `koanf:"rooms" doc:"Ids of rooms whose events are sent. Empty: all."`
+	AllowPrivate bool     `koanf:"allow_private" default:"false" doc:"Allow an address that is not public, as of a service in the same network."`
 }
 
 type Admission struct {
@@ -193,6 +238,7 @@ type Queue struct {
 	PrequeueAt     string        `koanf:"prequeue_at" doc:"lottery: beginning of the pre-queue, RFC 3339 with a zone, before opens_at. Empty: always."`
 	DrawSecretFile string        `koanf:"draw_secret_file" doc:"lottery: file with the secret that seeds the draw, at least 32 bytes; the same on every gateway."`
 	Capacity       int64         `koanf:"capacity" default:"0" min:"0" max:"1000000000" unit:"visitors" doc:"Most visitors in the queue; others get room_full. 0: no limit."`
+	OnSoldOut      string        `koanf:"on_sold_out" default:"keep" enum:"keep,close" live:"true" doc:"When every item of the facts is sold out (docs/facts.md): keep goes on; close admits nobody and takes no joins until an item is available again. Places and their order stay."`
 }
 
 type Session struct {

@@ -44,14 +44,15 @@ func (c *Config) SigningKeys() ([]SigningKey, error) {
 type Bearer struct {
 	Name  string // for the audit log
 	Token string
-	Write bool
+	Role  string   // viewer, operator, admin or facts
+	Rooms []string // empty: all
 }
 
 // Bearers reads the operators' tokens; the one of admin.token is named admin.
 func (c *Config) Bearers() ([]Bearer, error) {
 	var bearers []Bearer
 	if c.Admin.Token != "" {
-		bearers = append(bearers, Bearer{Name: "admin", Token: c.Admin.Token, Write: true})
+		bearers = append(bearers, Bearer{Name: "admin", Token: c.Admin.Token, Role: "admin"})
 	}
 	for i, t := range c.Admin.Tokens {
 		data, err := readSmall(t.TokenFile)
@@ -62,9 +63,20 @@ func (c *Config) Bearers() ([]Bearer, error) {
 		if token == "" {
 			return nil, fmt.Errorf("%s.token_file: %q is empty", settings.Element("admin.tokens", i), t.TokenFile)
 		}
-		bearers = append(bearers, Bearer{Name: t.Name, Token: token, Write: t.Role == "write"})
+		bearers = append(bearers, Bearer{Name: t.Name, Token: token, Role: currentRole(t.Role), Rooms: t.Rooms})
 	}
 	return bearers, nil
+}
+
+// currentRole returns the role that a name of earlier versions stands for.
+func currentRole(name string) string {
+	switch name {
+	case "read":
+		return "viewer"
+	case "write":
+		return "admin"
+	}
+	return name
 }
 
 const (

@@ -20,6 +20,7 @@ func (c *Config) Validate() []Problem {
 	check.tokens()
 	check.origins()
 	check.rooms()
+	check.webhooks()
 	return check.List
 }
 

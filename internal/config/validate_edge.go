@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -17,7 +18,7 @@ import (
 // edge checks the visitors' socket.
 func (c gatewayChecker) edge() {
 	c.listen("listen", c.cfg.Listen)
-	c.tls(c.cfg.TLS)
+	c.tls("tls", c.cfg.TLS)
 	if c.cfg.ProxyProtocol != "none" && len(c.cfg.TrustedProxies) == 0 {
 		c.Add("proxy_protocol", "%q is taken from trusted_proxies only, which is empty; name the balancers there", settings.Clip(c.cfg.ProxyProtocol))
 	}
@@ -31,25 +32,25 @@ func (c gatewayChecker) edge() {
 }
 
 // tls checks the certificates of a socket.
-func (c checker) tls(t TLS) {
+func (c checker) tls(at string, t TLS) {
 	switch {
 	case t.CertFile != "" && t.KeyFile == "":
-		c.Add("tls.key_file", "is missing; tls.cert_file needs the private key of its certificate")
+		c.Add(at+".key_file", "is missing; %s.cert_file needs the private key of its certificate", at)
 	case t.CertFile == "" && t.KeyFile != "":
-		c.Add("tls.cert_file", "is missing; tls.key_file needs its certificate")
+		c.Add(at+".cert_file", "is missing; %s.key_file needs its certificate", at)
 	case t.CertFile != "":
-		cert, certOK := c.file("tls.cert_file", t.CertFile)
-		key, keyOK := c.file("tls.key_file", t.KeyFile)
+		cert, certOK := c.file(at+".cert_file", t.CertFile)
+		key, keyOK := c.file(at+".key_file", t.KeyFile)
 		if certOK && keyOK {
 			if _, err := tls.X509KeyPair(cert, key); err != nil {
-				c.Add("tls.cert_file", "%q and %q are not a pair: %v", t.CertFile, t.KeyFile, err)
+				c.Add(at+".cert_file", "%q and %q are not a pair: %v", t.CertFile, t.KeyFile, err)
 			}
 		}
 	case t.ClientCAFile != "":
-		c.Add("tls.client_ca_file", "needs tls.cert_file and tls.key_file: without TLS nobody shows a certificate")
+		c.Add(at+".client_ca_file", "needs %s.cert_file and %s.key_file: without TLS nobody shows a certificate", at, at)
 	}
 	if t.ClientCAFile != "" {
-		c.bundle("tls.client_ca_file", t.ClientCAFile)
+		c.bundle(at+".client_ca_file", t.ClientCAFile)
 	}
 }
 
@@ -109,14 +110,15 @@ func isLoopback(host string) bool {
 
 func (c gatewayChecker) admin() {
 	host, port, ok := c.listen("admin.listen", c.cfg.Admin.Listen)
-	if ok && !isLoopback(host) && c.cfg.Admin.Token == "" && len(c.cfg.Admin.Tokens) == 0 {
-		c.Add("admin.token", "is missing; %q can be reached from other machines, so give a token (or admin.tokens), or listen on 127.0.0.1", c.cfg.Admin.Listen)
+	if ok && !isLoopback(host) && c.cfg.Admin.Token == "" && len(c.cfg.Admin.Tokens) == 0 && c.cfg.Admin.OIDC.Issuer == "" {
+		c.Add("admin.token", "is missing; %q can be reached from other machines, so give a token (or admin.tokens, or admin.oidc), or listen on 127.0.0.1", c.cfg.Admin.Listen)
 	}
 	if visitors, visitorsPort, err := net.SplitHostPort(c.cfg.Listen); ok && err == nil && port != 0 && visitorsPort == strconv.Itoa(port) {
 		if visitors == host || visitors == "" || host == "" {
 			c.Add("admin.listen", "%q is the port of listen (%q); use another port for operators", c.cfg.Admin.Listen, c.cfg.Listen)
 		}
 	}
+	c.people()
 	c.bearer("admin.token", c.cfg.Admin.Token)
 	names := make(map[string]bool)
 	for i, t := range c.cfg.Admin.Tokens {
@@ -125,6 +127,7 @@ func (c gatewayChecker) admin() {
 			c.Add(path+".name", "%q is there already; names are unique", settings.Clip(t.Name))
 		}
 		names[t.Name] = true
+		c.roomIDs(path+".rooms", t.Rooms)
 		if t.TokenFile == "" {
 			c.Add(path+".token_file", "is missing; use the path of a file that holds the token")
 			continue
@@ -137,6 +140,15 @@ func (c gatewayChecker) admin() {
 			c.Add(path+".token_file", "%q is empty", t.TokenFile)
 		} else {
 			c.bearer(path+".token_file", text)
+		}
+	}
+}
+
+// roomIDs checks that the ids are of configured rooms.
+func (c gatewayChecker) roomIDs(path string, ids []string) {
+	for i, id := range ids {
+		if !slices.ContainsFunc(c.cfg.Rooms, func(r Room) bool { return r.ID == id }) {
+			c.Add(settings.Element(path, i), "%q is the id of no room; use the id of one under rooms, or leave rooms empty for all", settings.Clip(id))
 		}
 	}
 }

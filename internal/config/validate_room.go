@@ -30,6 +30,7 @@ func (c gatewayChecker) rooms() {
 		check.admission(at + ".admission")
 		check.queue(at + ".queue")
 		check.events(at + ".events")
+		check.alarms(at + ".alarms")
 		if room.Session.Max < room.Session.TTL {
 			c.Add(at+".session.max", "%s is less than session.ttl (%s)", settings.FormatDuration(room.Session.Max), settings.FormatDuration(room.Session.TTL))
 		}

@@ -121,7 +121,7 @@ func TestValidate_ReportsEachProblem(t *testing.T) {
 		{"token file that is a directory", shop + "admin: {tokens: [{token_file: DIR}]}", []string{`admin.tokens[0].token_file: "DIR" is not a regular file`}},
 		{"empty token file", shop + "admin: {tokens: [{token_file: DIR/empty}]}", []string{`admin.tokens[0].token_file: "DIR/empty" is empty`}},
 		{"tokens without file, of one name, of no role", shop + "admin: {tokens: [{name: a, role: root}, {name: a, token_file: DIR/secret}]}",
-			[]string{"admin.tokens[0].token_file: is missing", `admin.tokens[1].name: "a" is there already`, `admin.tokens[0].role: "root" is not known; use read or write`}},
+			[]string{"admin.tokens[0].token_file: is missing", `admin.tokens[1].name: "a" is there already`, `admin.tokens[0].role: "root" is not known; use viewer, operator, admin, facts, read or write`}},
 
 		// TLS.
 		{"a pair", shop + "tls: {cert_file: DIR/tls.crt, key_file: DIR/tls.key, client_ca_file: DIR/other.crt}", nil},

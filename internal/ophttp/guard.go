@@ -19,6 +19,7 @@ type Guard[T any] struct {
 	log      *slog.Logger
 
 	tokens   atomic.Pointer[[]digest[T]]
+	required atomic.Bool
 	attempts *Attempts
 	cross    *http.CrossOriginProtection
 }
@@ -50,6 +51,12 @@ func (g *Guard[T]) SetTokens(credentials []Credential[T]) {
 	g.tokens.Store(&tokens)
 }
 
+// RequireToken refuses requests without a token even while there is none: operators are authenticated in another way.
+func (g *Guard[T]) RequireToken() { g.required.Store(true) }
+
+// HasTokens reports whether a token is configured.
+func (g *Guard[T]) HasTokens() bool { return len(*g.tokens.Load()) > 0 }
+
 // Admit returns the holder of the request's token, or a *Problem. reads is set for requests that change nothing; others are refused when a
 // page of another site sent them.
 func (g *Guard[T]) Admit(r *http.Request, reads bool) (T, error) {
@@ -68,7 +75,7 @@ func (g *Guard[T]) Admit(r *http.Request, reads bool) (T, error) {
 func (g *Guard[T]) identify(r *http.Request) (T, error) {
 	var none T
 	tokens := *g.tokens.Load()
-	if len(tokens) == 0 {
+	if len(tokens) == 0 && !g.required.Load() {
 		if err := g.CheckHost(r); err != nil {
 			return none, err
 		}
@@ -98,7 +105,7 @@ func (g *Guard[T]) identify(r *http.Request) (T, error) {
 // loopback name: another site can let its own name resolve to 127.0.0.1, which makes its pages same-origin.
 func (g *Guard[T]) CheckHost(r *http.Request) error {
 	switch {
-	case len(*g.tokens.Load()) > 0:
+	case g.HasTokens() || g.required.Load():
 		return nil
 	case r.Header.Get("X-Forwarded-For") != "" && !IsLoopback(r.RemoteAddr):
 		return NewProblem(http.StatusForbidden, "token_required", "a proxy forwarded this request from another machine and no token is configured: set %s", g.settings)

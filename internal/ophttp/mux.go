@@ -38,7 +38,7 @@ type Mux[T any] struct {
 // NewMux returns a Mux without paths.
 func NewMux[T any](o MuxOptions[T]) *Mux[T] {
 	m := &Mux[T]{o, http.NewServeMux()}
-	m.Public("/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { m.fail(w, r, m.noPath()) }))
+	m.Public("/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { m.Fail(w, r, m.noPath()) }))
 	return m
 }
 
@@ -54,11 +54,11 @@ func (m *Mux[T]) Public(path string, h http.Handler) {
 	m.mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
 		setSecurityHeaders(w.Header())
 		if err := m.o.CheckHost(r); err != nil && r.Host != "" { // an HTTP/1.0 probe sends no Host and is not a browser
-			m.fail(w, r, err)
+			m.Fail(w, r, err)
 			return
 		}
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
-			m.fail(w, r, wrongMethod(w, r, "GET, HEAD"))
+			m.Fail(w, r, wrongMethod(w, r, "GET, HEAD"))
 			return
 		}
 		h.ServeHTTP(w, r)
@@ -72,7 +72,7 @@ func (m *Mux[T]) Guarded(path string, methods Methods[T]) {
 		setSecurityHeaders(w.Header())
 		who, err := m.o.Admit(r)
 		if err != nil {
-			m.fail(w, r, err)
+			m.Fail(w, r, err)
 			return
 		}
 		method := r.Method
@@ -89,7 +89,7 @@ func (m *Mux[T]) Guarded(path string, methods Methods[T]) {
 			err = wrongMethod(w, r, allow)
 		}
 		if err != nil {
-			m.fail(w, r, err)
+			m.Fail(w, r, err)
 		}
 	})
 }
@@ -120,8 +120,8 @@ func Metrics(g prometheus.Gatherer, log *slog.Logger) http.Handler {
 	return promhttp.HandlerFor(g, promhttp.HandlerOpts{ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelError)})
 }
 
-// fail sends the problem of an error, and logs its cause unless the client has disconnected.
-func (m *Mux[T]) fail(w http.ResponseWriter, r *http.Request, err error) {
+// Fail sends the problem of an error, and logs its cause unless the client has disconnected.
+func (m *Mux[T]) Fail(w http.ResponseWriter, r *http.Request, err error) {
 	p, ok := errors.AsType[*Problem](err)
 	if !ok {
 		p = m.o.Problem(err)

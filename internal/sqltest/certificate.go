@@ -48,8 +48,8 @@ func (s *Server) writeCertificate() error {
 	return s.own(s.CAFile, keyFile)
 }
 
-// openAdmin opens a URL of Database. It does not connect yet.
-func openAdmin(u string) (*sql.DB, error) {
+// Open opens a URL that Database has returned. It does not connect yet.
+func Open(u string) (*sql.DB, error) {
 	if strings.HasPrefix(u, "postgres:") {
 		return sql.Open("postgres", u)
 	}
@@ -65,6 +65,3 @@ func openAdmin(u string) (*sql.DB, error) {
 	}
 	return sql.OpenDB(connector), nil
 }
-
-// Open opens a database by its URL, for the statements of a test.
-func Open(u string) (*sql.DB, error) { return openAdmin(u) }

@@ -38,14 +38,14 @@ type Server struct {
 // kind is a database program.
 type kind struct {
 	name    string
-	install string // how to install it
+	install string // the command that installs it
 	find    func() (string, error)
-	// prepare makes the data directory; args are the server's.
+	// prepare makes the data directory; args returns the arguments of the server.
 	prepare func(s *Server) error
 	args    func(s *Server) []string
-	create  string // the statement that makes a place for a test's tables
+	create  string // the begin of the statement that creates a database for a test
 	url     func(s *Server, name string) string
-	stop    syscall.Signal // ends it quickly and in order
+	stop    syscall.Signal // ends the server quickly
 }
 
 var (
@@ -117,7 +117,7 @@ func (s *Server) Exec(t testing.TB, statement string) {
 // Admin returns the administrator's connections.
 func (s *Server) Admin() *sql.DB { return s.admin }
 
-// Addr returns the host:port at which the server listens, with TLS for who asks for it.
+// Addr returns the host:port at which the server listens. TLS is optional there.
 func (s *Server) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)) }
 
 // Socket returns the path of the server's unix socket.
@@ -181,11 +181,11 @@ func (s *Server) begin(binary string) (err error) {
 	return s.await()
 }
 
-// await connects to the server once it is there.
+// await waits until the server accepts connections.
 func (s *Server) await() error {
 	u := s.kind.url(s, "")
 	var err error
-	if s.admin, err = openAdmin(u); err != nil {
+	if s.admin, err = Open(u); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -199,7 +199,7 @@ func (s *Server) await() error {
 		var status syscall.WaitStatus
 		if pid, _ := syscall.Wait4(s.cmd.Process.Pid, &status, syscall.WNOHANG, nil); pid == s.cmd.Process.Pid || ctx.Err() != nil {
 			text, _ := os.ReadFile(filepath.Join(s.dir, "log"))
-			return fmt.Errorf("it does not serve: %w\n%s", err, text)
+			return fmt.Errorf("the server accepts no connections: %w\n%s", err, text)
 		}
 		select {
 		case <-ctx.Done():
@@ -217,7 +217,7 @@ func (s *Server) command(name string, args ...string) (*exec.Cmd, error) {
 	return c, nil
 }
 
-// other returns a user other than root, as whom alone the servers run; nil: the tests' own.
+// other returns the user nobody if the tests run as root, which the servers refuse; otherwise nil.
 func other() (*syscall.Credential, error) {
 	if os.Getuid() != 0 {
 		return nil, nil
@@ -234,7 +234,7 @@ func other() (*syscall.Credential, error) {
 	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, err
 }
 
-// own gives files to the server's user.
+// own makes the server's user the owner of files.
 func (s *Server) own(paths ...string) error {
 	if s.uid == nil {
 		return nil

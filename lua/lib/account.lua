@@ -13,6 +13,10 @@ local function account_id_state(s, p, id, session, queued, revoked)
     if not absent(s, p, last_checked(id)) then return nil, true end
     reap(s, id) -- no tick has reaped it yet
   end
+  if g and g.what == 'admitted' and before_evacuation(s, num(redis.call('ZSCORE', ADMITTED, id))) then
+    take_back(id)
+    g = nil
+  end
   if g and g.what == 'admitted' then
     if num(redis.call('ZSCORE', ADMITTED, id)) + p.claim_window >= s.now then return nil, true end
     lapse(s, p, id, g)

@@ -1,8 +1,9 @@
 -- bulkacks: ends runs of jobs. The scripts that use it pass as their last arguments, from one position of ARGV on:
 --   the fence and the time that the job ran (µs, 0: unknown or not run) of each run, packed as one array
 --   the key of each job
---   for each run that did not succeed, or has a result: its number, from 1; empty for a success, else words: the verdict, its code, the µs to
---   wait and how many tries may fail, and for a failure that counts for a breaker down or try, ratio, window, probe; the result or the error
+--   for each run that did not succeed or has a result, three arguments: its number, from 1; its verdict; its result or error.
+--   The verdict is empty for a success, otherwise words: the verdict, its code, the µs to wait, how many tries may fail, and for a failure
+--   that counts for a breaker: down or try, ratio, window, probe
 -- REPLY ACK_DONE: 'd'  succeeded
 -- REPLY ACK_FAILED: 'f'  failed, not retried
 -- REPLY ACK_RETRY: 'r'  it waits for its next try
@@ -39,7 +40,7 @@ function acks.leave(i, jobkey, fence)
   end
 end
 
--- acks.outcome returns the record of a success without a result of a job of a batch, which most of its jobs share.
+-- acks.outcome returns the record of a success without a result of a job of a batch. Most jobs of a batch have the same record.
 function acks.outcome(about, took)
   local ran = took > 0 and (took - took % 1000) / 1000 or -1
   local known = about.outcomes
@@ -55,8 +56,8 @@ function acks.outcome(about, took)
   return record
 end
 
--- acks.take ends the runs that the arguments name from one position on. It returns a code for each in one string; acks.waits has the µs that
--- each throttled job waits.
+-- acks.take ends the runs in the arguments from one position on. It returns a string with a code for each; acks.waits has the µs that each
+-- throttled job waits.
 function acks.take(from)
   local numbers, states, touched, words, waits = cmsgpack.unpack(ARGV[from]), {}, {}, {}, acks.waits
   local n = #numbers / 2
@@ -129,7 +130,7 @@ function acks.take(from)
           local wait = after > 0 and after or backoff(t)
           wait_until(g, jobkey, now + wait, 'N')
           waits[#waits + 1] = int(wait)
-          -- For a minute at most: then other jobs of the group show whether the downstream takes them again.
+          -- At most a minute: then other jobs of the group show whether the downstream accepts them again.
           if verdict == 'held' and set.gating == 1 then gate_group(g, now + math.min(wait, 60000000), 'busy') end
         end
       elseif verdict == 'retry' then

@@ -3,7 +3,8 @@
 -- The most predecessors of a group, and the most groups that wait for one.
 chain.BEFORE, chain.BEHIND = 20, 100
 
--- chain.decide returns whether a group with after starts, given the statuses of all its predecessors; nil while one has not ended.
+-- chain.decide returns whether a group starts, from its condition (after: 1 on_success, 2 on_failure, 3 on_end) and the statuses of all its
+-- predecessors; nil while one of them has not ended.
 function chain.decide(after, statuses)
   local completed = true
   for _, status in ipairs(statuses) do
@@ -25,7 +26,7 @@ function chain.find(ids)
   return list, statuses
 end
 
--- chain.enter lets a new group wait for its predecessors.
+-- chain.enter makes a new group wait for its predecessors.
 function chain.enter(g, after, list, statuses)
   g[G_AFTER], g[G_WAITS] = after, 1
   for i, p in ipairs(list) do
@@ -37,8 +38,8 @@ function chain.enter(g, after, list, statuses)
   end
 end
 
--- chain.resume decides whether a group that waits starts now, and reports whether that is decided. A predecessor that an earlier version has
--- ended, or deleted, is recognised here.
+-- chain.resume starts or cancels a waiting group whose predecessors have all ended, and reports whether they have. It reads the statuses of
+-- predecessors that a process of an earlier version has ended or deleted.
 function chain.resume(g)
   local statuses = {}
   for i, link in ipairs(chain.links('f', g[G_KEY])) do

@@ -259,8 +259,9 @@ function work.run_times(run, created)
   return took > 0 and (took - took % 1000) / 1000 or -1, created and age < 0 and 0 or age
 end
 
--- work.too_many reports whether enough jobs of a group have failed to stop it. While jobs may be added, a share is of at least a thousand jobs.
+-- work.too_many reports whether enough jobs of a group have failed to stop it; of a split group bulk/store decides that. While jobs may be added, a share is of at least a thousand jobs.
 function work.too_many(g)
+  if g[G_PART] > 0 then return false end
   local failed, of = g[G_FAIL] + g[G_DEAD], g[G_SEALED] == 1 and g[G_TOTAL] or math.max(1000, g[G_TOTAL])
   return g[G_STOP_COUNT] > 0 and failed >= g[G_STOP_COUNT] or g[G_STOP_SHARE] > 0 and failed * 100000 >= g[G_STOP_SHARE] * of
 end

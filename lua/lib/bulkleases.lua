@@ -2,16 +2,17 @@
 --
 -- The jobs that one pull starts share a lease, a batch. A job that has run before, and one that starts alone, has a lease of its own: a member
 -- of K.leases, and the process in its record of runs. All jobs of a pull have consecutive fences, and the first names the batch. K.batches has
--- the batches by the end of their lease, and K.runs has of each
---   b<first>   <process>\n, then <gkey>/<id>\n for each job of the pull, an empty line for one with a lease of its own. Where what a record of
---              runs has of a job changes, @<created, ms> <type> <counted type>\n stands before it, with a dash for what is unknown or none
---   o<first>   a digit for each job: 0 it runs under this lease, 1 it does not or no longer
--- A job that ends badly, is returned or is recovered gets a record of its own. So does one whose lease is renewed without the others.
+-- the batches by the end of their lease, and K.runs has two records of each:
+--   b<first>   <process>\n, then <gkey>/<id>\n for each job of the pull, or an empty line for a job with a lease of its own. A line
+--              @<created, ms> <type> <counted type>\n holds for the jobs after it, up to the next such line; a dash: unknown or none
+--   o<first>   a digit for each job: 0 if it runs under this lease, otherwise 1
+-- A job whose run fails, is refused or crashes gets a record of its own. So does a job whose lease is renewed without the others.
 -- first is a multiple of SMALL, or of LARGE if the pull has started more jobs, so that each fence leads to its batch.
 --
--- known has the batches that this call has read, false where there is none; started the jobs that it starts.
+-- known has the batches that this call has read, false where there is none; started has the jobs that this call starts.
 local batches = { SMALL = 64, LARGE = 512, known = {}, started = {}, shared = 0 }
 
+-- batches.parse returns the batch of two records.
 function batches.parse(first, text, digits)
   local keys, abouts, n, about = {}, {}, 0, nil
   local b = { first = first, keys = keys, abouts = abouts, out = { string.byte(digits, 1, -1) }, left = select(2, string.gsub(digits, '0', '')) }
@@ -105,7 +106,7 @@ function batches.save()
   write_parts('ZREM', K.batches, names)
 end
 
--- batches.start starts jobs of a group: it counts them, adds them to the reply, and keeps them for batches.lease.
+-- batches.start starts jobs of a group: it counts them and adds them to the reply. batches.lease leases them later.
 function batches.start(g, t, reply, jobs)
   local n = #jobs
   if n == 0 then return end
@@ -127,7 +128,7 @@ function batches.start(g, t, reply, jobs)
 end
 
 -- batches.lease leases the jobs that this call has started, and returns the fence of the first. A fence is at least the time in µs, so that a
--- store that has lost its last writes uses none twice.
+-- store that has lost its last writes never reuses a fence.
 function batches.lease(owner)
   local started, first = batches.started, math.max(shard.fence + 1, now)
   local n, till, about = #started, int(now + set.lease), nil

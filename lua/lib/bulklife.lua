@@ -23,12 +23,12 @@ local function unlist(g) redis.call('ZREM', K.lists, place_in_lists(g)) end
 -- chain has the functions about groups that wait for others. K.links has, at one score,
 --   f<group> <predecessor> <status> <id>   what a group waits for: the predecessor's short name and id, and - until it has ended
 --   a<predecessor> <group>                 that the group waits for it
--- A predecessor has ended once it has its status and, if it was cancelled, none of its jobs runs.
+-- A predecessor has ended once it has its status and, if it was cancelled, none of its jobs runs, in no part of it.
 local chain = {}
 
 -- chain.status returns the status of a group that has ended, as a predecessor, or - if it has not.
 function chain.status(g)
-  return g[G_STATUS] > AGGREGATING and (g[G_STATUS] ~= CANCELLED or g[G_SWEPT] > 0) and tostring(g[G_STATUS]) or '-'
+  return g[G_STATUS] > AGGREGATING and (g[G_STATUS] ~= CANCELLED or g[G_SWEPT] > (g[G_PART] > 0 and 1 or 0)) and tostring(g[G_STATUS]) or '-'
 end
 
 -- chain.links returns the members of K.links that begin with a letter and a group's short name.
@@ -88,10 +88,18 @@ local function silent_from(g)
   return math.max(g[G_TOUCHED], g[G_OUTCOME_AT]) + (g[G_OF] == 1 and math.min(set.silence, 60000000) or set.silence)
 end
 
+-- STOP_CHECK is how often the failures of all parts of a split group with a stop_at are counted, in µs.
+local STOP_CHECK = 250000
+
 -- tend_by returns by when the housekeeping of a group that has not ended is due: when it would be silent for too long, or expires, or may
 -- have nothing left to wait for; nil where only its outcomes can make it due.
 local function tend_by(g)
   local at = g[G_SEALED] == 0 and g[G_STATUS] == CREATED and silent_from(g) or nil
+  if g[G_PART] > 0 and g[G_STATUS] <= RUNNING then
+    -- Whether it is sealed for silence, or stopped, depends on the other parts: group_tend names it until bulk/store has decided.
+    if at and at <= now then at = now + math.min(60000000, set.silence) end
+    if g[G_PART] == 1 and g[G_PAUSED] == 0 and g[G_STOPPED] == 0 and (g[G_STOP_COUNT] > 0 or g[G_STOP_SHARE] > 0) then at = math.min(at or now + STOP_CHECK, now + STOP_CHECK) end
+  end
   if g[G_EXPIRES] > 0 and g[G_STATUS] <= RUNNING then
     local expires = g[G_EXPIRED] == 1 and now + 1000000 or g[G_EXPIRES]
     at = at and math.min(at, expires) or expires
@@ -135,7 +143,7 @@ end
 -- check_complete ends the running of a group whose jobs all have their outcome, and that waits for no others.
 local function check_complete(g)
   if g[G_SEALED] == 1 and g[G_WAITS] == 0 and (g[G_STATUS] == DISPATCHED or g[G_STATUS] == RUNNING) and ended(g) == g[G_TOTAL] then
-    if tally.complete(g) then
+    if tally.complete(g) and g[G_PART] == 0 then
       tally.conclude(g)
       return
     end

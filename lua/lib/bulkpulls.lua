@@ -10,7 +10,7 @@ function pulls.take()
   local taken, visits, settled = 0, 0, follow_policy()
   local room, full = VISIT_BYTES, false
   local kinds, mine = read_kinds(ARGV[5])
-  local fetched, parted = types.fetch_deferred(kinds, want), 0 -- jobs moved from, and to, the deferred jobs
+  local fetched, parted = types.fetch_deferred(kinds, want), 0 -- numbers of jobs moved from and to the deferred jobs
   -- Jobs that the classic pipeline had admitted before the configuration changed.
   for _, jobkey in ipairs(redis.call('LPOP', K.ready, 200) or {}) do
     local g = bulk_group(group_of(jobkey))
@@ -90,7 +90,7 @@ function pulls.take()
             break
           end
           used, parted = i, parted + 1
-          if types.came[jobkey] then fetched = fetched - 1 end -- it was fetched in vain
+          if types.came[jobkey] then fetched = fetched - 1 end -- it is deferred again
           defer_job(g, jobkey, limit.kind)
         elseif theirs and not strategy.admits(theirs, cost) then
           stop = 'tenant'
@@ -137,7 +137,7 @@ function pulls.take()
   shard.taken = shard.taken + taken
   forget_idle()
 
-  -- When there may be more: the global limit's next slot (negative), or the first gate.
+  -- µs until more jobs may start: until the next slot of the global limit (negative), or until the first gate opens.
   local next_at = 0
   if blocked then
     next_at = blocked < 0 and 0 or -math.max(1, blocked)

@@ -1,7 +1,7 @@
 -- bulkreply: a group as scripts reply it.
 
 -- group_reply returns a group's spec, then its settings and figures as name, value, ...; with whole also its result and the codes of its
--- failures, if it has ended.
+-- failures, if it has ended or is a part of one.
 local function group_reply(g, whole)
   local gkey = g[G_KEY]
   local line = { redis.call('HGET', K.groups, gkey), 'now', int(now) }
@@ -19,7 +19,7 @@ local function group_reply(g, whole)
   for _, kind in ipairs(g[G_ASIDE] > 0 and deferred_kinds(gkey) or {}) do
     if now - type_seen(kind) > types.SERVED then unserved = unserved + redis.call('ZLEXCOUNT', K.aside, deferred_range('j' .. gkey .. ' ' .. kind)) end
   end
-  local result = whole and g[G_STATUS] > AGGREGATING and redis.call('HMGET', K.sums, gkey, gkey .. '#') or {}
+  local result = whole and (g[G_STATUS] > AGGREGATING or g[G_PART] > 0) and redis.call('HMGET', K.sums, gkey, gkey .. '#') or {}
   for name, value in pairs({
     refused = refused, scheduled = count_refused('S' .. g[G_TENANT] .. '/' .. gkey), tenant_gate = t[T_GATE], limit = limit,
     links = g[G_AFTER] > 0 and table.concat(redis.call('ZRANGEBYLEX', K.links, '[f' .. gkey .. ' ', '(f' .. gkey .. '!'), '\n') or '',

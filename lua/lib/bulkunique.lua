@@ -3,19 +3,19 @@
 -- uniques has for each name the end of its time (µs) and what was submitted first under it:
 --   g<tenant>/<key>   a group: its id
 --   j<tenant>/<key>   a single job, under its unique key: the ids of its group and itself, separated by a blank
---   i<tenant>/<id>    a single job that has an id of its own: the same
+--   i<tenant>/<id>    a single job with an id that the client chose: the same
 --   r<day>/<series>   the group that takes single jobs of one tenant, type and level now, or that are due on a later day: its short name
 -- lapses has the names by the end of their time; the dispatcher removes them then.
 
 local unique = {}
 
--- unique.first returns what was submitted under a name; nil where nothing was, or its time has passed.
+-- unique.first returns what was submitted first under a name; nil if nothing was, or if its time has passed.
 function unique.first(name)
   local till, first = string.match(redis.call('HGET', K.uniques, name) or '', '^(%d+) (.*)$')
   return till and tonumber(till) > now and first or nil
 end
 
--- unique.note keeps what was submitted under a name until a time.
+-- unique.note records what was submitted under a name, until a time.
 function unique.note(name, first, till)
   redis.call('HSET', K.uniques, name, int(till) .. ' ' .. first)
   redis.call('ZADD', K.lapses, int(till), name)

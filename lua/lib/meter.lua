@@ -100,7 +100,7 @@ end
 -- besides for arrivals.
 local NEXT_TICK = 350000
 local function wanted_units(s, p)
-  if p.budgeted == 0 or p.paused or p.reject or p.prequeue or s.now + NEXT_TICK < s.hold then return 0, 0 end
+  if p.budgeted == 0 or p.paused or p.reject or p.sold_out or p.prequeue or s.now + NEXT_TICK < s.hold then return 0, 0 end
   local most = room_limiter(s, p).ahead(NEXT_TICK)
   if p.max_active > 0 then most = math.min(most, p.max_active - active(s)) end
   local queued

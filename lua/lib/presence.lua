@@ -66,8 +66,14 @@ local function remove_from_queue(id)
   return n
 end
 
+-- count_left counts a ticket that leaves the queue in the history, by its time in the queue until its last poll.
+local function count_left(s, id, order)
+  if order then count_octave(s, 'y', wait_bucket(last_checked(id) - room_time(s, math.max(order, s.drawn))), 1) end
+end
+
 -- reap removes a ticket that was absent for too long.
 local function reap(s, id)
+  count_left(s, id, tonumber(redis.call('ZSCORE', QUEUE, id) or redis.call('ZSCORE', PARKED, id)))
   remove_from_queue(id)
   s.abandons = s.abandons + 1
   count_minute(s, 'x', 1)

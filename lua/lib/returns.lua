@@ -1,21 +1,21 @@
 -- returns: the visitor of an ended session, who returns with its pass and has to wait again.
 
--- read_pass parses a pass: the session's id, and 'order:fence:end', the end in seconds of Redis's clock, 0 where the session ended because its
--- visitor was silent.
+-- read_pass parses a pass: the session's id, and 'order:fence:end:evacuated', the end in seconds of Redis's clock, 0 where the session ended because its
+-- visitor was silent; evacuated is 1 for a pass from before an evacuation, else 0.
 local function read_pass(pass)
-  local order, fence, ends = string.match(string.sub(pass, 17), '^(%d+):(%d+):(%d+)$')
-  return { session = string.sub(pass, 1, 16), order = tonumber(order), fence = tonumber(fence), ends = tonumber(ends) * 1000000 }
+  local order, fence, ends, evacuated = string.match(string.sub(pass, 17), '^(%d+):(%d+):(%d+):([01])$')
+  return { session = string.sub(pass, 1, 16), order = tonumber(order), fence = tonumber(fence), ends = tonumber(ends) * 1000000, evacuated = evacuated == '1' }
 end
 
 -- STILL is how long after the end of a pass a heartbeat of its session may arrive: the leeway of tokens, and a heartbeat's delay.
 local STILL = 10000000
 
 -- order_after_silence returns the order that the visitor of a session keeps that ended by silence, or nil where the session goes on or ended
--- more than absence ago.
+-- more than absence ago. An evacuation ends a session that the store does not know, too.
 local function order_after_silence(s, p, pass)
   local heard = session_heard_at(p, pass.session)
-  if not heard or session_counts(s, p, pass.session, s.now) then return nil end
-  local over = math.max(0, s.now - heard - 1.5 * p.ttl)
+  if not pass.evacuated and (not heard or session_counts(s, p, pass.session, s.now)) then return nil end
+  local over = heard and math.max(0, s.now - heard - 1.5 * p.ttl) or age(s, s.evacuated)
   return over <= absence_of(s, p, s.now - over, 0) and math.min(pass.order, s.time) or nil
 end
 

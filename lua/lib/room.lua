@@ -64,7 +64,11 @@ local FIELDS = { 'epoch', 'seq', 'adj', 'lead', 'last', 'gaps', 'reset', 'owed',
   -- the shortest absence by which ended ids were remembered that may still come back, and when it last was (room time)
   'absence', 'absence_at',
   -- the longest claim window by which a visitor may have been advised to poll, and until when it applies (room time)
-  'window', 'window_till' }
+  'window', 'window_till',
+  -- the last evacuation (order time, and wall); 0: none
+  'evacuated', 'evacuated_wall',
+  -- the number of changes of records (live.lua)
+  'records' }
 
 local TEXTS = { epoch = true, gaps = true }
 
@@ -128,6 +132,10 @@ end
 
 -- room_time returns the room time of a moment of order time.
 local function room_time(s, time) return s.now - age(s, time) end
+
+-- before_evacuation reports whether a room time is not after the last evacuation: a session that was claimed then, or an admission of
+-- then, has ended by it.
+local function before_evacuation(s, at) return s.evacuated > 0 and at <= room_time(s, s.evacuated) end
 
 -- forget_gaps drops silences that ended so long ago that every older token is late, also by an absence that has been changed.
 local function forget_gaps(s, p)
@@ -208,10 +216,10 @@ end
 -- microseconds of Redis's clock, the last being until when the gateway's plan has this opening (0: without an end); strategy an index of
 -- STRATEGIES; lottery, budgeted and closed 0 or 1; joins and joins_per: places of one address in a time, 0 without a limit; wide and wide_per:
 -- of the network around it; polls: advised polls a second, 0 without a limit; life: of a pass in a room whose gateways keep sessions alive, 0 in
--- other rooms, where it is ttl.
+-- other rooms, where it is ttl; sold_out_closes 1 where the room closes while every item of its facts is sold out.
 local NAMES = { 'rate', 'burst', 'max_active', 'head_window', 'min_wait', 'absence', 'claim_window', 'ttl',
   'strategy', 'min_rate', 'max_rate', 'lottery', 'prequeue_at', 'opens', 'budgeted', 'joins', 'joins_per', 'wide', 'wide_per',
-  'polls', 'closed', 'opens_for', 'life' }
+  'polls', 'closed', 'opens_for', 'life', 'sold_out_closes' }
 local STRATEGIES = { 'token_bucket', 'leaky_bucket', 'fixed_window', 'adaptive' }
 
 -- keep_window keeps a longer claim window than today's for visitors who were advised by it.
@@ -233,7 +241,7 @@ local function policy()
     i = i + 1
     p[NAMES[i]] = tonumber(v)
   end
-  local h = redis.call('HMGET', LIVE, 'rate', 'burst', 'max_active', 'session.ttl', 'paused', 'method')
+  local h = redis.call('HMGET', LIVE, 'rate', 'burst', 'max_active', 'session.ttl', 'paused', 'method', 'sold_out', 'on_sold_out')
   if STRATEGIES[p.strategy + 1] == 'adaptive' then
     p.rate = math.min(p.max_rate, math.max(p.min_rate, room_state.target > 0 and room_state.target or p.rate))
   end
@@ -249,6 +257,9 @@ local function policy()
   p.paused = h[5] == '1'
   p.reject, p.live_method = p.closed == 1, h[6]
   if h[6] then p.reject, p.lottery = h[6] == 'reject', h[6] == 'lottery' and 1 or 0 end
+  local closes = p.sold_out_closes == 1
+  if h[8] then closes = h[8] == 'close' end
+  p.sold_out = closes and h[7] == '1'
   if room_state.now then keep_window(p) end
   return p
 end
@@ -337,6 +348,12 @@ local function lapse(s, p, id, g)
   s.lapses = s.lapses + 1
 end
 
+-- take_back takes back an admission that is not claimed, so that the next poll of its visitor enrols the ticket at its order.
+local function take_back(id)
+  redis.call('ZREM', ADMITTED, id)
+  redis.call('HDEL', GRANTS, id)
+end
+
 -- admission_state returns the code of a ticket that was admitted once, the wall time of its admission and a reason; nil for a ticket that
 -- never was. If another client has claimed the ticket, the reason is claimed, followed by the client that may repeat the claim while it may.
 local function admission_state(s, p, id, client)
@@ -344,6 +361,10 @@ local function admission_state(s, p, id, client)
   if not g then return nil end
   if g.what == 'admitted' then
     local at = redis.call('ZSCORE', ADMITTED, id)
+    if at and before_evacuation(s, tonumber(at)) then
+      take_back(id)
+      return nil
+    end
     if at and tonumber(at) + p.claim_window >= s.now then return REPLY_ADMITTED, g.wall, '' end
     lapse(s, p, id, g)
     return REPLY_LAPSED, g.wall, 'lapsed'
@@ -375,22 +396,7 @@ end
 -- count_wait adds one wait to the history.
 local function count_wait(s, us) count_minute(s, 'w' .. str(wait_bucket(us)), 1) end
 
--- audit adds an entry of netstrings (length:bytes) to the audit log: second, who, room, action, then field, before, after for each change;
--- '-' means nil.
+-- audit adds an entry to the audit log of the room.
 local function audit(s, who, room, action, changes)
-  local a = {}
-  local function put(v)
-    a[#a + 1] = v and (#v .. ':' .. v) or '-'
-  end
-  put(str(math.floor(s.wall / 1000000)))
-  put(who)
-  put(room)
-  put(action)
-  for _, c in ipairs(changes) do
-    put(c[1])
-    put(c[2])
-    put(c[3])
-  end
-  redis.call('LPUSH', AUDIT, table.concat(a))
-  redis.call('LTRIM', AUDIT, 0, 999)
+  append_audit(AUDIT, str(math.floor(s.wall / 1000000)), who, room, action, changes)
 end

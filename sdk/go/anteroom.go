@@ -63,7 +63,12 @@ type Verifier struct {
 type key struct {
 	alg    string
 	verify func(text, signature []byte) bool
+
+	ct, iat int64 // of the entry evacuation
 }
+
+// evacuation is the name of the entry of the last evacuation in a list of revoked sessions. It is no id of a session.
+const evacuation = "evacuated"
 
 // New returns a Verifier. It fetches nothing before the first pass.
 func New(c Config) (v *Verifier, err error) {
@@ -78,7 +83,7 @@ func New(c Config) (v *Verifier, err error) {
 	}
 	v = &Verifier{Config: c, secrets: map[string]key{}, keys: &document{c: &c, url: c.JWKSURL, entries: map[string]key{}}}
 	for kid, secret := range c.Secrets {
-		v.secrets[kid] = key{"HS256", func(text, signature []byte) bool {
+		v.secrets[kid] = key{alg: "HS256", verify: func(text, signature []byte) bool {
 			mac := hmac.New(sha256.New, []byte(secret))
 			mac.Write(text)
 			return hmac.Equal(mac.Sum(nil), signature)
@@ -129,8 +134,8 @@ func refuse(when bool, reason refusal) {
 type refusal string
 
 var (
-	known = regexp.MustCompile(`^(iss|aud|jti|sid|ep|ah|bnd|iat|exp|ord|seen|hold|hd|fn|used|eta|elo|ehi|off|acc|nbf)=`)
-	typed = regexp.MustCompile(`^((iss|aud|jti|sid|ep|ah|bnd)=string|(off|acc)=bool|(iat|exp|ord|seen|hold|hd|fn|used|eta|elo|ehi)=json.Number(0|[1-9][0-9]{0,14}|[1-8][0-9]{15})$)`)
+	known = regexp.MustCompile(`^(iss|aud|jti|sid|ep|ah|bnd|iat|exp|ord|seen|hold|hd|fn|ct|used|eta|elo|ehi|off|acc|nbf)=`)
+	typed = regexp.MustCompile(`^((iss|aud|jti|sid|ep|ah|bnd)=string|(off|acc)=bool|(iat|exp|ord|seen|hold|hd|fn|ct|used|eta|elo|ehi)=json.Number(0|[1-9][0-9]{0,14}|[1-8][0-9]{15})$)`)
 	other = regexp.MustCompile(`^[a-z0-9_]{1,32}=(string|bool|json.Number|<nil>)`) // a claim of a newer gateway
 	id    = regexp.MustCompile(`^[A-Za-z0-9_-]{21}[AQgw]$`)
 
@@ -192,6 +197,10 @@ func (v *Verifier) token(raw, room string) (result Result) {
 		sessions := list.(*document).load(2*time.Second, false)
 		_, revoked := sessions[sid]
 		refuse(sessions == nil, "revocations")
+		ct, noCT := strconv.ParseInt(fmt.Sprint(claims["ct"]), 10, 64)
+		if out, evacuated := sessions[evacuation]; evacuated { // sessions that were claimed by then have ended
+			revoked = revoked || noCT == nil && ct <= out.ct || noCT != nil && iat <= out.iat
+		}
 		refuse(revoked, Revoked)
 	}
 	return result
@@ -277,6 +286,8 @@ func parse(body io.Reader) (map[string]key, error) {
 	var list struct {
 		Keys    []json.RawMessage
 		Revoked []struct{ SID string }
+
+		Evacuated *struct{ CT, IAT int64 }
 	}
 	if err := json.NewDecoder(io.LimitReader(body, 16<<20)).Decode(&list); err != nil || list.Keys == nil && list.Revoked == nil {
 		return nil, errors.Join(errors.New("anteroom: the JSON has neither keys nor revoked"), err)
@@ -284,6 +295,9 @@ func parse(body io.Reader) (map[string]key, error) {
 	entries := map[string]key{}
 	for _, session := range list.Revoked {
 		entries[session.SID] = key{}
+	}
+	if list.Evacuated != nil {
+		entries[evacuation] = key{ct: list.Evacuated.CT, iat: list.Evacuated.IAT}
 	}
 	for _, raw := range list.Keys {
 		var k struct{ Kty, Crv, X, Y, Kid, Use, Alg string }
@@ -293,11 +307,11 @@ func parse(body io.Reader) (map[string]key, error) {
 		x, _ := base64.RawURLEncoding.DecodeString(k.X)
 		y, _ := base64.RawURLEncoding.DecodeString(k.Y)
 		if k.Kty == "OKP" && k.Crv == "Ed25519" && (k.Alg == "" || k.Alg == "EdDSA") && len(x) == ed25519.PublicKeySize {
-			entries[k.Kid] = key{"EdDSA", func(text, signature []byte) bool { return ed25519.Verify(x, text, signature) }}
+			entries[k.Kid] = key{alg: "EdDSA", verify: func(text, signature []byte) bool { return ed25519.Verify(x, text, signature) }}
 		}
 		public, err := ecdsa.ParseUncompressedPublicKey(elliptic.P256(), slices.Concat([]byte{4}, x, y))
 		if k.Kty == "EC" && k.Crv == "P-256" && (k.Alg == "" || k.Alg == "ES256") && len(x) == 32 && err == nil {
-			entries[k.Kid] = key{"ES256", func(text, signature []byte) bool {
+			entries[k.Kid] = key{alg: "ES256", verify: func(text, signature []byte) bool {
 				sum := sha256.Sum256(text)
 				return len(signature) == 64 && ecdsa.Verify(public, sum[:], new(big.Int).SetBytes(signature[:32]), new(big.Int).SetBytes(signature[32:]))
 			}}

@@ -15,13 +15,14 @@ type roundTrip func(*http.Request) (*http.Response, error)
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // revokedList responds to every request with a list of sessions.
-func revokedList(sessions []string) http.RoundTripper {
+func revokedList(sessions []string, evacuated map[string]int64) http.RoundTripper {
 	type session struct {
 		SID string `json:"sid"`
 	}
 	list := struct {
-		Revoked []session `json:"revoked"`
-	}{[]session{}}
+		Revoked   []session        `json:"revoked"`
+		Evacuated map[string]int64 `json:"evacuated,omitempty"`
+	}{[]session{}, evacuated}
 	for _, sid := range sessions {
 		list.Revoked = append(list.Revoked, session{sid})
 	}
@@ -46,6 +47,7 @@ func TestVectors(t *testing.T) {
 			JWKS        json.RawMessage
 			Secrets     map[string]string
 			Revoked     []string
+			Evacuated   map[string]int64
 			PlainHTTP   bool `json:"plain_http"`
 			AcceptBound bool `json:"accept_bound"`
 		}
@@ -58,7 +60,7 @@ func TestVectors(t *testing.T) {
 		config := Config{Issuer: c.Config.Issuer, Algorithms: c.Config.Algorithms, JWKS: c.Config.JWKS, Secrets: c.Config.Secrets, PlainHTTP: c.Config.PlainHTTP,
 			AcceptBound: c.Config.AcceptBound, Now: func() time.Time { return time.Unix(c.Now, 0) }}
 		if c.Config.Revoked != nil {
-			config.RevokedURL, config.Transport = "http://gateway.test/.waiting-room/{room}/revoked", revokedList(c.Config.Revoked)
+			config.RevokedURL, config.Transport = "http://gateway.test/.waiting-room/{room}/revoked", revokedList(c.Config.Revoked, c.Config.Evacuated)
 		}
 		v, err := New(config)
 		if err != nil {

@@ -58,8 +58,9 @@ public final class Anteroom {
     private static final Pattern MEMBER = Pattern.compile(BLANK + "(" + TEXT + ")" + BLANK + ":" + BLANK + "(" + TEXT + "|-?(?:0|[1-9]\\d*+)(?:\\.\\d++)?(?:[eE][-+]?\\d++)?|true|false|null|[\\[{])" + BLANK);
     private static final Pattern ESCAPE = Pattern.compile("\\\\(?:u(.{4})|(.))"), OBJECT = Pattern.compile("\\{[^{}]*+}"), EMPTY = Pattern.compile(BLANK + "\\{" + BLANK + "}" + BLANK);
     private static final Pattern COOKIE = Pattern.compile("[ \t]*([^=]*?)[ \t]*=[ \t]*(?:\"(.*)\"|(.*?))[ \t]*", Pattern.DOTALL);
-    private static final Pattern KNOWN = Pattern.compile("(iss|aud|jti|sid|ep|ah|bnd|iat|exp|ord|seen|hold|hd|fn|used|eta|elo|ehi|off|acc|nbf)=.*", Pattern.DOTALL);
-    private static final Pattern TYPED = Pattern.compile("(iss|aud|jti|sid|ep|ah|bnd)=\".*|(off|acc)=(true|false)|(iat|exp|ord|seen|hold|hd|fn|used|eta|elo|ehi)=(0|[1-9]\\d{0,14}|[1-8]\\d{15})", Pattern.DOTALL);
+    private static final Pattern KNOWN = Pattern.compile("(iss|aud|jti|sid|ep|ah|bnd|iat|exp|ord|seen|hold|hd|fn|ct|used|eta|elo|ehi|off|acc|nbf)=.*", Pattern.DOTALL);
+    private static final Pattern EVACUATED = Pattern.compile("\"evacuated\"\\s*:\\s*(\\{[^{}]*\\})");
+    private static final Pattern TYPED = Pattern.compile("(iss|aud|jti|sid|ep|ah|bnd)=\".*|(off|acc)=(true|false)|(iat|exp|ord|seen|hold|hd|fn|ct|used|eta|elo|ehi)=(0|[1-9]\\d{0,14}|[1-8]\\d{15})", Pattern.DOTALL);
     private static final Pattern OTHER = Pattern.compile("[a-z0-9_]{1,32}=[^\\[{].*", Pattern.DOTALL), ID = Pattern.compile("[A-Za-z0-9_-]{21}[AQgw]");
     private static final Base64.Encoder BASE64 = Base64.getUrlEncoder().withoutPadding();
 
@@ -146,6 +147,8 @@ public final class Anteroom {
             Document list = revoked.computeIfAbsent(room, name -> new Document(config.revokedUrl.replace("{room}", name), "revoked"));
             boolean found = list.load(2, false).containsKey(session);
             refuse(list.entries == null, "revocations");
+            Map<String, String> out = list.evacuated; // sessions that were claimed by then have ended
+            if (out != null) found |= Long.parseLong(claims.getOrDefault("ct", claims.get("iat"))) <= Long.parseLong(out.get(claims.containsKey("ct") ? "ct" : "iat"));
             if (found) throw new Refusal("revoked", session, exp);
         }
         return new Result("pass", "", session, exp);
@@ -247,6 +250,7 @@ public final class Anteroom {
     private final class Document {
         final String url, list;
         volatile Map<String, Key> entries;
+        volatile Map<String, String> evacuated; // ct and iat of the last evacuation in a list of revoked sessions; null: none
         volatile String etag = "";
         long tried, done;
         CompletableFuture<Void> running;
@@ -281,7 +285,11 @@ public final class Anteroom {
             if (!etag.isEmpty()) request.header("If-None-Match", etag);
             return http.sendAsync(request.build(), BodyHandlers.ofString()).orTimeout(2, TimeUnit.SECONDS).thenAccept(response -> {
                 if (response.statusCode() != 200 && response.statusCode() != 304) throw new IllegalStateException("status " + response.statusCode());
-                if (response.statusCode() == 200) entries = parse(response.body(), list);
+                if (response.statusCode() == 200) {
+                    Matcher out = EVACUATED.matcher(response.body());
+                    evacuated = out.find() ? object(out.group(1).getBytes(StandardCharsets.UTF_8), "twice") : null;
+                    entries = parse(response.body(), list);
+                }
                 if (response.statusCode() == 200) etag = response.headers().firstValue("etag").orElse("");
             }).handle((nothing, error) -> {
                 if (error != null) System.getLogger("anteroom").log(System.Logger.Level.WARNING, "cannot fetch " + url + "; using the last value: " + error);

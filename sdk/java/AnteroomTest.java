@@ -77,7 +77,7 @@ public final class AnteroomTest {
         config.jwks = c.containsKey("jwks") ? Json.text(c.get("jwks")) : null;
         config.jwksUrl = (String) c.get("jwks_url");
         config.revokedUrl = (String) c.get("revoked_url");
-        if (c.containsKey("revoked")) config.revokedUrl = revoked.url((List<?>) c.get("revoked"));
+        if (c.containsKey("revoked")) config.revokedUrl = revoked.url((List<?>) c.get("revoked"), (Map<?, ?>) c.get("evacuated"));
         config.plainHttp = Boolean.TRUE.equals(c.get("plain_http"));
         config.acceptBound = Boolean.TRUE.equals(c.get("accept_bound"));
         return new Clocked(new Anteroom(config), millis);
@@ -89,8 +89,9 @@ public final class AnteroomTest {
 
         Revoked() throws java.io.IOException {
             server.createContext("/", exchange -> {
-                String[] sids = exchange.getRequestURI().getPath().split("/")[1].split(",");
-                byte[] body = Arrays.stream(sids).map("{\"sid\":\"%s\",\"until\":1}"::formatted).collect(Collectors.joining(",", "{\"room\":\"sale\",\"revoked\":[", "]}")).getBytes(StandardCharsets.UTF_8);
+                String[] path = exchange.getRequestURI().getPath().split("/"), sids = path[1].split(","), out = path[2].split(",");
+                String evacuated = out.length == 2 ? "\"evacuated\":{\"ct\":%s,\"iat\":%s},".formatted(out[0], out[1]) : "";
+                byte[] body = Arrays.stream(sids).map("{\"sid\":\"%s\",\"until\":1}"::formatted).collect(Collectors.joining(",", "{\"room\":\"sale\"," + evacuated + "\"revoked\":[", "]}")).getBytes(StandardCharsets.UTF_8);
                 exchange.sendResponseHeaders(200, body.length);
                 exchange.getResponseBody().write(body);
                 exchange.close();
@@ -98,8 +99,13 @@ public final class AnteroomTest {
             server.start();
         }
 
-        String url(List<?> sids) {
-            return "http://127.0.0.1:" + server.getAddress().getPort() + "/" + String.join(",", sids.stream().map(String::valueOf).toList()) + "/{room}";
+        String url(List<?> sids, Map<?, ?> evacuated) {
+            String out = evacuated == null ? "none" : whole(evacuated.get("ct")) + "," + whole(evacuated.get("iat"));
+            return "http://127.0.0.1:" + server.getAddress().getPort() + "/" + String.join(",", sids.stream().map(String::valueOf).toList()) + "/" + out + "/{room}";
+        }
+
+        private static String whole(Object number) {
+            return new java.math.BigDecimal(String.valueOf(number)).toBigInteger().toString();
         }
 
         @Override

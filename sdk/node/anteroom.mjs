@@ -7,8 +7,8 @@ import { createHmac, createPublicKey, timingSafeEqual, verify as verifySignature
 
 const MEMBER = /("(?:[^"\\]|\\.)*")[ \t\r\n]*:[ \t\r\n]*("(?:[^"\\]|\\.)*"|[^ \t\r\n,}[{"]+|[[{])/g;
 const COOKIE = /^[ \t]*([^=]*?)[ \t]*=[ \t]*(?:"(.*)"|(.*?))[ \t]*$/s;
-const KNOWN = /^(iss|aud|jti|sid|ep|ah|bnd|iat|exp|ord|seen|hold|hd|fn|used|eta|elo|ehi|off|acc|nbf)=/;
-const TYPED = /^((iss|aud|jti|sid|ep|ah|bnd)="|(off|acc)=[tf]|(iat|exp|ord|seen|hold|hd|fn|used|eta|elo|ehi)=(0|[1-9]\d{0,14}|[1-8]\d{15})$)/;
+const KNOWN = /^(iss|aud|jti|sid|ep|ah|bnd|iat|exp|ord|seen|hold|hd|fn|ct|used|eta|elo|ehi|off|acc|nbf)=/;
+const TYPED = /^((iss|aud|jti|sid|ep|ah|bnd)="|(off|acc)=[tf]|(iat|exp|ord|seen|hold|hd|fn|ct|used|eta|elo|ehi)=(0|[1-9]\d{0,14}|[1-8]\d{15})$)/;
 const OTHER = /^[a-z0-9_]{1,32}=[^[{]/; // a claim of a newer gateway
 const ID = /^[A-Za-z0-9_-]{21}[AQgw]$/;
 const RANK = ['none', 'invalid', 'expired', 'revoked', 'pass'];
@@ -69,7 +69,8 @@ function parseKeys(set) {
 }
 
 function parseRevoked(list) {
-  return new Set(list.revoked.map((entry) => entry.sid));
+  const sessions = new Set(list.revoked.map((entry) => entry.sid));
+  return { sessions, evacuated: list.evacuated };
 }
 
 /** A key set or a list of revoked sessions. The value is undefined until a fetch succeeds. */
@@ -214,9 +215,11 @@ export class Verifier {
     refuse(text(claims.get('bnd')) && !acceptBound, 'bound');
     if (revokedUrl) {
       if (!this.#revoked.has(room)) this.#revoked.set(room, new Document(this.config, revokedUrl.replaceAll('{room}', room), parseRevoked));
-      const sessions = await this.#revoked.get(room).load(2, false);
-      refuse(!sessions, 'revocations');
-      refuse(sessions.has(session), 'revoked', session, exp);
+      const list = await this.#revoked.get(room).load(2, false);
+      refuse(!list, 'revocations');
+      const out = list.evacuated; // sessions that were claimed by then have ended
+      const ended = out && (claims.has('ct') ? Number(claims.get('ct')) <= out.ct : iat <= out.iat);
+      refuse(ended || list.sessions.has(session), 'revoked', session, exp);
     }
     return { session, expires: exp };
   }

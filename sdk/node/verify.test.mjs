@@ -9,7 +9,7 @@ function verifier(c, now) {
   const config = { issuer: c.issuer, algorithms: c.algorithms, jwks: c.jwks, jwksUrl: c.jwks_url, secrets: c.secrets, revokedUrl: c.revoked_url, plainHttp: c.plain_http, acceptBound: c.accept_bound, now, onError() {} };
   if (c.revoked) {
     config.revokedUrl = 'http://gateway.test/.waiting-room/{room}/revoked';
-    config.fetch = async () => Response.json({ revoked: c.revoked.map((sid) => ({ sid })) });
+    config.fetch = async () => Response.json({ evacuated: c.evacuated, revoked: c.revoked.map((sid) => ({ sid })) });
   }
   return new Verifier(config);
 }

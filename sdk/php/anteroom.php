@@ -22,8 +22,8 @@ final class Verifier
     private const RANK = ['none', 'invalid', 'expired', 'revoked', 'pass'];
     private const COOKIE = '/^[ \t]*([^=]*?)[ \t]*=[ \t]*(?:"(.*)"|(.*?))[ \t]*$/sD';
     private const MEMBER = '/("(?:[^"\\\\]|\\\\.)*+")[ \t\r\n]*:[ \t\r\n]*("(?:[^"\\\\]|\\\\.)*+"|[^ \t\r\n,}[{"]+|[[{])/';
-    private const KNOWN = '/^(iss|aud|jti|sid|ep|ah|bnd|iat|exp|ord|seen|hold|hd|fn|used|eta|elo|ehi|off|acc|nbf)=/';
-    private const TYPED = '/^((iss|aud|jti|sid|ep|ah|bnd)="|(off|acc)=(true|false)$|(iat|exp|ord|seen|hold|hd|fn|used|eta|elo|ehi)=(0|[1-9]\d{0,14}|[1-8]\d{15})$)/D';
+    private const KNOWN = '/^(iss|aud|jti|sid|ep|ah|bnd|iat|exp|ord|seen|hold|hd|fn|ct|used|eta|elo|ehi|off|acc|nbf)=/';
+    private const TYPED = '/^((iss|aud|jti|sid|ep|ah|bnd)="|(off|acc)=(true|false)$|(iat|exp|ord|seen|hold|hd|fn|ct|used|eta|elo|ehi)=(0|[1-9]\d{0,14}|[1-8]\d{15})$)/D';
     private const OTHER = '/^[a-z0-9_]{1,32}=[^[{]/'; // a claim of a newer gateway
     private const ID = '/^[A-Za-z0-9_-]{21}[AQgw]$/D';
     private const P256 = "\x30\x59\x30\x13\x06\x07\x2a\x86\x48\xce\x3d\x02\x01\x06\x08\x2a\x86\x48\xce\x3d\x03\x01\x07\x03\x42\x00\x04"; // of a public key in DER
@@ -111,7 +111,9 @@ final class Verifier
         if ($this->config['revoked_url']) {
             $list = $this->load(str_replace('{room}', $room, $this->config['revoked_url']), 'revoked', 2);
             self::refuse($list === null, 'revocations');
-            self::refuse(in_array($session, array_column($list, 'sid'), true), 'revoked', $session, $exp);
+            $out = array_column($list, 'evacuated')[0] ?? null; // sessions that were claimed by then have ended
+            $ended = $out !== null && (isset($claims['ct']) ? (int) $claims['ct'] <= $out['ct'] : (int) $claims['iat'] <= $out['iat']);
+            self::refuse($ended || in_array($session, array_column($list, 'sid'), true), 'revoked', $session, $exp);
         }
         return ['state' => 'pass', 'reason' => '', 'session' => $session, 'expires' => $exp];
     }
@@ -220,8 +222,12 @@ final class Verifier
         if (flock($lock, LOCK_EX | LOCK_NB) && $due($state = $read())) {
             $state['tried'] = ($this->config['now'])();
             [$status, $etag, $body] = ($this->config['fetch'])($url, $state['etag']);
-            $list = $status === 200 ? json_decode($body, true)[$member] ?? null : null;
+            $document = $status === 200 ? json_decode($body, true) : null;
+            $list = $document[$member] ?? null;
             if (is_array($list)) {
+                if (isset($document['evacuated'])) { // of a list of revoked sessions
+                    $list[] = ['evacuated' => $document['evacuated']];
+                }
                 $state = ['list' => $list, 'etag' => $etag] + $state;
             } elseif ($status !== 304) {
                 error_log("anteroom: cannot fetch $url: status $status; using the last list");

@@ -10,7 +10,7 @@ require __DIR__ . '/anteroom.php';
 function verifier(array $config, callable $now, string $cache): Anteroom\Verifier
 {
     if (isset($config['revoked'])) {
-        $list = json_encode(['revoked' => array_map(fn ($sid) => ['sid' => $sid], $config['revoked'])]);
+        $list = json_encode((isset($config['evacuated']) ? ['evacuated' => $config['evacuated']] : []) + ['revoked' => array_map(fn ($sid) => ['sid' => $sid], $config['revoked'])]);
         $config['revoked_url'] = 'http://gateway.test/' . hash('sha256', json_encode($config)) . '/{room}/revoked';
         $config['fetch'] = fn ($url, $etag) => [200, '', $list];
     }

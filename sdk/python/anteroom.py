@@ -27,7 +27,7 @@ except ImportError:
 
 COOKIE = re.compile(r'[ \t]*([^=]*?)[ \t]*=[ \t]*(?:"(.*)"|(.*?))[ \t]*', re.S)
 TYPES = {"nbf": None, "off": bool, "acc": bool, **dict.fromkeys(["iss", "aud", "jti", "sid", "ep", "ah", "bnd"], str)}
-TYPES.update(dict.fromkeys(["iat", "exp", "ord", "seen", "hold", "hd", "fn", "used", "eta", "elo", "ehi"], int))
+TYPES.update(dict.fromkeys(["iat", "exp", "ord", "seen", "hold", "hd", "fn", "ct", "used", "eta", "elo", "ehi"], int))
 ID = re.compile(r"[A-Za-z0-9_-]{21}[AQgw]")
 RANK = ["none", "invalid", "expired", "revoked", "pass"]
 log = logging.getLogger("anteroom")
@@ -119,6 +119,12 @@ def parse_keys(text):
 class NoRedirect(urllib.request.HTTPRedirectHandler):
     def redirect_request(self, *_):
         return None
+
+
+def revocations(text):
+    """Returns the revoked sessions of a list, and its last evacuation or None."""
+    listed = json.loads(text)
+    return {entry["sid"] for entry in listed["revoked"]}, listed.get("evacuated")
 
 
 class Document:
@@ -243,8 +249,11 @@ class Verifier:
         if self.revoked_url:
             with self.lock:
                 if room not in self.revoked:
-                    self.revoked[room] = Document(self.revoked_url.replace("{room}", room), lambda text: {entry["sid"] for entry in json.loads(text)["revoked"]}, self.now)
-            sessions = self.revoked[room].load(2)
-            refuse(sessions is None, "revocations")
-            refuse(session in sessions, "revoked", session, exp)
+                    self.revoked[room] = Document(self.revoked_url.replace("{room}", room), revocations, self.now)
+            loaded = self.revoked[room].load(2)
+            refuse(loaded is None, "revocations")
+            sessions, out = loaded
+            # Sessions that were claimed by the last evacuation have ended.
+            ended = out and (claims["ct"] <= out["ct"] if "ct" in claims else iat <= out["iat"])
+            refuse(ended or session in sessions, "revoked", session, exp)
         return Result("pass", "", session, exp)

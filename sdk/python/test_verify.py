@@ -13,13 +13,13 @@ import anteroom
 
 def verifier(config, now):
     config = dict(config)
-    revoked = config.pop("revoked", None)
+    revoked, evacuated = config.pop("revoked", None), config.pop("evacuated", None)
     if "jwks" in config:
         config["jwks"] = json.dumps(config["jwks"])
     made = anteroom.Verifier(config.pop("issuer"), now=now, **config)
     if revoked is not None:
         made.revoked_url = "http://gateway.test/.waiting-room/{room}/revoked"
-        made.revoked["sale"] = anteroom.Document(None, None, now, set(revoked))
+        made.revoked["sale"] = anteroom.Document(None, None, now, (set(revoked), evacuated))
     return made
 
 

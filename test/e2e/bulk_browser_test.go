@@ -3,13 +3,9 @@ package e2e
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -28,6 +24,8 @@ import (
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+
+	"github.com/anteroom/anteroom/internal/axe"
 )
 
 const bulkToken = "e2e-bulk-operators-token-0123456789"
@@ -152,40 +150,10 @@ func watched(t *testing.T, server string) (ctx context.Context, complaints func(
 	}
 }
 
-// axe is the source of axe-core in the version that test/axe pins: installed there by make, or by npm into the user's cache.
-var axe = sync.OnceValues(func() (string, error) {
-	home, script := filepath.Join("..", "axe"), filepath.Join("node_modules", "axe-core", "axe.min.js")
-	lock, err := os.ReadFile(filepath.Join(home, "package-lock.json"))
-	if err != nil {
-		return "", err
-	}
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		cache = os.TempDir()
-	}
-	sum := sha256.Sum256(lock)
-	cache = filepath.Join(cache, "anteroom", "axe-"+hex.EncodeToString(sum[:8]))
-	for _, dir := range []string{home, cache} {
-		if source, err := os.ReadFile(filepath.Join(dir, script)); !errors.Is(err, fs.ErrNotExist) {
-			return string(source), err
-		}
-	}
-	if err := os.CopyFS(cache, os.DirFS(home)); err != nil {
-		return "", err
-	}
-	install := exec.Command("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
-	install.Dir = cache
-	if out, err := install.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("the accessibility tests fetch axe-core with npm (apt-get install npm, brew install node): %w\n%s", err, out)
-	}
-	source, err := os.ReadFile(filepath.Join(cache, script))
-	return string(source), err
-})
-
 // accessible runs every rule of axe on a tab, narrow and wide, light and dark, and checks that the page needs no horizontal scrolling.
 func accessible(t *testing.T, ctx context.Context, state string) { //nolint:revive // as testing.T first
 	t.Helper()
-	source, err := axe()
+	source, err := axe.Source()
 	if err != nil {
 		t.Fatal(err)
 	}

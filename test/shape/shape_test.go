@@ -23,7 +23,7 @@ const data = `
 	bench/load.FillReport bench/simulate.Outcome bulk.Metrics bulk.depthsCollector bulk/api.Options bulk/bulktype.Group
 	bulk/bulktype.Schedule bulk/client.GroupSpec bulk/schedule.Schedule bulk/store.Depths bulk/store.Group bulk/store.GroupSpec bulk/store.Settings bulk/store.audited eta.Input eta/backtest.Minute
 	eta/backtest.Sale gateway.Options gateway.Room gateway/answer.Problem gateway/answer.Status
-	gateway/console.adaptiveView gateway/console.roomView gateway/metrics.Metrics gateway/metrics.collector gateway/page.Data gateway/page.View internal/config.Bulk internal/config.Config
+	gateway/console.adaptiveView gateway/console.liveView gateway/console.roomView gateway/metrics.Metrics gateway/metrics.collector gateway/page.Data gateway/report.Report gateway/page.View internal/config.Bulk internal/config.Config
 	internal/config.Processor internal/config.Room internal/settings.Setting token.Waiting token.claimSet
 `
 

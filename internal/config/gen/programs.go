@@ -20,7 +20,7 @@ var gateway = &program{
 		"rooms[].origin":    "shop",
 	},
 	commented: map[string]bool{
-		"admin.tokens": true, "tokens.keys": true, "rooms[].bypass": true, "rooms[].permits": true, "rooms[].events": true,
+		"admin.tokens": true, "admin.oidc.roles": true, "tokens.keys": true, "rooms[].bypass": true, "rooms[].permits": true, "rooms[].events": true, "rooms[].alarms": true, "webhooks": true,
 	},
 	head: `# Every setting of the gateway with its default, around one origin and one room.
 # Leave out whatever you do not change. docs/config.md explains each at length.

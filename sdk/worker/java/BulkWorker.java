@@ -26,7 +26,7 @@ import java.util.function.Consumer;
 
 /**
  * Runs jobs of Anteroom's bulk engine: it leases them over HTTP, calls a function for each in a thread, extends leases while functions
- * run, and reports what became of the jobs. Java 17 or later, nothing else; copy this file. See docs/workers.md.
+ * run, and reports the outcomes. Java 17 or later, nothing else; copy this file. See docs/workers.md.
  *
  * <pre>
  * var config = new BulkWorker.Config();
@@ -55,7 +55,7 @@ public final class BulkWorker {
         public Duration timeout = Duration.ZERO;
         /** Time for running jobs after stop. */
         public Duration grace = Duration.ofSeconds(30);
-        /** Called with problems that the worker goes on from. */
+        /** Called with errors after which the worker continues. */
         public Consumer<String> log = System.err::println;
         /** Sends the requests; null: one with default settings. */
         public HttpClient client;
@@ -196,7 +196,7 @@ public final class BulkWorker {
         return this;
     }
 
-    /** Runs jobs until stop. It returns when running jobs have ended, or were given back after the grace. */
+    /** Runs jobs until stop. It returns when running jobs have ended, or were returned after the grace. */
     public void run() {
         if (kinds.isEmpty()) throw new IllegalStateException("no type has a function: call handle before run");
         // Daemons: a function that never returns must not keep the program alive.
@@ -250,13 +250,13 @@ public final class BulkWorker {
             try {
                 wait(left);
             } catch (InterruptedException e) {
-                stopping = true; // who interrupts run wants it to end
+                stopping = true; // an interrupt of run ends it
             }
         }
         return true;
     }
 
-    /** Waits after a failed call, longer after each in turn, and logs the first. */
+    /** Waits after a failed call, longer after each further one, and logs the first. */
     private void pause(CallError e, int failures) {
         if (failures == 1) config.log.accept("anteroom: " + e.getMessage() + "; trying again");
         long backoff = (long) (Math.min(5000, 100 << Math.min(failures, 6)) * ThreadLocalRandom.current().nextDouble(0.5, 1));
@@ -286,7 +286,7 @@ public final class BulkWorker {
         try {
             value = new Json(response.body()).read();
         } catch (IOException e) {
-            value = null; // not the API's: a proxy's
+            value = null; // the response of a proxy, not of the API
         }
         Map<?, ?> answer = value instanceof Map<?, ?> map ? map : Map.of();
         if (response.statusCode() == 200 && value instanceof Map<?, ?>) return answer;
@@ -296,7 +296,7 @@ public final class BulkWorker {
     }
 
     private int free() {
-        // During an outage verdicts pile up: take no more jobs than may be remembered.
+        // During an outage verdicts accumulate: lease no more jobs than fit in memory.
         return verdicts.size() > 2 * config.parallel + MOST ? 0 : config.parallel - busy;
     }
 
@@ -314,7 +314,7 @@ public final class BulkWorker {
             if (stopped()) break;
             String request = word();
             List<String> named = List.copyOf(lost.subList(0, Math.min(8, lost.size())));
-            int most = slot ? Math.min(freeNow(), MOST) : 0; // 0: the worker is busy, and still here
+            int most = slot ? Math.min(freeNow(), MOST) : 0; // 0: the worker is busy, and only reports its types
             double wait = most > 0 ? config.wait.toMillis() / 1000.0 : 0;
             Map<String, Object> body = new LinkedHashMap<>(Map.of("worker", name, "types", types, "max", most, "wait", wait, "request", request));
             if (!named.isEmpty()) body.put("lost", named);

@@ -1,5 +1,5 @@
 """Runs jobs of Anteroom's bulk engine: it leases them over HTTP, calls a function for each in a thread, extends leases while
-functions run, and reports what became of the jobs. Python 3.9 or later, nothing else; copy this file. See docs/workers.md.
+functions run, and reports the outcomes. Python 3.9 or later, nothing else; copy this file. See docs/workers.md.
 
     worker = BulkWorker("http://127.0.0.1:8090", token=token, parallel=20)
 
@@ -203,7 +203,7 @@ class BulkWorker:
         return decorate
 
     def run(self):
-        """Runs jobs until stop. It returns when running jobs have ended, or were given back after the grace."""
+        """Runs jobs until stop. It returns when running jobs have ended, or were returned after the grace."""
         if not self._kinds:
             raise ValueError("no type has a function: call handle before run")
         # Daemons: a function that never returns must not keep the program alive.
@@ -249,7 +249,7 @@ class BulkWorker:
             self._change.notify_all()
 
     def _until(self, done, seconds):
-        """Waits for a condition, and looks now and then for what a signal handler has changed without a notice."""
+        """Waits for a condition, and checks it now and then, because a signal handler may change it without notifying."""
         end = time.monotonic() + seconds
         with self._change:
             while not done():
@@ -260,7 +260,7 @@ class BulkWorker:
         return True
 
     def _pause(self, e, failures):
-        """Waits after a failed call, longer after each in turn, and logs the first."""
+        """Waits after a failed call, longer after each further one, and logs the first."""
         if failures == 1:
             self._log(f"anteroom: {e}; trying again")
         backoff = min(5, 0.1 * 2 ** min(failures, 6)) * random.uniform(0.5, 1)
@@ -268,7 +268,7 @@ class BulkWorker:
         self._until(lambda: self._over or time.monotonic() >= end, 60)
 
     def _free(self):
-        # During an outage verdicts pile up: take no more jobs than may be remembered.
+        # During an outage verdicts accumulate: lease no more jobs than fit in memory.
         return 0 if len(self._verdicts) > 2 * self._parallel + _MOST else self._parallel - self._busy
 
     def _lease(self):

@@ -1,5 +1,5 @@
 // Runs jobs of Anteroom's bulk engine: it leases them over HTTP, calls a function for each, extends leases while functions run, and
-// reports what became of the jobs. Node 18 or later, Deno or Bun; copy this file. See docs/workers.md.
+// reports the outcomes. Node 18 or later, Deno or Bun; copy this file. See docs/workers.md.
 //
 //   const worker = new BulkWorker({ url: 'http://127.0.0.1:8090', token, parallel: 20 });
 //   worker.handle('thumbnail', async (job) => makeThumbnail(job.payload, job.signal));
@@ -65,7 +65,7 @@ export interface Options {
   timeout?: number;
   /** Seconds for running jobs after stop; 30. */
   grace?: number;
-  /** Called with problems that the worker goes on from; console.error. */
+  /** Called with errors after which the worker continues; console.error. */
   log?: (message: string) => void;
 }
 
@@ -151,7 +151,7 @@ export class BulkWorker {
     return this;
   }
 
-  /** Runs jobs until stop. It returns when running jobs have ended, or were given back after the grace. */
+  /** Runs jobs until stop. It returns when running jobs have ended, or were returned after the grace. */
   async run(): Promise<void> {
     if (this.kinds.size === 0) throw new Error('no type has a function: call handle before run');
     let over = false;
@@ -209,7 +209,7 @@ export class BulkWorker {
       try {
         problem = JSON.parse(text);
       } catch {
-        // Not the API's: a proxy's.
+        // The response of a proxy, not of the API.
       }
       const faults = problem.problems ? ' ' + JSON.stringify(problem.problems) : '';
       throw new CallError(`${path}: ${response.status} ${problem.detail ?? ''}${faults}`, response.status, problem.code, Number(response.headers.get('Retry-After')) || 0);
@@ -222,7 +222,7 @@ export class BulkWorker {
     }
   }
 
-  /** Waits after a failed call, longer after each in turn, and logs the first. */
+  /** Waits after a failed call, longer after each further one, and logs the first. */
   private async pause(e: CallError, failures: number) {
     if (failures === 1) this.o.log(`anteroom: ${e.message}; trying again`);
     const backoff = Math.min(5000, 100 * 2 ** Math.min(failures, 6)) * (0.5 + Math.random() / 2);
@@ -230,7 +230,7 @@ export class BulkWorker {
   }
 
   private free(): number {
-    // During an outage verdicts pile up: take no more jobs than may be remembered.
+    // During an outage verdicts accumulate: lease no more jobs than fit in memory.
     return this.verdicts.length > 2 * this.o.parallel + MOST ? 0 : this.o.parallel - this.busy;
   }
 

@@ -1,0 +1,101 @@
+package gateway
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/token"
+)
+
+// A pass from before an evacuation opens nothing at either gateway: no proxied request, no permit, not with a renewed life. Its visitor
+// waits at the order of the pass, ahead of later visitors, and reads why. The next pass is valid.
+func TestEvacuate_VoidsPassesAndKeepsOrders(t *testing.T) {
+	t.Parallel()
+	fleet, _ := fleetOf(t, 2, Room{ID: "sale", Policy: policy(3), Renew: true, MaxSession: time.Hour})
+	one, two := fleet[0], fleet[1]
+	var cookies []string
+	var passes []token.Pass
+	for range 3 {
+		in := one.call("GET /", asPage).code(t, 200)
+		raw := in.cookies["wr_sale_pass"]
+		cookies, passes = append(cookies, "Cookie: wr_sale_pass="+raw), append(passes, readPass(t, raw, "sale"))
+	}
+	for _, p := range passes {
+		if p.Claimed == 0 || p.Order == 0 {
+			t.Fatalf("a pass without its claim: %+v", p)
+		}
+	}
+	two.call("GET /", asPage, cookies[0]).code(t, 200)
+	if list := two.call("GET /.waiting-room/sale/revoked").code(t, 200); strings.Contains(list.text(), "evacuated") {
+		t.Errorf("evacuated before any evacuation: %s", list.text())
+	}
+	later := one.call(tickets).code(t, 201) // the limit is used up
+	if err := one.line("sale").Evacuate(t.Context(), "ann", "the origin is down"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the other gateway knows", func() bool { return two.line("sale").Evacuation().Fence > 0 })
+	newcomer := two.call(tickets).code(t, 201)
+	order := waitingIn(t, later).Order
+	for i, cookie := range cookies {
+		for _, b := range fleet {
+			a := b.call("GET /", asJSON, cookie).code(t, 202)
+			w := waitingIn(t, a)
+			if a.field("state") != "waiting" || a.field("reason") != "evacuated" || w.Order != passes[i].Order || w.Order >= order {
+				t.Errorf("pass %d: %s, order %d, want %d before %d", i, a.text(), w.Order, passes[i].Order, order)
+			}
+		}
+		two.call(permitsPath, cookie, "", permitBody("/x", "GET")).code(t, 401)
+		if page := two.call("GET /", asPage, cookie).code(t, 200).text(); !strings.Contains(page, "Everyone had to go back to the queue. Your place is kept.") {
+			t.Error("the page does not say why its visitor waits again")
+		}
+	}
+	var list struct {
+		Evacuated struct{ CT, IAT int64 }
+	}
+	if err := json.NewDecoder(strings.NewReader(two.call("GET /.waiting-room/sale/revoked").code(t, 200).text())).Decode(&list); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range passes {
+		if e := list.Evacuated; p.Claimed > e.CT || p.IssuedAt > e.IAT || e.CT > time.Now().UnixMicro()+60_000_000 {
+			t.Errorf("the list has %+v, the pass %+v", e, p)
+		}
+	}
+	if w := waitingIn(t, newcomer); w.Order <= order {
+		t.Errorf("a newcomer has order %d, before %d", w.Order, order)
+	}
+	one.rate("sale", 1000)
+	eventually(t, "the first is admitted again", func() bool {
+		a := one.call("GET /", asPage, cookies[0], "Accept: text/html")
+		raw := a.cookies["wr_sale_pass"]
+		if raw == "" {
+			return false
+		}
+		p := readPass(t, raw, "sale")
+		if e := one.line("sale").Evacuation(); e.Ends(p.Claimed, p.IssuedAt) || p.Order != passes[0].Order {
+			t.Errorf("the next pass is %+v, the evacuation %+v", p, e)
+		}
+		two.call("GET /", asPage, "Cookie: wr_sale_pass="+raw).code(t, 200)
+		return true
+	})
+}
+
+// A pass without the claim ct, of an earlier version, is void by its time of issue.
+func TestEvacuate_OfPassesWithoutClaimTime(t *testing.T) {
+	t.Parallel()
+	b, _ := one(t, Room{ID: "sale", Policy: policy(2), Renew: true, MaxSession: time.Hour})
+	in := b.call("GET /", asPage).code(t, 200)
+	if err := b.line("sale").Evacuate(t.Context(), "ann", "a test"); err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		after int64
+		code  int
+	}{{0, 202}, {-60, 202}, {1, 200}} {
+		p := readPass(t, in.cookies["wr_sale_pass"], "sale")
+		p.Claimed, p.IssuedAt, p.Session = 0, b.line("sale").Evacuation().At/1e6+row.after, token.ID(admission.ID{byte(row.after)})
+		b.call("GET /", asJSON, "Cookie: wr_sale_pass="+string(testRing(t).AppendPass(nil, &p))).code(t, row.code)
+	}
+}
