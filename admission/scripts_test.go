@@ -12,6 +12,7 @@ import (
 
 	. "github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/admission/outbox"
+	"github.com/anteroom/anteroom/admission/ramp"
 	"github.com/anteroom/anteroom/internal/redistest"
 	"github.com/anteroom/anteroom/internal/redisurl"
 	"github.com/anteroom/anteroom/lua"
@@ -75,6 +76,9 @@ func oneOfEverything(t *testing.T, client redis.UniversalClient, rooms ...string
 		ok(r.RevokeSession(ctx, "ann", all[0].Ticket.ID))
 		ok(r.RemoveTicket(ctx, "ann", all[1].Ticket.ID))
 		ok(r.Reset(ctx, "ann"))
+		ok(r.Evacuate(ctx, "ann", "a test"))
+		_, err = r.StartRamp(ctx, "ann", ramp.Spec{From: 1_000, Step: 1_000, Every: time.Minute, Until: 5_000})
+		ok(err)
 		ok(r.Ask(ctx, &Approval{Action: "reset", By: "ann", Person: "token:ann"}))
 		_, err = r.SessionEnds(ctx, []ID{all[0].Ticket.ID}, 1, time.Hour)
 		ok(err)
@@ -90,10 +94,19 @@ func oneOfEverything(t *testing.T, client redis.UniversalClient, rooms ...string
 		shared.Budgeted, shared.Budget = true, Budget{Origin: name, Rate: 1000, Burst: 1000, Weight: 1000, Weights: 1000}
 		ok(core.Room(name, shared).Tick(ctx))
 	}
+	fleet := NewFleet(core, func() Gateway { return Gateway{Version: "v1"} })
+	ok(fleet.Report(ctx))
+	ok(NewRecorder(core, fleet, func(_ string, m *Measures) { m.Counts = map[string]int64{"arrived": 1} }).Record(ctx))
 	entries, err := core.Audit(ctx, 100, nil)
 	if ok(err); len(entries) < 4*len(rooms) {
 		t.Errorf("%d entries of the audit log", len(entries))
 	}
+	watch := NewAuditWatch(core, slog.New(slog.DiscardHandler))
+	ok(watch.Look(ctx))
+	for _, name := range rooms { // which the store has lost
+		ok(client.Do(ctx, "LTRIM", "wr:{room:"+name+"}:audit", 1, 0).Err())
+	}
+	ok(watch.Look(ctx))
 	events := outbox.New(outbox.Options{Run: ScriptsOf(core), Prefix: "wr"})
 	for _, verdict := range []outbox.Verdict{outbox.Retry, outbox.Dead} {
 		_, err = events.Note(ctx, []outbox.Change{{Field: "queue sale", Value: string(verdict), ID: "m", Body: "{}", Endpoints: []string{"hook"}}})
@@ -107,7 +120,7 @@ func oneOfEverything(t *testing.T, client redis.UniversalClient, rooms ...string
 	for _, name := range lua.MustLoad().Names() {
 		family, _, _ := strings.Cut(name, "_")
 		switch family {
-		case "room", "origin", "layout", "webhooks":
+		case "room", "origin", "layout", "webhooks", "series", "fleet", "audit":
 			if !ran[name] {
 				t.Errorf("%s did not run", name)
 			}

@@ -64,11 +64,8 @@ type key struct {
 	alg    string
 	verify func(text, signature []byte) bool
 
-	ct, iat int64 // of the entry evacuation
+	ct, iat int64 // of the last evacuation, which is the entry "evacuated" of a list of revoked sessions
 }
-
-// evacuation is the name of the entry of the last evacuation in a list of revoked sessions. It is no id of a session.
-const evacuation = "evacuated"
 
 // New returns a Verifier. It fetches nothing before the first pass.
 func New(c Config) (v *Verifier, err error) {
@@ -100,8 +97,9 @@ func New(c Config) (v *Verifier, err error) {
 	return v, err
 }
 
-// Verify returns the state of a request's visitor in a room. It tries the header field X-Waiting-Room-Pass, then at most four
-// cookies, until a pass is valid. If none is, the result is that of a revoked pass, else of an expired one, else of the first one.
+// Verify returns the state of a request's visitor in a room. Of the header field X-Waiting-Room-Pass
+// and at most four cookies, the first valid pass counts. If none is valid, the result is that of a revoked pass, else of an
+// expired one, else of the first one.
 func (v *Verifier) Verify(r *http.Request, room string) Result {
 	name, tokens := "__Host-wr_"+room+"_pass", []string{r.Header.Get("X-Waiting-Room-Pass")}
 	if v.PlainHTTP {
@@ -114,10 +112,7 @@ func (v *Verifier) Verify(r *http.Request, room string) Result {
 	}
 	result, rank := Result{State: None}, []string{None, Invalid, Expired, Revoked, Pass}
 	for _, raw := range tokens {
-		if raw == "" || result.State == Pass {
-			continue
-		}
-		if one := v.token(raw, room); slices.Index(rank, one.State) > slices.Index(rank, result.State) {
+		if one := v.token(raw, room); raw != "" && slices.Index(rank, one.State) > slices.Index(rank, result.State) {
 			result = one
 		}
 	}
@@ -198,10 +193,8 @@ func (v *Verifier) token(raw, room string) (result Result) {
 		_, revoked := sessions[sid]
 		refuse(sessions == nil, "revocations")
 		ct, noCT := strconv.ParseInt(fmt.Sprint(claims["ct"]), 10, 64)
-		if out, evacuated := sessions[evacuation]; evacuated { // sessions that were claimed by then have ended
-			revoked = revoked || noCT == nil && ct <= out.ct || noCT != nil && iat <= out.iat
-		}
-		refuse(revoked, Revoked)
+		out := sessions["evacuated"] // sessions that were claimed by then have ended
+		refuse(revoked || noCT == nil && ct <= out.ct || noCT != nil && iat <= out.iat, Revoked)
 	}
 	return result
 }
@@ -287,17 +280,14 @@ func parse(body io.Reader) (map[string]key, error) {
 		Keys    []json.RawMessage
 		Revoked []struct{ SID string }
 
-		Evacuated *struct{ CT, IAT int64 }
+		Evacuated struct{ CT, IAT int64 }
 	}
 	if err := json.NewDecoder(io.LimitReader(body, 16<<20)).Decode(&list); err != nil || list.Keys == nil && list.Revoked == nil {
 		return nil, errors.Join(errors.New("anteroom: the JSON has neither keys nor revoked"), err)
 	}
-	entries := map[string]key{}
+	entries := map[string]key{"evacuated": {ct: list.Evacuated.CT, iat: list.Evacuated.IAT}}
 	for _, session := range list.Revoked {
 		entries[session.SID] = key{}
-	}
-	if list.Evacuated != nil {
-		entries[evacuation] = key{ct: list.Evacuated.CT, iat: list.Evacuated.IAT}
 	}
 	for _, raw := range list.Keys {
 		var k struct{ Kty, Crv, X, Y, Kid, Use, Alg string }
