@@ -51,7 +51,7 @@ func (v View) WaitCoverage() (float64, bool) { return v.room.forecaster.Coverage
 // gateway since its start; false without a guard and a join limit.
 func (v View) Guard() (number, proofs int64, refused map[string]int64, ok bool) {
 	r := v.room
-	if !r.options.Guard.asks() && r.options.Policy.Joins == 0 {
+	if !r.mayAsk() && r.options.Policy.Joins == 0 {
 		return 0, 0, nil, false
 	}
 	refused = map[string]int64{}
@@ -62,6 +62,9 @@ func (v View) Guard() (number, proofs int64, refused map[string]int64, ok bool) 
 	}
 	return r.proofEffort(), metrics.Value(r.metrics.Proofs["accepted"]), refused, true
 }
+
+// ChallengeLevels returns the levels of the challenge that operators can set live.
+func (v View) ChallengeLevels() []string { return v.room.challengeLevels() }
 
 // Account returns the ids that places of an account have in the room; none where the room does not keep one place for each account.
 func (v View) Account(name string) (ids []admission.ID) {
@@ -75,7 +78,7 @@ func (v View) Account(name string) (ids []admission.ID) {
 }
 
 // Page returns the page of the room's visitors.
-func (v View) Page() *page.Page { return v.room.page }
+func (v View) Page() *page.Page { return v.room.page() }
 
 // OriginStats returns the p95 time to first byte of an origin in seconds and its share of failed requests, over the last minute; zeros
 // without requests.

@@ -105,6 +105,8 @@ func (s *Snapshot) overlay(configured *policy.Span, line, message string, p *int
 			s.Policy.Message = message
 		case OnSoldOut:
 			s.Policy.SoldOutCloses = v == SoldOutClose
+		case Challenge:
+			s.Policy.Challenge = v
 		case FactsHash:
 			s.Facts.Hash = v
 		case SoldOut:
@@ -142,6 +144,7 @@ func (s *Snapshot) WithPolicy(configured *policy.Span, now int64) *Snapshot {
 // Live fields that are not settings, or have no name of a setting. FactsText is not in a snapshot: gateways read it where FactsHash has changed.
 const (
 	OnSoldOut = "on_sold_out"
+	Challenge = "challenge"
 	FactsText = "facts"
 	FactsHash = "facts_hash"
 	SoldOut   = "sold_out"
@@ -178,6 +181,8 @@ func (s *Snapshot) LiveFields() []string {
 			if v = "keep"; s.Policy.SoldOutCloses {
 				v = SoldOutClose
 			}
+		case Challenge:
+			v = s.Policy.Challenge
 		case FactsHash:
 			if s.Facts.Text == "" {
 				continue // without the text the hash would name nothing

@@ -40,6 +40,8 @@ type Room struct {
 	// Guard returns the cost of joining and the refused joins; false if joining is free. May be nil.
 	Guard func() (Guard, bool)
 	Page  VisitorsPage // may be nil
+	// Levels are the levels of the challenge that can be set live.
+	Levels []string
 	// Account returns the ids that places of an account have; none in a room without accounts. May be nil.
 	Account func(name string) []admission.ID
 }

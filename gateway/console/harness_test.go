@@ -91,7 +91,7 @@ func newBenchOn(t *testing.T, client redis.UniversalClient, change ...func(*Opti
 		Tokens: []Token{{Name: "ops", Token: writeToken, Role: Write}, {Name: "wall", Token: readToken, Role: Read}},
 		Rooms: func() []Room {
 			return []Room{
-				{Queue: b.sale, File: filePolicy, Origin: "shop",
+				{Queue: b.sale, File: filePolicy, Origin: "shop", Levels: []string{"none", "auto", "always", "hardest"},
 					Wait:      func() eta.Estimate { return eta.Estimate{Seconds: 120, Low: 99.6, High: 150.4, Known: true} },
 					WaitError: func() (float64, bool) { return 0.95, true },
 					Simulate: func(c Change) (now, with eta.Outcome, ok bool) {

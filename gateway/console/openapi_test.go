@@ -3,6 +3,7 @@ package console
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -172,7 +173,16 @@ func TestResponses_MatchOpenAPI(t *testing.T) {
 		ask(415, "POST", room+action, `{"reason":"x"}`, "Content-Type: text/plain")
 		ask(422, "POST", room+action, `{"x":1}`)
 	}
+	ask(200, "PATCH", room, `{"challenge":"hardest"}`)
 	ask(200, "GET", "/admin/v1/audit", "")
+	newest := fmt.Sprint(room, "/audit/", b.newest()["seq"], "/undo")
+	ask(200, "POST", newest, "")
+	ask(409, "POST", newest, "")
+	ask(400, "POST", newest, `[]`)
+	ask(404, "POST", room+"/audit/9999/undo", "")
+	ask(413, "POST", newest, strings.Repeat(" ", 64<<10+1))
+	ask(415, "POST", newest, `{}`, "Content-Type: text/plain")
+	ask(422, "POST", newest, `{"x":1}`)
 	ask(422, "GET", "/admin/v1/audit?limit=0", "")
 	b.deadEvent()
 	ask(200, "GET", "/admin/v1/webhooks", "")
@@ -277,7 +287,7 @@ func TestResponses_MatchOpenAPI(t *testing.T) {
 		{"DELETE", room + "/tickets/" + last, ""}, {"POST", room + "/sessions/" + last + "/revoke", ""}, {"GET", "/admin/v1/audit", ""}, {"GET", "/admin/v1/webhooks", ""},
 		{"GET", room + "/facts", ""}, {"PUT", room + "/facts", standing}, {"GET", room + "/notices", ""},
 		{"GET", room + "/notices/n2", ""}, {"PUT", room + "/notices/n2", notice}, {"DELETE", room + "/notices/n2", ""},
-		{"POST", room + "/evacuate", `{"reason":"x"}`}, {"POST", room + "/simulate", ""},
+		{"POST", newest, ""}, {"POST", room + "/evacuate", `{"reason":"x"}`}, {"POST", room + "/simulate", ""},
 		{"GET", room + "/ramp", ""}, {"POST", room + "/ramp", `{"step":1,"every":"1m","until":90}`}, {"DELETE", room + "/ramp", ""}, {"POST", redeem, permitBody(raw)},
 	}
 	for _, o := range all {

@@ -83,6 +83,7 @@ func (c *Console) routes() []route {
 		inOneRoom("POST", room+"/ramp", access.Operator, c.inRoom(l.startRamp)),
 		inOneRoom("DELETE", room+"/ramp", access.Operator, c.inRoom(l.stopRamp)),
 		inOneRoom("POST", room+"/simulate", access.Operator, c.inRoom(l.simulate)),
+		inOneRoom("POST", room+"/audit/{entry}/undo", access.Operator, c.inRoom(c.undo)),
 		inOneRoom("GET", room+"/preview", access.Viewer, c.inRoom(previews{c}.list)),
 		inOneRoom("GET", room+"/history", access.Viewer, c.inRoom(c.history)),
 		inOneRoom("GET", room+"/tickets", access.Viewer, c.inRoom(findTickets)),

@@ -164,7 +164,7 @@ func perSecond(thousandths int64) float64 { return float64(thousandths) / 1000 }
 func policyOf(p *admission.Policy) map[string]any {
 	return map[string]any{
 		"rate": perSecond(p.Rate), "burst": perSecond(p.Burst), "max_active": p.MaxActive, "paused": p.Paused, "draining": p.Draining,
-		"message": p.Message, "method": p.Method, "on_sold_out": onSoldOut(p), "enabled": p.Enabled, "session": map[string]any{"ttl": p.SessionTTL.String()},
+		"message": p.Message, "method": p.Method, "on_sold_out": onSoldOut(p), "challenge": p.Challenge, "enabled": p.Enabled, "session": map[string]any{"ttl": p.SessionTTL.String()},
 	}
 }
 
@@ -194,7 +194,7 @@ func (w *watcher) policy(now time.Time, r *Room, recorded map[string]string) *ch
 	after := map[string]any{}
 	_ = json.Unmarshal(text, &after) // numbers as those of before
 	changed := []string{}
-	for _, name := range []string{"rate", "burst", "max_active", "paused", "draining", "message", "method", "on_sold_out", "enabled", "session"} {
+	for _, name := range []string{"rate", "burst", "max_active", "paused", "draining", "message", "method", "on_sold_out", "challenge", "enabled", "session"} {
 		_, had := before[name] // an earlier version may not have recorded the field
 		a, _ := json.Marshal(before[name])
 		if b, _ := json.Marshal(after[name]); had && string(a) != string(b) {
