@@ -14,7 +14,7 @@ import (
 const undone = "undone"
 
 // settings are the live fields that Patch changes.
-var settings = []string{"rate", "burst", "max_active", "paused", "draining", "message", "method", "on_sold_out", "challenge", "session.ttl", "enabled"}
+var settings = []string{"rate", "burst", "max_active", "paused", "draining", "message", "method", "on_sold_out", "challenge", "session.ttl", "enabled", "events"}
 
 // ErrNotReversible is returned by Undo for an entry other than a change of live settings.
 var ErrNotReversible = errors.New("the entry is not a change of live settings")

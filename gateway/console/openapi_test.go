@@ -173,6 +173,23 @@ func TestResponses_MatchOpenAPI(t *testing.T) {
 		ask(415, "POST", room+action, `{"reason":"x"}`, "Content-Type: text/plain")
 		ask(422, "POST", room+action, `{"x":1}`)
 	}
+	const event = `{"name":"sale","starts_at":"2028-01-01T10:00:00Z","ends_at":"2028-01-01T11:00:00Z","rate":2.5,"method":"fifo"}`
+	ask(201, "POST", room+"/events", event)
+	ask(409, "POST", room+"/events", event)
+	planned := room + "/events/" + b.sale.LiveEvents()[0].ID
+	ask(200, "GET", "/admin/v1/events", "")
+	ask(200, "GET", room, "")
+	ask(200, "PUT", planned, event)
+	ask(404, "PUT", room+"/events/none", strings.ReplaceAll(event, "2028", "2029"))
+	for _, row := range [][2]string{{"POST", room + "/events"}, {"PUT", planned}, {"DELETE", planned}} {
+		ask(400, row[0], row[1], `[]`)
+		ask(413, row[0], row[1], strings.Repeat(" ", 64<<10+1))
+		ask(415, row[0], row[1], `{}`, "Content-Type: text/plain")
+		ask(422, row[0], row[1], `{"x":1}`)
+	}
+	ask(409, "PUT", room+"/events/none", event)
+	ask(204, "DELETE", planned, "")
+	ask(404, "DELETE", planned, "")
 	ask(200, "PATCH", room, `{"challenge":"hardest"}`)
 	ask(200, "GET", "/admin/v1/audit", "")
 	newest := fmt.Sprint(room, "/audit/", b.newest()["seq"], "/undo")
@@ -287,7 +304,7 @@ func TestResponses_MatchOpenAPI(t *testing.T) {
 		{"DELETE", room + "/tickets/" + last, ""}, {"POST", room + "/sessions/" + last + "/revoke", ""}, {"GET", "/admin/v1/audit", ""}, {"GET", "/admin/v1/webhooks", ""},
 		{"GET", room + "/facts", ""}, {"PUT", room + "/facts", standing}, {"GET", room + "/notices", ""},
 		{"GET", room + "/notices/n2", ""}, {"PUT", room + "/notices/n2", notice}, {"DELETE", room + "/notices/n2", ""},
-		{"POST", newest, ""}, {"POST", room + "/evacuate", `{"reason":"x"}`}, {"POST", room + "/simulate", ""},
+		{"POST", newest, ""}, {"POST", room + "/events", event}, {"PUT", planned, event}, {"DELETE", planned, ""}, {"POST", room + "/evacuate", `{"reason":"x"}`}, {"POST", room + "/simulate", ""},
 		{"GET", room + "/ramp", ""}, {"POST", room + "/ramp", `{"step":1,"every":"1m","until":90}`}, {"DELETE", room + "/ramp", ""}, {"POST", redeem, permitBody(raw)},
 	}
 	for _, o := range all {

@@ -162,6 +162,15 @@ func meaning(field string, stored *string) any {
 	if stored == nil {
 		return nil
 	}
+	if field == "events" {
+		if events, err := admission.ParseEvents(*stored); err == nil {
+			views := make([]*eventView, len(events))
+			for i := range events {
+				views[i] = viewEvent(&events[i])
+			}
+			return views
+		}
+	}
 	n, err := strconv.ParseInt(*stored, 10, 64)
 	if err != nil {
 		return *stored

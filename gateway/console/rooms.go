@@ -243,7 +243,7 @@ func (c *Console) viewOf(room Room, s *admission.Snapshot, now int64, age time.D
 	}
 	v.Evacuated, v.Ramp = optional(s.Evacuation.At), recentRamp(room.Queue)
 	v.Alarms = viewAlarms(room.Queue)
-	event, next := room.File.Plan.Events(room.Queue.RedisNow())
+	event, next := room.Queue.Scheduled().Plan.Events(room.Queue.RedisNow())
 	v.Event, v.NextEvent, v.Lottery = viewEvent(event), viewEvent(next), viewLottery(s, &p)
 	if room.Wait != nil {
 		v.ETA = viewEstimate(room.Wait())
