@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"net/netip"
 	"time"
 
 	"github.com/anteroom/anteroom/admission"
@@ -9,6 +10,7 @@ import (
 	"github.com/anteroom/anteroom/gateway/metrics"
 	"github.com/anteroom/anteroom/gateway/page"
 	"github.com/anteroom/anteroom/gateway/proxy"
+	"github.com/anteroom/anteroom/gateway/recent"
 )
 
 // View represents a room for operators.
@@ -19,6 +21,7 @@ type View struct {
 
 	room        *room
 	accountKeys [][]byte
+	clients     *recent.Clients
 }
 
 // Views returns the rooms in the order of the configuration.
@@ -26,7 +29,7 @@ func (g *Gateway) Views() []View {
 	s := g.state.Load()
 	views := make([]View, 0, len(s.rooms))
 	for _, r := range s.rooms {
-		views = append(views, View{Line: r.queue, File: r.options.Policy, Origin: r.originID(), room: r, accountKeys: s.options.AccountKeys})
+		views = append(views, View{Line: r.queue, File: r.options.Policy, Origin: r.originID(), room: r, accountKeys: s.options.AccountKeys, clients: g.meters.clients})
 	}
 	return views
 }
@@ -61,6 +64,12 @@ func (v View) Guard() (number, proofs int64, refused map[string]int64, ok bool) 
 		}
 	}
 	return r.proofEffort(), metrics.Value(r.metrics.Proofs["accepted"]), refused, true
+}
+
+// Clients returns the tickets and sessions whose holders received a token of this gateway at an address of a prefix, the newest first,
+// at most limit, and the number of all. They are remembered for absence.
+func (v View) Clients(prefix netip.Prefix, limit int) (newest []recent.Use, all int) {
+	return v.clients.In(v.room.id, prefix, v.Line.RedisNow(), limit)
 }
 
 // ChallengeLevels returns the levels of the challenge that operators can set live.

@@ -23,7 +23,9 @@ func TestPage_PlansEventsAndRaisesChallenge(t *testing.T) {
 		run(t, tab, click(`#dialog [type=submit]`))
 		run(t, tab, expect(`!document.querySelector('#dialog').open`)...)
 	}
-	row := func(text string) string { return `document.querySelector('.events').innerText.includes(` + strconv.Quote(text) + `)` }
+	row := func(text string) string {
+		return `document.querySelector('.events').innerText.includes(` + strconv.Quote(text) + `)`
+	}
 
 	run(t, tab, click(`#tab-events`), chromedp.WaitVisible(chromedp.CSS(`#panel-events .head button`)), click(`#panel-events .head button`), chromedp.WaitVisible(chromedp.CSS(`#dialog [name=starts]`)))
 	fill("name", hostile)

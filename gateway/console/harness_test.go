@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -44,6 +45,7 @@ type bench struct {
 	ready     bool
 	healthy   error
 	clock     clock
+	clients   []Client
 	leaving   context.Context // of the client; nil: it stays
 }
 
@@ -91,7 +93,7 @@ func newBenchOn(t *testing.T, client redis.UniversalClient, change ...func(*Opti
 		Tokens: []Token{{Name: "ops", Token: writeToken, Role: Write}, {Name: "wall", Token: readToken, Role: Read}},
 		Rooms: func() []Room {
 			return []Room{
-				{Queue: b.sale, File: filePolicy, Origin: "shop", Levels: []string{"none", "auto", "always", "hardest"},
+				{Queue: b.sale, File: filePolicy, Origin: "shop", Levels: []string{"none", "auto", "always", "hardest"}, Clients: b.clientsIn,
 					Wait:      func() eta.Estimate { return eta.Estimate{Seconds: 120, Low: 99.6, High: 150.4, Known: true} },
 					WaitError: func() (float64, bool) { return 0.95, true },
 					Simulate: func(c Change) (now, with eta.Outcome, ok bool) {
@@ -147,6 +149,16 @@ func newBenchOn(t *testing.T, client redis.UniversalClient, change ...func(*Opti
 	}
 	b.console, b.handler = c, c.Handler()
 	return b
+}
+
+// clientsIn has each client that the test has set.
+func (b *bench) clientsIn(prefix netip.Prefix, limit int) (list []Client, all int) {
+	for _, c := range b.clients {
+		if prefix.Contains(c.Address) {
+			list = append(list, c)
+		}
+	}
+	return list[:min(len(list), limit)], len(list)
 }
 
 // explained is an explanation of any request.

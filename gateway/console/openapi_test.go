@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"slices"
 	"strconv"
@@ -112,6 +113,8 @@ func TestResponses_MatchOpenAPI(t *testing.T) {
 	ask(404, "GET", "/admin/v1/rooms/none/tickets?account=jane", "")
 	ask(422, "GET", room+"/tickets?account=", "")
 	ask(200, "GET", "/admin/v1/events", "")
+	ask(200, "GET", room+"/clients?address=203.0.113.0/24", "")
+	ask(422, "GET", room+"/clients?address=x", "")
 	ask(200, "GET", room+"/tickets/"+first, "")
 	ask(204, "DELETE", room+"/tickets/"+first, "")
 	ask(200, "GET", room+"/tickets/"+first, "")
@@ -304,7 +307,7 @@ func TestResponses_MatchOpenAPI(t *testing.T) {
 		{"DELETE", room + "/tickets/" + last, ""}, {"POST", room + "/sessions/" + last + "/revoke", ""}, {"GET", "/admin/v1/audit", ""}, {"GET", "/admin/v1/webhooks", ""},
 		{"GET", room + "/facts", ""}, {"PUT", room + "/facts", standing}, {"GET", room + "/notices", ""},
 		{"GET", room + "/notices/n2", ""}, {"PUT", room + "/notices/n2", notice}, {"DELETE", room + "/notices/n2", ""},
-		{"POST", newest, ""}, {"POST", room + "/events", event}, {"PUT", planned, event}, {"DELETE", planned, ""}, {"POST", room + "/evacuate", `{"reason":"x"}`}, {"POST", room + "/simulate", ""},
+		{"GET", room + "/clients?address=203.0.113.7", ""}, {"POST", newest, ""}, {"POST", room + "/events", event}, {"PUT", planned, event}, {"DELETE", planned, ""}, {"POST", room + "/evacuate", `{"reason":"x"}`}, {"POST", room + "/simulate", ""},
 		{"GET", room + "/ramp", ""}, {"POST", room + "/ramp", `{"step":1,"every":"1m","until":90}`}, {"DELETE", room + "/ramp", ""}, {"POST", redeem, permitBody(raw)},
 	}
 	for _, o := range all {
@@ -344,6 +347,7 @@ func TestResponses_MatchOpenAPI(t *testing.T) {
 		ask(403, "GET", path, "", "Authorization:", "Host: evil.example")
 	}
 	b = benchWithoutStore(t)
+	b.clients = []Client{{Address: netip.MustParseAddr("203.0.113.7")}}
 	all[len(all)-1].body = permitBody(b.permit(token.Permit{}))
 	for _, o := range append(records, all[5:]...) { // the first need no store
 		if strings.HasSuffix(o.path, "/simulate") || o.method == "GET" && strings.HasSuffix(o.path, "/ramp") { // works without the store

@@ -90,6 +90,7 @@ func (c *Console) routes() []route {
 		inOneRoom("GET", room+"/preview", access.Viewer, c.inRoom(previews{c}.list)),
 		inOneRoom("GET", room+"/history", access.Viewer, c.inRoom(c.history)),
 		inOneRoom("GET", room+"/tickets", access.Viewer, c.inRoom(findTickets)),
+		inOneRoom("GET", room+"/clients", access.Operator, c.inRoom(c.findClients)),
 		inOneRoom("GET", room+"/facts", access.Viewer, c.inRoom(f.show)),
 		inOneRoom("PUT", room+"/facts", access.Facts, c.inRoom(f.put)),
 		inOneRoom("GET", room+"/notices", access.Viewer, c.inRoom(f.listNotices)),
