@@ -46,6 +46,7 @@ type bench struct {
 	healthy   error
 	clock     clock
 	clients   []Client
+	prefix    string          // of the keys in the store
 	leaving   context.Context // of the client; nil: it stays
 }
 
@@ -68,8 +69,9 @@ func newBench(t *testing.T, change ...func(*Options)) *bench {
 func newBenchOn(t *testing.T, client redis.UniversalClient, change ...func(*Options)) *bench {
 	t.Helper()
 	b := &bench{t: t, ready: true}
+	b.prefix = redistest.Prefix(t)
 	core, err := admission.New(admission.Options{
-		Client: client, Prefix: redistest.Prefix(t), Timeout: 5 * time.Second, Log: slog.New(slog.DiscardHandler),
+		Client: client, Prefix: b.prefix, Timeout: 5 * time.Second, Log: slog.New(slog.DiscardHandler),
 		Now: func() int64 { return b.clock.now().UnixMicro() },
 	})
 	if err != nil {
