@@ -45,9 +45,9 @@ func (r *room) page() *page.Page {
 	return r.pages.plain
 }
 
-// challengeLevels returns the levels of the challenge that operators can set.
-func (r *room) challengeLevels() []string {
-	if r.pages.guarded == nil {
+// levels returns the levels of the challenge that operators can set.
+func (p *pages) levels() []string {
+	if p.guarded == nil {
 		return []string{ProofNone}
 	}
 	return []string{ProofNone, ProofAuto, ProofAlways, ProofHardest}

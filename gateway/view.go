@@ -73,7 +73,7 @@ func (v View) Clients(prefix netip.Prefix, limit int) (newest []recent.Use, all 
 }
 
 // ChallengeLevels returns the levels of the challenge that operators can set live.
-func (v View) ChallengeLevels() []string { return v.room.challengeLevels() }
+func (v View) ChallengeLevels() []string { return v.room.pages.levels() }
 
 // Account returns the ids that places of an account have in the room; none where the room does not keep one place for each account.
 func (v View) Account(name string) (ids []admission.ID) {

@@ -118,8 +118,10 @@ func value[T any](t *testing.T, tab context.Context, expression string) T {
 	return v
 }
 
+// click clicks an element once it is shown and enabled. It does so in the page: chromedp.Click measures a position first, and where a strip of
+// incidents or a line of the list comes in between, it clicks on something else.
 func click(selector string) chromedp.Action[chromedp.Void] {
-	return chromedp.Click(chromedp.CSS(selector))
+	return until(`(() => { const e = document.querySelector(` + strconv.Quote(selector) + `); if (!e || e.disabled || !e.checkVisibility()) return false; e.click(); return true; })()`)
 }
 
 func press(key string) chromedp.Action[chromedp.Void] { return chromedp.KeyEvent(key) }

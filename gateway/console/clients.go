@@ -24,7 +24,7 @@ type clientView struct {
 
 // findClients responds with the tickets and sessions that were used from the addresses of a prefix. Only this gateway is asked: addresses
 // are never stored.
-func (c *Console) findClients(w http.ResponseWriter, r *http.Request, _ *access.Person, room Room) error {
+func (c tickets) findClients(w http.ResponseWriter, r *http.Request, _ *access.Person, room Room) error {
 	prefix, err := prefixOf(r)
 	if err != nil {
 		return err

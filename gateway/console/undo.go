@@ -37,7 +37,7 @@ var irreversible = map[string]string{
 }
 
 // undo takes back an entry of the audit log.
-func (c *Console) undo(w http.ResponseWriter, r *http.Request, who *access.Person, room Room) error {
+func (c levers) undo(w http.ResponseWriter, r *http.Request, who *access.Person, room Room) error {
 	if err := checkNoFields(r); err != nil {
 		return err
 	}
