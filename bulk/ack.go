@@ -96,7 +96,7 @@ func (a *acker) run(ctx context.Context) {
 	}
 }
 
-// leaveFor is how long acks wait for the fetcher's next pull.
+// leaveFor is how long acks wait for the fetcher's next pull, for each lane that has jobs.
 const leaveFor = time.Millisecond
 
 // leave sets whether acks are left to the fetcher.
@@ -114,12 +114,13 @@ func (a *acker) patience() time.Duration {
 	if !a.left.Load() {
 		return 0
 	}
+	lanes := a.pool.busyLanes() // which pull before this one again
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if len(a.queue) == 0 {
 		return 0
 	}
-	return leaveFor - time.Since(a.since)
+	return time.Duration(lanes)*leaveFor - time.Since(a.since)
 }
 
 // handOver returns all acks if they are at most n, for the fetcher, which sends them and calls recorded or giveBack.
