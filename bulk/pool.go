@@ -76,6 +76,9 @@ func (p *pool) hold(most int) int {
 	defer p.mu.Unlock()
 	n := min(p.freeLocked(), most)
 	p.held += n
+	if p.turn.of == p {
+		p.turn.holds = true
+	}
 	p.tell() // another lane may wait for those that are left
 	return n
 }

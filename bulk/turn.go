@@ -15,12 +15,13 @@ import (
 type turn struct {
 	of      *pool     // the lane whose turn it is; nil: none
 	since   time.Time // when its turn began
+	holds   bool      // it has reserved its workers
 	waiting []*pool   // lanes that wait for a worker or their turn, in order
 }
 
 // turnFor is how long a lane waits for another one's pull: longer than a pull takes on a busy machine, and short beside the
 // time for which a shard that halts holds up its callers.
-const turnFor = 20 * time.Millisecond
+const turnFor = 50 * time.Millisecond
 
 // wait blocks until a worker is free and the lane may pull up to most jobs. It returns the number of free workers, or 0 if no
 // worker is free and other is signalled first. ok is false when ctx ends first. Unless it returns 0, the caller ends the turn with
@@ -64,7 +65,7 @@ func (p *pool) ask(most int) (free int, later time.Duration) {
 	now := time.Now()
 	free = p.freeLocked()
 	if next := p.nextLocked(now); next == p {
-		p.turn.of, p.turn.since = p, now
+		p.turn.of, p.turn.since, p.turn.holds = p, now, false
 		p.leaveLocked()
 		return free, 0
 	}
@@ -77,8 +78,12 @@ func (p *pool) ask(most int) (free int, later time.Duration) {
 
 // nextLocked returns the first waiting lane that may pull now, or nil.
 func (s *slots) nextLocked(now time.Time) *pool {
+	others := 0 // workers that the lane whose turn it is will reserve
+	if s.turn.of != nil && !s.turn.holds {
+		others = s.turn.of.want
+	}
 	for _, p := range s.turn.waiting {
-		if free := p.freeLocked(); free > 0 && (s.turn.of == nil || free >= p.want || now.Sub(s.turn.since) >= turnFor) {
+		if free := p.freeLocked(); free > 0 && (s.turn.of == nil || free >= p.want+others || now.Sub(s.turn.since) >= turnFor) {
 			return p
 		}
 	}
@@ -124,9 +129,9 @@ func (p *pool) leaveLocked() (was bool) {
 	return true
 }
 
-// busyLanes returns how many lanes have jobs left, at least 1.
-func (p *pool) busyLanes() int {
+// awaitsTurn reports whether the lane waits while it is another lane's turn.
+func (p *pool) awaitsTurn() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return max(1, p.left)
+	return p.turn.of != nil && p.turn.of != p && slices.Contains(p.turn.waiting, p)
 }
