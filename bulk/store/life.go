@@ -118,8 +118,8 @@ func (s groupStore) CallbackDone(ctx context.Context, group string, ok, last boo
 	return groupRefusal(r.refusal(), group, r)
 }
 
-// Lock takes the lock of a group, or of a key that concerns several shards, for d. The lock of a group only saves work: what it guards is fenced, so an expired lock does
-// no harm. ok is false if another process has it.
+// Lock takes the lock of a group, or of a key that concerns several shards, for d. The lock of a group only saves work: what it
+// guards is fenced, so an expired lock does no harm. The work under that of a key ends before the lock does. ok is false if another process has it.
 func (s groupStore) Lock(ctx context.Context, group string, d time.Duration) (unlock func(), ok bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
 	defer cancel()
