@@ -84,7 +84,7 @@ func verifyPass(c *tokenCheck, raw []byte) (token.Pass, error) {
 	case p.Bind != "" && !c.r.binding.Matches(p.Bind): // a pass from before the setting is valid until its renewal
 		return p, errBound
 	case c.r.room.store.Revoked(admission.ID(p.Session)):
-		c.ended = raw
+		c.ended, c.cleared = raw, evacuated(c.r, &p) // a visitor who returns after an evacuation has the session revoked
 		return p, errRevoked
 	case evacuated(c.r, &p):
 		c.ended, c.cleared = raw, true

@@ -157,15 +157,15 @@ func (s *Server) begin(binary string) (err error) {
 	if err := s.own(s.dir); err != nil {
 		return err
 	}
+	if err := s.kind.prepare(s); err != nil {
+		return err
+	}
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
 	s.port = l.Addr().(*net.TCPAddr).Port
 	_ = l.Close()
-	if err := s.kind.prepare(s); err != nil {
-		return err
-	}
 	if s.cmd, err = s.command(binary, s.kind.args(s)...); err != nil {
 		return err
 	}

@@ -391,9 +391,9 @@ var metricNames = []string{
 	"store_up", "tokens_rejected_total", "build_info",
 }
 
-// featureMetrics matches the metrics that are exposed only if a room is adaptive, its origin has a budget, its model is not used, or
-// waits were long enough to be compared with their estimates.
-var featureMetrics = regexp.MustCompile("^anteroom_(rate_target|adaptive_|origin_budget_|eta_fallback|eta_coverage)")
+// featureMetrics matches the metrics that are exposed only if a room is adaptive, its origin has a budget, its model is not used,
+// waits were long enough to be compared with their estimates, or there are webhooks.
+var featureMetrics = regexp.MustCompile("^anteroom_(rate_target|adaptive_|origin_budget_|eta_fallback|eta_coverage|webhook_)")
 
 func TestMetrics(t *testing.T) {
 	t.Parallel()

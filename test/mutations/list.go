@@ -73,7 +73,7 @@ var mutations = []mutation{
 	{
 		fault: "a paused room admits",
 		file:  "lua/room_advance.lua",
-		old:   "if p.paused or p.reject or p.prequeue then return 0 end", new: "if p.reject or p.prequeue then return 0 end",
+		old:   "if p.paused or p.reject or p.sold_out or p.prequeue then return 0 end", new: "if p.reject or p.sold_out or p.prequeue then return 0 end",
 		pkg: "./admission", tests: "^(TestOperators_ChangeRoom|TestRoom_FollowsModel)$",
 	},
 	{
@@ -336,7 +336,7 @@ var mutations = []mutation{
 	},
 	{
 		fault: "a relay sends rows that it has not marked",
-		file:  "bulk/relay/relay.go",
+		file:  "bulk/relay/batch.go",
 		old:   "slices.DeleteFunc(slices.Clone(ready), func(w *row) bool { return !w.marked })", new: "nil",
 		pkg: "./bulk/relay", tests: "^(TestRelay_AsksForJobsOfASealedGroup|TestRelay_LosesAndRepeatsNothing)$",
 	},
@@ -360,7 +360,7 @@ var mutations = []mutation{
 	},
 	{
 		fault: "a relay does not notice that another one has sent its rows",
-		file:  "bulk/relay/relay.go",
+		file:  "bulk/relay/batch.go",
 		old:   "w.sentTo.String += again", new: "_ = again",
 		pkg: "./bulk/relay", tests: "^TestRelay_NoticesThatAnotherSentItsRows$",
 	},
