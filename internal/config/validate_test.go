@@ -359,33 +359,9 @@ func TestValidate_ReportsEachProblem(t *testing.T) {
 	}
 }
 
-// Every setting whose feature this version does not have is refused.
-func TestValidate_RefusesUnavailableFeatures(t *testing.T) {
-	room := func(settings string) string { return shop + "rooms: [{id: sale, " + settings + "}]" }
-	rows := map[string]string{ // setting to a file that uses it
-		"tracing.otlp_endpoint": shop + "tracing: {otlp_endpoint: 'http://127.0.0.1:4318'}",
-		"tracing.sample":        shop + "tracing: {sample: 0.5}",
-	}
-	for _, s := range Settings() {
-		if s.Later == "" {
-			continue
-		}
-		text, ok := rows[s.Path]
-		if !ok {
-			t.Errorf("no example uses %s", s.Path)
-			continue
-		}
-		_, problems := loadText(t, text+"\n")
-		if len(problems) != 1 || !strings.HasPrefix(problems[0], strings.ReplaceAll(s.Path, "[]", "[0]")+": ") || !strings.Contains(problems[0], "is not available in this version") {
-			t.Errorf("%s: %q", s.Path, problems)
-		}
-		delete(rows, s.Path)
-	}
-	for setting := range rows {
-		t.Errorf("%s is available", setting)
-	}
+func TestValidate_AcceptsQueueMethods(t *testing.T) {
 	for _, method := range []string{"fifo", "passthrough", "reject"} {
-		_, problems := loadText(t, room("queue: {method: "+method+"}")+"\n")
+		_, problems := loadText(t, shop+"rooms: [{id: sale, queue: {method: "+method+"}}]\n")
 		wantProblems(t, problems)
 	}
 }
