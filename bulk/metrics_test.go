@@ -80,7 +80,7 @@ func TestMetrics_CountEvents(t *testing.T) {
 	m.pulled(store.Pulled{})
 	m.pulled(store.Pulled{Jobs: make([]store.Leased, 2), Fetched: 9, ToReady: 4, ToNonReady: 3, Dropped: 2})
 	m.dispatched(store.Dispatch{Moved: 1, Recovered: 2, Dead: 3, Skipped: 4, Woken: 5})
-	m.ran("webhook", &store.Ack{Code: "timeout", Took: time.Second})
+	m.ran("webhook", &store.Ack{Code: "timeout", Took: time.Second}, "")
 	m.acked("webhook", store.AckDead)
 	m.acked("what a submitter wrote", store.AckDone)
 	m.Concluded(store.Failed, 1)

@@ -38,8 +38,8 @@ type Tracer struct {
 	threshold uint64 // of the first 63 bits of an id
 }
 
-// scope names the instrumentation in exported spans.
-const scope = "github.com/anteroom/anteroom"
+// Scope names the instrumentation in exported spans.
+const Scope = "github.com/anteroom/anteroom"
 
 // Bounds of the exporter. Spans beyond the queue are dropped, so that a slow collector costs memory of this size and no time.
 const (
@@ -87,7 +87,7 @@ func New(o Options) (*Tracer, error) {
 		sdk.WithIDGenerator(ids{}), sdk.WithResource(about),
 		sdk.WithSpanProcessor(counter{o.Metrics}),
 		sdk.WithBatcher(out, sdk.WithMaxQueueSize(queueSize), sdk.WithMaxExportBatchSize(batchSize), sdk.WithBatchTimeout(every), sdk.WithExportTimeout(exportTimeout)))
-	t.tracer = t.provider.Tracer(scope)
+	t.tracer = t.provider.Tracer(Scope)
 	return t, nil
 }
 
