@@ -81,7 +81,7 @@ func TestPresenceBuckets_HoldQueuedTicketsOnly(t *testing.T) {
 					clear(heard)
 				}
 			case "restore": // by a gateway that knew another epoch
-				args := []any{clock.us, "0.x", 1, r.view.policyArg(), "y", clock.us, clock.us, "", 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, "admitted", who, clock.us, clock.us, ""}
+				args := []any{clock.us, "0.x", 1, r.view.policyArg(), "y", clock.us, clock.us, "", 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, "admitted", who, clock.us, clock.us, ""}
 				if _, err := core.scripts.Run(ctx, "room_restore", r.keys, args...); err != nil {
 					t.Fatal(err)
 				}

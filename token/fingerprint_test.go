@@ -8,7 +8,9 @@ import (
 )
 
 func TestFingerprint_DistinguishesKeys(t *testing.T) {
-	secret := func(b byte) []byte { return bytes.Repeat([]byte{b, 2, 3, 5, 7, 11, 13, 17 + b, 19, 23, 29, 31 + b, 37, 41, 43, 47}, 2) }
+	secret := func(b byte) []byte {
+		return bytes.Repeat([]byte{b, 2, 3, 5, 7, 11, 13, 17 + b, 19, 23, 29, 31 + b, 37, 41, 43, 47}, 2)
+	}
 	of := func(issuer string, keys ...token.Key) string {
 		t.Helper()
 		r, err := token.NewRing(issuer, keys)
