@@ -15,6 +15,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/anteroom/anteroom/bulk/store"
+	"github.com/anteroom/anteroom/internal/tracing"
 )
 
 // gathered reads all metrics, as name{label="value",…}.
@@ -22,6 +23,7 @@ func gathered(t testing.TB, m *Metrics) map[string]float64 {
 	t.Helper()
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(m.collectors...)
+	tracing.NewMetrics(reg, namespace)
 	families, err := reg.Gather()
 	if err != nil {
 		t.Fatal(err)

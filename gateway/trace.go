@@ -20,8 +20,11 @@ import (
 // counts: a visitor could otherwise have every request traced, or write into the traces of others.
 func callerOf(r *request) span.Caller {
 	c := span.Caller{Began: r.start}
-	if r.peer.Trusted {
-		c.Parent, c.State = string(r.req.Peek(tracing.ParentField)), string(r.req.Peek(tracing.StateField))
+	if !r.peer.Trusted {
+		return c
+	}
+	if parent := r.req.Peek(tracing.ParentField); len(parent) > 0 {
+		c.Parent, c.State = string(parent), string(r.req.Peek(tracing.StateField))
 	}
 	return c
 }

@@ -62,8 +62,7 @@ func New(o Options) (*Tracer, error) {
 		o.Log = slog.Default()
 	}
 	client, err := otlptracehttp.New(context.Background(), // connects with the first export
-		otlptracehttp.WithEndpointURL(u.String()), otlptracehttp.WithHeaders(o.Headers), otlptracehttp.WithTimeout(exportTimeout),
-		otlptracehttp.WithCompression(otlptracehttp.GzipCompression))
+		otlptracehttp.WithEndpointURL(u.String()), otlptracehttp.WithHeaders(o.Headers), otlptracehttp.WithTimeout(exportTimeout))
 	if err != nil {
 		return nil, fmt.Errorf("tracing: %w", err)
 	}
