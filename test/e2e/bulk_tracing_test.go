@@ -71,7 +71,9 @@ func TestBulkTracing_FollowsSubmitter(t *testing.T) {
 	w.completes("untraced")
 
 	server := func(route string) received {
-		return to.one(route, func(s received) bool { return s.Name == "POST "+route && s.trace() == submitterTrace && s.parent() == submitterSpan })
+		return to.one(route, func(s received) bool {
+			return s.Name == "POST "+route && s.trace() == submitterTrace && s.parent() == submitterSpan
+		})
 	}
 	upload, alone := server("/v1/bulk"), server("/v1/jobs")
 	upload.wants(t, map[string]string{"http.route": "/v1/bulk", "anteroom.group": "g", "messaging.batch.message_count": "3", "messaging.operation.type": "send"})

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -223,4 +224,73 @@ func (o *operator) openMetrics() string {
 		o.t.Errorf("the metrics are %q", a.header.Get("Content-Type"))
 	}
 	return a.body
+}
+
+// A scraper that asks for exemplars gets the same series as others.
+func TestMetrics_AreSameInBothFormats(t *testing.T) {
+	t.Parallel()
+	site := newOrigin(t, nil)
+	g := start(t, setup{origin: site.URL, rooms: []string{room(admission(5, 5))}})
+	newClient(t, g).get(g, "/a").want(http.StatusOK)
+	w := newFarm(t, "").worker()
+	w.submit("acme", "g", 1)
+	w.completes("g")
+	for name, text := range map[string][2]string{
+		"gateway":    {adminOf(t, g).ask(http.MethodGet, "/metrics", "").body, adminOf(t, g).openMetrics()},
+		"bulkworker": {w.ask(http.MethodGet, "/metrics", "").body, w.ask(http.MethodGet, "/metrics", "", headers{"Accept": "application/openmetrics-text; version=1.0.0"}).body},
+	} {
+		plain, open := seriesOf(text[0]), seriesOf(text[1])
+		if len(plain) < 100 || !strings.HasSuffix(text[1], "# EOF\n") {
+			t.Errorf("%s: %d series, and OpenMetrics ends in %q", name, len(plain), text[1][max(0, len(text[1])-20):])
+		}
+		for s := range plain {
+			if !open[s] {
+				t.Errorf("%s: OpenMetrics lacks %s", name, s)
+			}
+		}
+		for s := range open {
+			if !plain[s] {
+				t.Errorf("%s: only OpenMetrics has %s", name, s)
+			}
+		}
+	}
+}
+
+// seriesOf returns the names and labels in a text of metrics, without those of the Go runtime, which change by themselves. A bound of a
+// bucket is a number: 1 and 1.0 are the same.
+func seriesOf(text string) map[string]bool {
+	all := map[string]bool{}
+	for line := range strings.Lines(text) {
+		name, _, ok := strings.Cut(line, " ")
+		if ok && (strings.HasPrefix(name, "anteroom_") || strings.HasPrefix(name, "bulk_")) && !strings.Contains(name, "_created") {
+			all[strings.Replace(name, `.0"`, `"`, 1)] = true
+		}
+	}
+	return all
+}
+
+// A reload of the bulk worker turns tracing on.
+func TestBulkTracing_IsReloaded(t *testing.T) {
+	t.Parallel()
+	to := newOTLP(t)
+	f := newFarm(t, "")
+	w := f.worker()
+	w.submit("acme", "before", 1)
+	w.completes("before")
+	f.settings = fmt.Sprintf("tracing: {otlp_endpoint: %q, sample: 1, service_name: jobs}", to.URL)
+	text, err := os.ReadFile(f.config("w1", f.store))
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, w.file, string(text))
+	until(t, "the configuration is reloaded", func() bool {
+		_ = w.cmd.Process.Signal(syscall.SIGHUP)
+		return strings.Contains(w.text(), `"configuration reloaded"`)
+	})
+	w.submit("acme", "after", 1)
+	w.completes("after")
+	w.stop() // the spans are sent before the end
+	if run := to.one("the run", named("process webhook")); run.service != "jobs" || run.attribute("anteroom.group") != "after" {
+		t.Errorf("%v of %s", run, run.attribute("anteroom.group"))
+	}
 }
