@@ -124,12 +124,16 @@ var methods = map[string]bool{
 	"GET": true, "HEAD": true, "POST": true, "PUT": true, "DELETE": true, "CONNECT": true, "OPTIONS": true, "TRACE": true, "PATCH": true, "QUERY": true,
 }
 
-// method returns the name of a span and the attributes of a method.
+// attributesMost is more attributes than a span of a request has: they are collected first and set at once, which costs least.
+const attributesMost = 20
+
+// method returns the name of a span and the attributes of a method, with space for others.
 func method(m string) (name string, attributes []attribute.KeyValue) {
+	attributes = make([]attribute.KeyValue, 0, attributesMost)
 	if methods[m] {
-		return m, []attribute.KeyValue{attribute.String("http.request.method", m)}
+		return m, append(attributes, attribute.String("http.request.method", m))
 	}
-	return "HTTP", []attribute.KeyValue{attribute.String("http.request.method", "_OTHER"), attribute.String("http.request.method_original", m)}
+	return "HTTP", append(attributes, attribute.String("http.request.method", "_OTHER"), attribute.String("http.request.method_original", m))
 }
 
 // End ends the span of a traced request.
