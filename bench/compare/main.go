@@ -20,7 +20,7 @@ func main() { rig.Main(command()) }
 
 type options struct {
 	gateway, loadgen         string
-	against                  string // an older gateway's program
+	against                  string  // an older gateway's program
 	traced                   float64 // share of requests; 0: none
 	rounds, seconds, waiting int
 	connections, mixRate     int
