@@ -43,7 +43,11 @@ func (r *operators) ReadFacts(ctx context.Context) (string, error) {
 // PublishFacts replaces the facts before by f, in the store at once and in every gateway with its next tick. An empty text
 // removes them. It reports false, and changes nothing, if the store has other facts than before by now.
 func (r *operators) PublishFacts(ctx context.Context, who, action string, before, f Facts) (bool, error) {
-	args := []any{who, r.id, action, "match", snapshot.FactsText, before.Text}
+	expected := "match"
+	if before.Text == "" {
+		expected = "absent"
+	}
+	args := []any{who, r.id, action, expected, snapshot.FactsText, before.Text}
 	put := func(name, value string) {
 		verb := "set"
 		if value == "" {

@@ -27,9 +27,10 @@ type Live struct {
 	Draining               *bool
 	Message, Method        *string
 	OnSoldOut              *string // keep, close
+	Challenge              *string // none, auto, always, hardest
 	SessionTTL             *time.Duration
 	Enabled                *bool
-	Clear                  []string // names as in the API: rate burst max_active paused draining message method on_sold_out session.ttl enabled
+	Clear                  []string // names as in the API: rate burst max_active paused draining message method on_sold_out challenge session.ttl enabled
 }
 
 // Patch changes live fields: in the store at once, in every gateway with its next tick. who goes into the audit log, here and in
@@ -65,6 +66,9 @@ func (r *operators) patch(ctx context.Context, who, action string, l Live) error
 	}
 	if l.OnSoldOut != nil {
 		set(snapshot.OnSoldOut, *l.OnSoldOut)
+	}
+	if l.Challenge != nil {
+		set(snapshot.Challenge, *l.Challenge)
 	}
 	if l.SessionTTL != nil {
 		set("session.ttl", itoa(l.SessionTTL.Microseconds()))

@@ -4,7 +4,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/anteroom/anteroom/admission/policy"
 )
 
 // Room is the queue in front of one origin. Its methods are safe for concurrent use.
@@ -83,7 +82,7 @@ func (r *Room) Reachable() bool { return r.Snapshot().Known && !r.store.away.Loa
 func (r *identity) tickTimeout() time.Duration { return r.c.tickTimeout() }
 
 func (r *Room) setPolicy(p Policy) {
-	if was := r.view.schedule.Swap(policy.NewSchedule(p)); was != nil {
+	if was := r.view.configure(p); was != nil {
 		r.store.claimWindow.changed(was.Policy.ClaimWindow, p.ClaimWindow, r.c.mono())
 	}
 	r.store.wake()

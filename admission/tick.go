@@ -304,6 +304,11 @@ func (r *ticker) adopt(ctx context.Context, text string) error {
 	if old.Known && old.Epoch == s.Epoch && old.Seq >= s.Seq {
 		return nil
 	}
+	if r.view.plan(s.Events) {
+		if s, err = snapshot.Parse(text, r.view.schedule.Load()); err != nil {
+			return err
+		}
+	}
 	now := r.c.mono()
 	s.ReadAt = now
 	if a := r.view.anchor.Load(); a != nil && r.c.o.Now == nil {

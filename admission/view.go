@@ -14,6 +14,7 @@ import (
 type view struct {
 	identity
 	clock
+	planned       planned
 	schedule      atomic.Pointer[policy.Schedule]
 	snap          atomic.Pointer[Snapshot]
 	frontFull     atomic.Pointer[Snapshot] // the snapshot since which the store found the front full

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -82,6 +83,7 @@ func (a *acker) run(ctx context.Context) {
 		if len(batch) == 0 {
 			select {
 			case <-a.wake:
+				gather()
 				continue
 			case <-ctx.Done():
 				return
@@ -96,7 +98,14 @@ func (a *acker) run(ctx context.Context) {
 	}
 }
 
-// leaveFor is how long acks wait for the fetcher's next pull.
+// gather lets handlers that end at once end first, for one call with many acks instead of two.
+func gather() {
+	for range 2 {
+		runtime.Gosched()
+	}
+}
+
+// leaveFor is how long acks wait for the fetcher's next pull, besides the time for which it waits for its turn.
 const leaveFor = time.Millisecond
 
 // leave sets whether acks are left to the fetcher.
@@ -114,10 +123,14 @@ func (a *acker) patience() time.Duration {
 	if !a.left.Load() {
 		return 0
 	}
+	turn := a.pool.awaitsTurn()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if len(a.queue) == 0 {
 		return 0
+	}
+	if turn { // the pull follows soon
+		return leaveFor
 	}
 	return leaveFor - time.Since(a.since)
 }

@@ -119,7 +119,17 @@ func (f *fetcher) run(ctx context.Context) {
 		if f.turn != nil && !f.turn(ctx) {
 			return
 		}
-		free, ok := f.pool.wait(ctx, f.events.arrived)
+		if unsure { // before the turn: the shard may be away
+			if _, err := f.store.Reclaim(ctx, f.runs.fences()); err != nil {
+				f.role.failed(ctx, err)
+				if ctx.Err() != nil {
+					return
+				}
+				continue
+			}
+			unsure = false
+		}
+		free, ok := f.pool.wait(ctx, f.batch, f.events.arrived)
 		if !ok {
 			return
 		}
@@ -130,16 +140,10 @@ func (f *fetcher) run(ctx context.Context) {
 			continue
 		}
 		f.acks.leave(more && free <= fewJobs)
-		if unsure {
-			if _, err := f.store.Reclaim(ctx, f.runs.fences()); err != nil {
-				f.role.failed(ctx, err)
-				continue
-			}
-			unsure = false
-		}
 		want := f.pool.hold(f.batch)
-		if want == 0 {
-			continue // another lane has taken them
+		if want == 0 { // another lane has taken them
+			f.pool.pulled(more)
+			continue
 		}
 		f.events.ignore()
 		// The call outlives ctx: a shutdown must not lose the jobs that it leases.
@@ -148,6 +152,7 @@ func (f *fetcher) run(ctx context.Context) {
 		f.pool.drop(want - len(p.Jobs))
 		if err != nil {
 			unsure, more = true, false
+			f.pool.pulled(false)
 			f.acks.leave(false)
 			if f.preference != nil {
 				f.preference.busy.Store(false) // other shards are served while this one is away

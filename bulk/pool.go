@@ -1,7 +1,6 @@
 package bulk
 
 import (
-	"context"
 	"runtime"
 	"sync"
 )
@@ -12,8 +11,10 @@ import (
 // workers; the acks that wait for one shard, which may be away, do not hold up the others.
 type pool struct {
 	*slots
-	unacked int  // of this lane
-	more    bool // this lane's last pull left jobs
+	unacked int           // of this lane
+	more    bool          // this lane's last pull left jobs
+	want    int           // most jobs of a pull
+	changed chan struct{} // signals that it may be this lane's turn to pull; capacity 1
 }
 
 // slots are the workers that the lanes share.
@@ -22,27 +23,22 @@ type slots struct {
 	size    int
 	window  int
 	active  int
-	held    int           // free workers for which a pull is in progress
-	unacked int           // of all lanes
-	givenUp int           // abandoned handlers that have not returned
-	peak    int           // highest active since the scaler's last tick
-	left    int           // lanes whose last pull left jobs
-	changed chan struct{} // signals that a worker may be free; capacity 1
+	held    int // free workers for which a pull is in progress
+	unacked int // of all lanes
+	givenUp int // abandoned handlers that have not returned
+	peak    int // highest active since the scaler's last tick
+	left    int // lanes whose last pull left jobs
+	turn    turn
 }
 
 func newPool(size, window int) *pool {
-	return &pool{slots: &slots{size: size, window: window, changed: make(chan struct{}, 1)}}
+	return newLanePool(&slots{size: size, window: window})
 }
+
+func newLanePool(s *slots) *pool { return &pool{slots: s, changed: make(chan struct{}, 1)} }
 
 // lane returns a pool of another lane with the same workers.
-func (p *pool) lane() *pool { return &pool{slots: p.slots} }
-
-func (p *pool) tell() {
-	select {
-	case p.changed <- struct{}{}:
-	default:
-	}
-}
+func (p *pool) lane() *pool { return newLanePool(p.slots) }
 
 func (p *pool) freeLocked() int {
 	active := p.active + p.held + max(0, p.givenUp-p.size)
@@ -70,28 +66,6 @@ func (p *pool) returned() {
 	p.tell()
 }
 
-// wait blocks until a worker is free and returns the number of free ones, or 0 if other is signalled first. ok is
-// false when ctx ends first.
-func (p *pool) wait(ctx context.Context, other <-chan struct{}) (free int, ok bool) {
-	for {
-		if ctx.Err() != nil {
-			return 0, false
-		}
-		p.mu.Lock()
-		free = p.freeLocked()
-		p.mu.Unlock()
-		if free > 0 {
-			return free, true
-		}
-		select {
-		case <-p.changed:
-		case <-other:
-			return 0, true
-		case <-ctx.Done():
-		}
-	}
-}
-
 // hold lets handlers that end at once end first, since a pull of ten costs the store little more than a pull of one. Then
 // it reserves up to most free workers for a pull and returns their number.
 func (p *pool) hold(most int) int {
@@ -102,9 +76,10 @@ func (p *pool) hold(most int) int {
 	defer p.mu.Unlock()
 	n := min(p.freeLocked(), most)
 	p.held += n
-	if p.freeLocked() > 0 {
-		p.tell() // another lane may wait for them
+	if p.turn.of == p {
+		p.turn.holds = true
 	}
+	p.tell() // another lane may wait for those that are left
 	return n
 }
 
@@ -152,10 +127,11 @@ func (p *pool) resize(n int) {
 	p.tell()
 }
 
-// pulled records whether the last pull left jobs for more workers.
+// pulled ends the lane's turn and records whether its pull left jobs for more workers.
 func (p *pool) pulled(more bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.endTurn()
 	if more != p.more {
 		p.left += map[bool]int{true: 1, false: -1}[more]
 	}

@@ -39,8 +39,8 @@ func serveBoard(v *visit) (decision, *answer.Problem) {
 		v.out.Shared = r.board.JSON(delayed, s, v.start, r.situation)
 		return document(waiting, 200, answer.TypeJSON, fields...), nil
 	}
-	lang := r.page.Language(string(v.req.Peek("accept-language")))
-	v.out.Shared = r.board.Page(r.page.Site(lang), lang, boardTexts()[lang], string(query) == "wall=1", delayed, s, v.start, r.situation)
+	lang := r.pages.plain.Language(string(v.req.Peek("accept-language")))
+	v.out.Shared = r.board.Page(r.pages.plain.Site(lang), lang, boardTexts()[lang], string(query) == "wall=1", delayed, s, v.start, r.situation)
 	fields = append(fields, [2]string{"Content-Security-Policy", board.Policy}, [2]string{"Referrer-Policy", "same-origin"})
 	return document(waiting, 200, "text/html; charset=utf-8", fields...), nil
 }

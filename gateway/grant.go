@@ -46,6 +46,7 @@ func (n *grant) signTicket(t *admission.Ticket, taken int64, l lineage) token.Wa
 	}
 	n.token = n.g.cache.Ring().AppendWaiting(n.token[:0], &w)
 	n.cookie(n.r.names().Ticket, n.token, day)
+	n.remember(w.ID)
 	return w
 }
 
@@ -96,6 +97,7 @@ func (n *grant) signPass(s *admission.Standing, used int64) token.Pass {
 	p.Claimed = s.ClaimedAt
 	n.pass = n.g.cache.Ring().AppendPass(n.pass[:0], &p)
 	n.passCookie(&p)
+	n.remember(p.Session)
 	n.newSession = true
 	return p
 }
@@ -123,10 +125,17 @@ func (n *grant) renewPass(p *token.Pass, expires int64) (longer bool) {
 	renewed.Off = n.r.room.queue.Age() > n.r.room.queue.Snapshot().Policy.SessionTTL
 	n.pass = n.g.cache.Ring().AppendPass(n.pass[:0], &renewed)
 	n.passCookie(&renewed)
+	n.remember(p.Session)
 	if len(n.r.req.Peek("x-waiting-room-pass")) > 0 {
 		n.out.Pass(n.pass)
 	}
 	return expires > p.Expires
+}
+
+// remember notes the address of the holder of a ticket or session for operators, for as long as the place of a silent visitor is kept.
+// Polls that are answered from memory renew no token, so they are not noted.
+func (n *grant) remember(id token.ID) {
+	n.g.meters.clients.Note(n.r.room.id, id, n.r.peer.Addr, n.r.now, n.r.room.queue.Snapshot().Policy.Absence)
 }
 
 // passCookie adds the cookie of a pass. The cookie outlives the pass by absence, the time for which an ended pass keeps an order.

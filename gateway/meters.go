@@ -5,19 +5,21 @@ import (
 
 	"github.com/anteroom/anteroom/gateway/meter"
 	"github.com/anteroom/anteroom/gateway/proxy"
+	"github.com/anteroom/anteroom/gateway/recent"
 	"github.com/anteroom/anteroom/token"
 )
 
-// meters count requests of sessions, and forgeries of client addresses.
+// meters count requests of sessions, and forgeries of client addresses, and remember the addresses of tickets.
 type meters struct {
 	requests  meter.Requests // of sessions, and preflights
 	forgeries meter.Requests // by client address
 	touched   meter.Touches  // of sessions
+	clients   *recent.Clients
 	began     time.Time
 }
 
 func newMeters() meters {
-	return meters{meter.NewRequests(), meter.NewRequests(), meter.NewTouches(), time.Now()}
+	return meters{meter.NewRequests(), meter.NewRequests(), meter.NewTouches(), &recent.Clients{}, time.Now()}
 }
 
 // at returns a time since the gateway began, as the meters count it.

@@ -127,6 +127,8 @@ const (
 	ProofNone   = "none"
 	ProofAuto   = "auto" // while there is a queue, or many join
 	ProofAlways = "always"
+	// ProofHardest is set live only: always, with the most tries at any join rate.
+	ProofHardest = "hardest"
 )
 
 // Additions to the JSON for clients of another product.

@@ -66,7 +66,7 @@ func (r *room) needsProof() *answer.Problem {
 // that use them, and would waste the work of a phone that changes networks.
 func serveChallenge(v *visit) (decision, *answer.Problem) {
 	r := v.room
-	if !r.options.Guard.asks() {
+	if !r.mayAsk() {
 		return decision{}, answer.NoChallenge
 	}
 	type captchaKey struct {
@@ -77,8 +77,8 @@ func serveChallenge(v *visit) (decision, *answer.Problem) {
 		*guard.Challenge
 		Captcha *captchaKey `json:"captcha,omitempty"`
 	}
-	if r.proofs != nil {
-		c := proofsFor(v).Challenge(r.options.Guard.Effort.At(r.forecaster.Room().JoinRate), v.now/1e6+guard.Life)
+	if r.challenge() != ProofNone {
+		c := proofsFor(v).Challenge(r.effort(), v.now/1e6+guard.Life)
 		out.Challenge = &c
 		r.metrics.Challenges.Inc()
 	}
@@ -97,7 +97,7 @@ func serveChallenge(v *visit) (decision, *answer.Problem) {
 // false if neither is required and neither was sent.
 func joinProved(v *visit, body *joinBody, key []byte) (d decision, p *answer.Problem, done bool) {
 	r := v.room
-	if r.proofs == nil {
+	if r.challenge() == ProofNone {
 		body.altcha = ""
 	}
 	captcha := r.options.Guard.Captcha.Provider != ""

@@ -1,13 +1,13 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/eta"
@@ -18,7 +18,6 @@ import (
 	"github.com/anteroom/anteroom/gateway/forecast"
 	"github.com/anteroom/anteroom/gateway/guard"
 	"github.com/anteroom/anteroom/gateway/metrics"
-	"github.com/anteroom/anteroom/gateway/page"
 	"github.com/anteroom/anteroom/gateway/published"
 	"github.com/anteroom/anteroom/gateway/route"
 	"github.com/anteroom/anteroom/gateway/upstream"
@@ -70,13 +69,13 @@ type room struct {
 	store      store
 	origin     *upstream.Origin
 	options    Room
-	page       *page.Page
+	pages      pages
 	cookies    [2]client.CookieNames // without and with TLS
 	rules      rules
 	metrics    *metrics.Room
-	proofs     *guard.Proofs // nil: none are required
-	identity   *identified   // nil: tickets do not belong to accounts
-	preflights token.ID      // under which preflights of the room are counted
+	proofs     *guard.Proofs
+	identity   *identified // nil: tickets do not belong to accounts
+	preflights token.ID    // under which preflights of the room are counted
 	forecasts
 	documents
 }
@@ -112,10 +111,8 @@ func newRoom(o Room, origin *upstream.Origin, m *metrics.Metrics, keys *accountK
 		return nil, fmt.Errorf("rooms.%s.%w", o.ID, err)
 	}
 	r.options = o
-	if p := o.Guard.Proof; p != "" && p != ProofNone {
-		r.proofs = guard.NewProofs(sumOf(idKey, "altcha", o.ID))
-	}
-	if r.page, err = page.New(o.pageOptions()); err != nil {
+	r.proofs = guard.NewProofs(sumOf(idKey, "altcha", o.ID))
+	if r.pages, err = o.newPages(); err != nil {
 		return nil, fmt.Errorf("rooms.%s.page: %w", o.ID, err)
 	}
 	if r.estimator, err = eta.New(o.Estimator, o.ETA); err != nil {
@@ -154,6 +151,8 @@ func (o *Room) setDefaults() error {
 			return fmt.Errorf("rooms.%s.guard.captcha.hosts: is missing; use the hosts on which the CAPTCHA may be solved, because the room serves every host", o.ID)
 		}
 	}
+	o.Guard.Proof = cmp.Or(o.Guard.Proof, ProofNone)
+	o.Policy.Challenge = o.Guard.Proof
 	if o.PageStatus == 0 {
 		o.PageStatus = 200
 	}
@@ -161,16 +160,6 @@ func (o *Room) setDefaults() error {
 		o.Estimator = "window"
 	}
 	return nil
-}
-
-func (o *Room) pageOptions() page.Options {
-	p := o.Page
-	p.Room, p.Absence = o.ID, o.Policy.Absence
-	if o.Guard.asks() {
-		p.Guard.Script = func(lang string) string { return route.Own + "/" + scripts().Name(lang) }
-		p.Guard.Scripts, p.Guard.Frames = o.Guard.Captcha.Sources()
-	}
-	return p
 }
 
 // use connects the room with its queue, as the last step of a reload.
@@ -203,40 +192,7 @@ func preflightsID(room string) token.ID {
 
 // guarded reports whether more than the queue limits tickets or their use.
 func (r *room) guarded(policy *admission.Policy) bool {
-	return r.identity != nil || r.options.Guard.asks() || policy.Joins > 0 || r.options.SessionRequests.N > 0
-}
-
-// asks reports whether the guard can ever require a proof or a CAPTCHA.
-func (g *Guard) asks() bool {
-	return g.Proof != "" && g.Proof != ProofNone || g.Captcha.Provider != ""
-}
-
-// asks reports whether a join requires a proof or a CAPTCHA now.
-func (r *room) asks() bool { return r.options.Guard.Captcha.Provider != "" || r.asksProof() }
-
-// storeAway is the age of a snapshot at which the length of the queue counts as unknown.
-const storeAway = 10 * time.Second
-
-// asksProof reports whether a join requires a proof of work now.
-func (r *room) asksProof() bool {
-	switch {
-	case r.proofs == nil:
-		return false
-	case r.options.Guard.Proof == ProofAlways:
-		return true
-	}
-	f := r.forecaster.Room()
-	s := f.Snapshot
-	return !s.Known || s.Waiting+r.queue.Arriving() > 0 || f.JoinRate > r.options.Guard.Effort.JoinRate || r.queue.Age() > storeAway ||
-		s.Policy.Method == admission.Lottery && s.Policy.OpensAt > r.queue.RedisNow()
-}
-
-// proofEffort returns the highest number of tries of a proof now; 0 while no proof is required.
-func (r *room) proofEffort() int64 {
-	if !r.asksProof() {
-		return 0
-	}
-	return r.options.Guard.Effort.At(r.forecaster.Room().JoinRate)
+	return r.identity != nil || r.mayAsk() || policy.Joins > 0 || r.options.SessionRequests.N > 0
 }
 
 // status returns the status of a ticket at now, in µs of Redis's clock.

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"net/netip"
 	"time"
 
 	"github.com/anteroom/anteroom/admission"
@@ -9,6 +10,7 @@ import (
 	"github.com/anteroom/anteroom/gateway/metrics"
 	"github.com/anteroom/anteroom/gateway/page"
 	"github.com/anteroom/anteroom/gateway/proxy"
+	"github.com/anteroom/anteroom/gateway/recent"
 )
 
 // View represents a room for operators.
@@ -19,6 +21,7 @@ type View struct {
 
 	room        *room
 	accountKeys [][]byte
+	clients     *recent.Clients
 }
 
 // Views returns the rooms in the order of the configuration.
@@ -26,7 +29,7 @@ func (g *Gateway) Views() []View {
 	s := g.state.Load()
 	views := make([]View, 0, len(s.rooms))
 	for _, r := range s.rooms {
-		views = append(views, View{Line: r.queue, File: r.options.Policy, Origin: r.originID(), room: r, accountKeys: s.options.AccountKeys})
+		views = append(views, View{Line: r.queue, File: r.options.Policy, Origin: r.originID(), room: r, accountKeys: s.options.AccountKeys, clients: g.meters.clients})
 	}
 	return views
 }
@@ -51,7 +54,7 @@ func (v View) WaitCoverage() (float64, bool) { return v.room.forecaster.Coverage
 // gateway since its start; false without a guard and a join limit.
 func (v View) Guard() (number, proofs int64, refused map[string]int64, ok bool) {
 	r := v.room
-	if !r.options.Guard.asks() && r.options.Policy.Joins == 0 {
+	if !r.mayAsk() && r.options.Policy.Joins == 0 {
 		return 0, 0, nil, false
 	}
 	refused = map[string]int64{}
@@ -62,6 +65,15 @@ func (v View) Guard() (number, proofs int64, refused map[string]int64, ok bool) 
 	}
 	return r.proofEffort(), metrics.Value(r.metrics.Proofs["accepted"]), refused, true
 }
+
+// Clients returns the tickets and sessions whose holders received a token of this gateway at an address of a prefix, the newest first,
+// at most limit, and the number of all. They are remembered for absence.
+func (v View) Clients(prefix netip.Prefix, limit int) (newest []recent.Use, all int) {
+	return v.clients.In(v.room.id, prefix, v.Line.RedisNow(), limit)
+}
+
+// ChallengeLevels returns the levels of the challenge that operators can set live.
+func (v View) ChallengeLevels() []string { return v.room.pages.levels() }
 
 // Account returns the ids that places of an account have in the room; none where the room does not keep one place for each account.
 func (v View) Account(name string) (ids []admission.ID) {
@@ -75,7 +87,7 @@ func (v View) Account(name string) (ids []admission.ID) {
 }
 
 // Page returns the page of the room's visitors.
-func (v View) Page() *page.Page { return v.room.page }
+func (v View) Page() *page.Page { return v.room.page() }
 
 // OriginStats returns the p95 time to first byte of an origin in seconds and its share of failed requests, over the last minute; zeros
 // without requests.

@@ -76,7 +76,7 @@ func (v *visit) showWait(d *decision) {
 	if s.Reason != "" && s.State != answer.StateProof && s.State != answer.StateRejected { // the former ticket has ended; this is a new one
 		view.State = answer.StateExpired
 	}
-	v.out.Page(v.deny(v.room.options.PageStatus), v.room.page, &view, s.State, v.room.queue.RedisNow())
+	v.out.Page(v.deny(v.room.options.PageStatus), v.room.page(), &view, s.State, v.room.queue.RedisNow())
 }
 
 // refuse writes a problem, and logs a fault.
@@ -133,7 +133,7 @@ func (v *visit) showRejected(p *answer.Problem) {
 		view.OpensAt, view.RefreshAfter = answer.FormatTime(p.OpensAt), min(p.Retry, answer.RoomClosed.Retry)
 	}
 	v.prepare(&view)
-	v.out.Page(v.deny(p.Status), v.room.page, &view, view.State, v.room.queue.RedisNow())
+	v.out.Page(v.deny(p.Status), v.room.page(), &view, view.State, v.room.queue.RedisNow())
 }
 
 // fault logs a fault of this request; where is its room or origin. A line that stands for several faults counts them.

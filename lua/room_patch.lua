@@ -6,11 +6,13 @@
 -- INVARIANT: the version only grows, so that after a loss of data the newest change wins.
 -- INCLUDE: clock, audit, limiter, room, meter, live
 
--- Then groups of three: set or clear, field, value; or match, field, the value that it must have ('': none).
+-- Then groups of three: set or clear, field, value; match, field, the value that it must have; absent, field, '': it must have none; or note,
+-- name, value: for the audit log alone.
 local s, err = open_room()
 if not s then return err end
 for i = 8, #ARGV, 3 do
-  if ARGV[i] == 'match' and (redis.call('HGET', LIVE, ARGV[i + 1]) or '') ~= ARGV[i + 2] then return save_and_reply(s, { 0 }) end
+  local verb, value = ARGV[i], redis.call('HGET', LIVE, ARGV[i + 1])
+  if verb == 'match' and value ~= ARGV[i + 2] or verb == 'absent' and value then return save_and_reply(s, { 0 }) end
 end
 local version = change_live(s, policy(), ARGV[5], ARGV[6], ARGV[7], 8)
 return save_and_reply(s, { version })

@@ -9,6 +9,7 @@ import (
 
 // Event changes a room's policy for a time. Times are µs of Redis's clock.
 type Event struct {
+	ID      string // of a live event; "": of the configuration
 	Name    string
 	Starts  int64
 	Ends    int64

@@ -72,6 +72,7 @@ type Policy struct {
 	SessionTTL   time.Duration // life of a pass; with PassLife, how long a session may be silent
 	PassLife     time.Duration // life of a pass that is signed once, while the gateways keep its session alive; 0: SessionTTL
 	Message      string        // operator's text for visitors
+	Challenge    string        // level of the challenge before a place; the gateway knows the levels
 	Paused       bool          // no admissions; joins go on
 	Draining     bool          // no new tickets
 	OnStoreError string        // wait, open, closed, local

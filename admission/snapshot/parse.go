@@ -68,7 +68,7 @@ func Parse(text string, schedule *policy.Schedule) (*Snapshot, error) {
 // overlay sets Policy and Live: the live changes of a line over the configured policy.
 func (s *Snapshot) overlay(configured *policy.Span, line, message string, p *intParser) {
 	s.Policy, s.Configured, s.Live = configured.Policy, configured, nil
-	s.Facts.Hash, s.Facts.SoldOut = "", false
+	s.Facts.Hash, s.Facts.SoldOut, s.Events = "", false, ""
 	if s.Policy.Adapts() && s.Rate > 0 {
 		s.Policy.Rate = min(s.Policy.MaxRate, max(s.Policy.MinRate, s.Rate))
 	}
@@ -105,6 +105,10 @@ func (s *Snapshot) overlay(configured *policy.Span, line, message string, p *int
 			s.Policy.Message = message
 		case OnSoldOut:
 			s.Policy.SoldOutCloses = v == SoldOutClose
+		case Events:
+			s.Events = v
+		case Challenge:
+			s.Policy.Challenge = v
 		case FactsHash:
 			s.Facts.Hash = v
 		case SoldOut:
@@ -142,6 +146,8 @@ func (s *Snapshot) WithPolicy(configured *policy.Span, now int64) *Snapshot {
 // Live fields that are not settings, or have no name of a setting. FactsText is not in a snapshot: gateways read it where FactsHash has changed.
 const (
 	OnSoldOut = "on_sold_out"
+	Challenge = "challenge"
+	Events    = "events"
 	FactsText = "facts"
 	FactsHash = "facts_hash"
 	SoldOut   = "sold_out"
@@ -178,6 +184,10 @@ func (s *Snapshot) LiveFields() []string {
 			if v = "keep"; s.Policy.SoldOutCloses {
 				v = SoldOutClose
 			}
+		case Events:
+			v = s.Events
+		case Challenge:
+			v = s.Policy.Challenge
 		case FactsHash:
 			if s.Facts.Text == "" {
 				continue // without the text the hash would name nothing

@@ -48,6 +48,7 @@ type Snapshot struct {
 	Version    int64         // of the live changes
 	Live       []string      // names of the fields that are changed live
 	Facts      Facts         // what the room publishes for those who wait
+	Events     string        // live events, as policy.EventsText writes them
 	Records    int64         // changes of the records of ramps and alarms since the room began in this store
 
 	Front    []int64 // the first orders, exactly

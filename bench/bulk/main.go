@@ -23,6 +23,7 @@ type options struct {
 	only         string
 	profiles     string
 	shapes       string
+	shards       string
 }
 
 func command() *cobra.Command {
@@ -40,6 +41,7 @@ func command() *cobra.Command {
 	f.StringVar(&o.only, "only", "", "measure only these parts, separated by commas: "+strings.Join(partNames(), ", "))
 	f.StringVar(&o.profiles, "profiles", "", "write a processor profile of our side of each measurement to this directory")
 	f.StringVar(&o.shapes, "shapes", "10x1,50x1,200x1,10x10,50x10,50x100,50x1000", "workers x tenants of each measurement of processing")
+	f.StringVar(&o.shards, "shards", "1,2,4,8", "numbers of shards of the measurement of shards")
 	cmd.AddCommand(holdCommand())
 	return cmd
 }
@@ -60,6 +62,7 @@ var parts = []part{
 	{"latency", false, latency},
 	{"pull", false, pulling},
 	{"fleet", true, fleet},
+	{"shards", true, sharded},
 	{"scripts", true, scripts},
 	{"memory", true, memories},
 	{"recovery", false, (*bench).recoveryRows},

@@ -54,6 +54,10 @@ func connectPostgres(u *url.URL) (driver.Connector, error) {
 			q.Set(name, value)
 		}
 	}
+	// Others accept it and check nothing. With require, the authority is checked, as libpq does.
+	if mode := q.Get("sslmode"); q.Get("sslrootcert") != "" && (mode == "disable" || mode == "allow" || mode == "prefer") {
+		return nil, unchecked(mode)
+	}
 	with := *u
 	with.RawQuery = q.Encode()
 	return pq.NewConnector(with.String())
@@ -107,11 +111,20 @@ func connectMySQL(u *url.URL) (driver.Connector, error) {
 	return mysql.NewConnector(c)
 }
 
+// unchecked returns the error of a certificate's authority that no connection would be checked against.
+func unchecked(mode string) error {
+	return fmt.Errorf("sslrootcert needs sslmode=verify-full: sslmode %s does not check the server's certificate", mode)
+}
+
 // setTLS sets the encryption of a connection by parameters with the names that libpq uses.
 func setTLS(c *mysql.Config, host string, q url.Values) error {
 	mode := q.Get("sslmode")
 	if mode == "" {
 		mode = defaultTLS(host)
+	}
+	file := q.Get("sslrootcert")
+	if file != "" && (mode == "disable" || mode == "prefer" || mode == "require") {
+		return unchecked(mode)
 	}
 	t := &tls.Config{ServerName: host, MinVersion: tls.VersionTLS12}
 	switch mode {
@@ -125,16 +138,13 @@ func setTLS(c *mysql.Config, host string, q url.Values) error {
 	default:
 		return fmt.Errorf("sslmode is %q: use disable, prefer, require (encrypted) or verify-full (encrypted, and the server's certificate is checked)", mode)
 	}
-	if file := q.Get("sslrootcert"); file != "" {
+	if file != "" {
 		pem, err := os.ReadFile(file)
 		if err != nil {
 			return fmt.Errorf("sslrootcert: %w", err)
 		}
 		if t.RootCAs = x509.NewCertPool(); !t.RootCAs.AppendCertsFromPEM(pem) {
 			return fmt.Errorf("sslrootcert: %s has no certificate in PEM", file)
-		}
-		if mode == "require" { // libpq checks the authority too once it is given
-			return errors.New("sslrootcert needs sslmode=verify-full")
 		}
 	}
 	if cert := q.Get("sslcert"); cert != "" {

@@ -35,6 +35,11 @@ func TestOpen_RefusesURL(t *testing.T) {
 		{"mysql://u:hidden@h/db?sslmode=verify", `sslmode is "verify"`},
 		{"mysql://u:hidden@h/db?sslrootcert=/none", "sslrootcert"},
 		{"mysql://u:hidden@h/db?sslmode=verify-full&sslrootcert=" + other, "no certificate"},
+		{"mysql://u:hidden@h/db?sslmode=prefer&sslrootcert=" + other, "sslmode=verify-full"},
+		{"mysql://u:hidden@localhost/db?sslrootcert=" + other, "sslmode=verify-full"}, // prefer is the default on this machine
+		{"mysql://u:hidden@h/db?sslmode=disable&sslrootcert=" + other, "sslmode=verify-full"},
+		{"postgres://u:hidden@h/db?sslmode=prefer&sslrootcert=" + other, "sslmode=verify-full"},
+		{"postgres://u:hidden@localhost/db?sslrootcert=" + other, "sslmode=verify-full"},
 		{"mysql://u:hidden@h/db?sslcert=/none", "sslcert, sslkey"},
 	} {
 		_, err := Open(row.from, "outbox")

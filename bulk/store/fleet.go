@@ -27,9 +27,8 @@ type allShards struct {
 	placing placementCache
 
 	mu      sync.Mutex
-	known   map[string]*Store            // homes of groups whose id has several possible homes
-	seen    map[string]map[int]tenantUse // last counts of tenants with a quota, by shard
-	started map[int]int64                // jobs that each shard had started when it last replied
+	known   map[string]*Store // homes of groups whose id has several possible homes
+	started map[int]int64     // jobs that each shard had started when it last replied
 }
 
 // Fleet is the bulk engine's data in several shards, each in a slot of its own, on one Redis or on several. A group is
@@ -183,16 +182,21 @@ func (f *allShards) checkServers(ctx context.Context) error {
 	var wg sync.WaitGroup
 	for i, client := range servers {
 		wg.Go(func() {
+			layouts := map[int]*redis.IntCmd{}
+			// One round trip. A pipeline, because the keys are in several slots.
+			_, err := client.Pipelined(ctx, func(p redis.Pipeliner) error {
+				for n := range MaxShards {
+					if own := n < len(f.shards) && f.shards[n].o.Client == client; !own {
+						layouts[n] = p.Exists(ctx, layoutKey(f.shards[0].o.Prefix, n))
+					}
+				}
+				return nil
+			})
+			if err != nil {
+				return // the server is away, and is checked at the next start
+			}
 			for n := range MaxShards {
-				own := n < len(f.shards) && f.shards[n].o.Client == client
-				if own {
-					continue
-				}
-				found, err := client.Exists(ctx, layoutKey(f.shards[0].o.Prefix, n)).Result()
-				if err != nil {
-					return // the server is away, and is checked at the next start
-				}
-				if found > 0 {
+				if layouts[n] != nil && layouts[n].Val() > 0 {
 					errs[i] = fmt.Errorf("%w: store.urls[%d] has the data of shard %d, which the configuration puts elsewhere: restore the former order and number of store.urls", ErrShards, i, n)
 					return
 				}
@@ -274,7 +278,7 @@ func (f *allShards) FixedHome(ctx context.Context, key string) (*Store, error) {
 	return f.shards[p.placements[0].home(key)], nil
 }
 
-// mostKnown bounds Fleet.known and Fleet.seen.
+// mostKnown bounds Fleet.known.
 const mostKnown = 10_000
 
 // shardOf returns the shard that has the group, or the one for a new group if none has it.

@@ -3,6 +3,7 @@ package store
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -53,7 +54,7 @@ func (f fleetGroups) createCounted(ctx context.Context, s *Store, g GroupSpec) (
 	if g.MaxGroups == 0 {
 		return s.CreateGroup(ctx, g)
 	}
-	err = f.counting(ctx, s, g.Tenant, func(ctx context.Context, elsewhere tenantUse) error {
+	err = f.counting(ctx, g.Tenant, []*Store{s}, tenantUse{groups: 1}, func(ctx context.Context, elsewhere tenantUse) error {
 		left := g
 		if left.MaxGroups -= elsewhere.groups; left.MaxGroups < 1 {
 			switch _, err := s.Group(ctx, g.ID); {
@@ -90,7 +91,7 @@ func (f fleetGroups) AddJobs(ctx context.Context, group string, c Chunk, jobs []
 	if err != nil {
 		return Added{}, err
 	}
-	err = f.counting(ctx, s, tenant, func(ctx context.Context, elsewhere tenantUse) (err error) {
+	err = f.counting(ctx, tenant, []*Store{s}, tenantUse{open: int64(len(jobs))}, func(ctx context.Context, elsewhere tenantUse) (err error) {
 		c.elsewhere = elsewhere.open
 		added, err = s.AddJobs(ctx, group, c, jobs)
 		return err
@@ -107,50 +108,87 @@ const (
 	countWait = 5 * time.Millisecond // between two attempts to take the lock
 )
 
-// counting calls do with the tenant's use of all shards but s, under a lock of the tenant, so that no other process adds to
-// it meanwhile. A shard that is away counts as it was last read, since nothing is added to it.
-func (f fleetGroups) counting(ctx context.Context, s *Store, tenant string, do func(ctx context.Context, elsewhere tenantUse) error) error {
-	return f.locked(ctx, "tenant/"+tenant, fmt.Sprintf("the quotas of tenant %q", tenant), func(ctx context.Context) error {
-		elsewhere, err := f.elsewhere(ctx, s, tenant)
+// counting calls do with the tenant's use of all shards, except for that of a single shard to which do adds. It holds a lock of the
+// tenant, so that no other process adds to the tenant meanwhile. do adds at most the given number to each shard of to. A shard that
+// is away counts as it was last recorded, since nothing is added to it.
+func (f fleetGroups) counting(ctx context.Context, tenant string, to []*Store, adds tenantUse, do func(ctx context.Context, elsewhere tenantUse) error) error {
+	key := "tenant/" + tenant
+	return f.locked(ctx, key, fmt.Sprintf("the quotas of tenant %q", tenant), func(ctx context.Context) error {
+		home, err := f.FixedHome(ctx, key)
 		if err != nil {
 			return err
 		}
-		return do(ctx, elsewhere)
+		all, err := f.countUse(ctx, home, tenant, to, adds)
+		if err != nil {
+			return fmt.Errorf("cannot check the quotas of tenant %q: %w", tenant, err)
+		}
+		var elsewhere tenantUse
+		for n, c := range all {
+			if len(to) > 1 || f.shards[n] != to[0] {
+				elsewhere.groups += c.groups
+				elsewhere.open += c.open
+			}
+		}
+		err = do(ctx, elsewhere)
+		if _, refused := errors.AsType[*Refusal](err); refused { // what was recorded has not been added
+			if _, failed := f.countUse(ctx, home, tenant, nil, tenantUse{}); failed != nil {
+				home.o.Log.Debug("a tenant's use of a shard stays recorded too high until its next request", "tenant", tenant, "error", failed)
+			}
+		}
+		return err
 	})
 }
 
-// elsewhere returns the tenant's use of all shards but s.
-func (f fleetGroups) elsewhere(ctx context.Context, s *Store, tenant string) (sum tenantUse, err error) {
-	all, errs := each(ctx, f.allShards, func(ctx context.Context, other *Store) (tenantUse, error) {
-		if other == s {
-			return tenantUse{}, nil
-		}
-		return other.counts(ctx, tenant)
-	})
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	last := f.seen[tenant]
-	if last == nil {
-		last = map[int]tenantUse{}
-		if f.seen == nil || len(f.seen) >= mostKnown {
-			f.seen = map[string]map[int]tenantUse{}
-		}
-		f.seen[tenant] = last
-	}
+// quotaKept is how long the records of a tenant's use stay without a request that counts them.
+const quotaKept = 30 * 24 * time.Hour
+
+// countUse returns the tenant's use of each shard. It records on home what the shards have and will have with the jobs to be added;
+// of a shard that is away it returns the record.
+func (f fleetGroups) countUse(ctx context.Context, home *Store, tenant string, to []*Store, adds tenantUse) ([]tenantUse, error) {
+	all, errs := each(ctx, f.allShards, func(ctx context.Context, s *Store) (tenantUse, error) { return s.counts(ctx, tenant) })
+	line := []any{home.now(), quotaKept.Microseconds()}
 	for n, c := range all {
-		if errs[n] != nil {
-			was, known := last[n]
-			if !known {
-				return tenantUse{}, fmt.Errorf("cannot check the quotas of tenant %q: %w", tenant, errs[n])
-			}
-			c = was
-		} else if f.shards[n] != s {
-			last[n] = c
+		adding := slices.Contains(to, f.shards[n])
+		switch {
+		case errs[n] == nil && adding:
+			line = append(line, n, tenantUse{c.groups + adds.groups, c.open + adds.open}.record())
+		case errs[n] == nil:
+			line = append(line, n, c.record())
+		case adding:
+			return nil, errs[n]
 		}
-		sum.groups += c.groups
-		sum.open += c.open
 	}
-	return sum, nil
+	call, cancel := context.WithTimeout(ctx, home.o.Timeout)
+	defer cancel()
+	r, err := home.scripts.Run(call, "quota_count", []string{quotaKey(home.o.Prefix, home.o.Shard, tenant)}, line...)
+	if err != nil {
+		return nil, shardError(home.o.Shard, err)
+	}
+	for n := range all {
+		if errs[n] == nil {
+			continue
+		}
+		known := false
+		for i := 0; i+1 < len(r); i += 2 {
+			if reply(r).string(i) == strconv.Itoa(n) {
+				all[n], known = parseUse(reply(r).string(i+1)), true
+			}
+		}
+		if !known {
+			return nil, fmt.Errorf("what it has of the tenant was never recorded: %w", errs[n])
+		}
+	}
+	return all, nil
+}
+
+// record returns the text of a use in the store: groups and unfinished jobs.
+func (t tenantUse) record() string {
+	return strconv.FormatInt(t.groups, 10) + " " + strconv.FormatInt(t.open, 10)
+}
+
+func parseUse(text string) tenantUse {
+	groups, open, _ := strings.Cut(text, " ")
+	return tenantUse{groups: asInt(groups), open: asInt(open)}
 }
 
 // counts returns a tenant's use of this shard.
@@ -270,7 +308,7 @@ func (f fleetJobs) redriving(ctx context.Context, group string, maxGroups int64,
 	if err != nil {
 		return err
 	}
-	return f.counting(ctx, s, tenant, func(ctx context.Context, elsewhere tenantUse) error {
+	return f.counting(ctx, tenant, []*Store{s}, tenantUse{groups: 1}, func(ctx context.Context, elsewhere tenantUse) error {
 		if maxGroups <= elsewhere.groups {
 			return tooManyGroups(&GroupSpec{Tenant: tenant, MaxGroups: maxGroups}, elsewhere.groups)
 		}

@@ -213,7 +213,7 @@ func (f fleetJobs) submitCounted(ctx context.Context, s *Store, in Single) (done
 	if in.MaxPending == 0 && f.Settings().PendingPerTenant == 0 {
 		return s.Submit(ctx, in)
 	}
-	err = f.counting(ctx, s, in.Tenant, func(ctx context.Context, elsewhere tenantUse) (err error) {
+	err = f.counting(ctx, in.Tenant, []*Store{s}, tenantUse{groups: 1, open: 1}, func(ctx context.Context, elsewhere tenantUse) (err error) {
 		in.elsewhere = elsewhere.open
 		done, err = s.Submit(ctx, in)
 		return err

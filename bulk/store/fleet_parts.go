@@ -33,7 +33,7 @@ func (f fleetGroups) addParts(ctx context.Context, p parts, group string, c Chun
 	if err != nil {
 		return Added{}, err
 	}
-	err = f.counting(ctx, nil, tenant, func(ctx context.Context, all tenantUse) (err error) {
+	err = f.counting(ctx, tenant, p, tenantUse{open: int64(len(jobs))}, func(ctx context.Context, all tenantUse) (err error) {
 		for _, limit := range []struct {
 			most int64
 			name string

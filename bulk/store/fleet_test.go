@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -316,6 +317,93 @@ func TestFleet_RefusesReorderedServers(t *testing.T) {
 	}
 	if err := f.Prepare(t.Context()); !errors.Is(err, ErrShards) || !strings.Contains(err.Error(), "restore the former order") {
 		t.Errorf("%v", err)
+	}
+}
+
+// slowly delays each round trip of a client.
+type slowly time.Duration
+
+func (slowly) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (d slowly) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, c redis.Cmder) error {
+		<-time.After(time.Duration(d))
+		return next(ctx, c)
+	}
+}
+
+func (d slowly) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, c []redis.Cmder) error {
+		<-time.After(time.Duration(d))
+		return next(ctx, c)
+	}
+}
+
+// Servers at a distance are checked too: the check has one round trip for all shards, within one store.timeout.
+func TestFleet_ChecksDistantServers(t *testing.T) {
+	a, b := redistest.Server(t), redistest.Server(t)
+	if err := b.Client().HSet(t.Context(), layoutKey("wr", MaxShards-1), "version", layout).Err(); err != nil {
+		t.Fatal(err)
+	}
+	distant := b.Client()
+	distant.AddHook(slowly(20 * time.Millisecond))
+	f, err := NewFleet(Options{Shards: 2, Prefix: "wr", Timeout: time.Second, Settings: Defaults()}, a.Client(), distant)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Prepare(t.Context()); !errors.Is(err, ErrShards) || !strings.Contains(err.Error(), fmt.Sprintf("store.urls[1] has the data of shard %d", MaxShards-1)) {
+		t.Errorf("%v", err)
+	}
+}
+
+// A shard that is away counts for a quota with what any process has added to it, and the other shards accept the rest.
+func TestFleet_HoldsQuotasBesideAShardThatIsAway(t *testing.T) {
+	servers := []*redistest.PrivateServer{redistest.Server(t), redistest.Server(t), redistest.Server(t)}
+	open := func() *Fleet {
+		return fleet(t, 3, "wr", func(s *Settings) { s.PendingPerTenant = 10 }, servers[0].Client(), servers[1].Client(), servers[2].Client())
+	}
+	one, two, three := open(), open(), open()
+	home, err := one.FixedHome(t.Context(), "tenant/acme")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost, other := (home.o.Shard+1)%3, (home.o.Shard+2)%3
+	add := func(f *Fleet, shard, from, n int) error {
+		id := onShard(f, shard)
+		if _, _, err := f.CreateGroup(t.Context(), GroupSpec{ID: id, Tenant: "acme", Type: "t", MaxGroups: 3}); err != nil {
+			return err
+		}
+		jobs := make([]Job, n)
+		for i := range jobs {
+			jobs[i] = Job{ID: fmt.Sprint("j", from+i), Payload: []byte("1")}
+		}
+		_, err := f.AddJobs(t.Context(), id, Chunk{}, jobs)
+		return err
+	}
+	if err := add(two, other, 0, 1); err != nil { // two reads that the shard has nothing
+		t.Fatal(err)
+	}
+	if err := add(one, lost, 0, 6); err != nil {
+		t.Fatal(err)
+	}
+	servers[lost].Kill()
+	for _, f := range []*Fleet{two, three} { // the latter has never read the shard
+		refused(t, add(f, other, 100, 4), CodeQuota)
+	}
+	if err := add(three, other, 200, 3); err != nil {
+		t.Errorf("the rest of the quota is refused: %v", err)
+	}
+	refused(t, add(two, other, 300, 1), CodeQuota)
+	third := GroupSpec{ID: onShard(two, home.o.Shard), Tenant: "acme", Type: "t", MaxGroups: 2}
+	_, _, err = two.CreateGroup(t.Context(), third)
+	refused(t, err, CodeQuota)
+	third.MaxGroups = 3
+	if _, _, err = two.CreateGroup(t.Context(), third); err != nil {
+		t.Error(err)
+	}
+	_, err = two.AddJobs(t.Context(), onShard(two, lost), Chunk{}, []Job{{ID: "x", Payload: []byte("1")}})
+	if !errors.Is(err, ErrStore) {
+		t.Errorf("the shard that is away: %v", err)
 	}
 }
 

@@ -127,6 +127,11 @@ func lockKey(prefix string, shard int, group string) string {
 	return shardKey(prefix, shard, "lock:"+group)
 }
 
+// quotaKey returns the key of what a tenant with a quota has in each shard: its number → groups and unfinished jobs.
+func quotaKey(prefix string, shard int, tenant string) string {
+	return shardKey(prefix, shard, "quota:"+tenant)
+}
+
 // pullersKey returns the key of the pullers that were reported around a time: id → Puller (JSON).
 func pullersKey(prefix string, shard int, at time.Time) string {
 	return shardKey(prefix, shard, "pullers:"+strconv.FormatInt(at.UnixMicro()/pullersPart.Microseconds(), 10))

@@ -118,8 +118,8 @@ func (s groupStore) CallbackDone(ctx context.Context, group string, ok, last boo
 	return groupRefusal(r.refusal(), group, r)
 }
 
-// Lock takes the lock of a group for d. The lock only saves work: what it guards is fenced, so an expired lock does
-// no harm. ok is false if another process has it.
+// Lock takes the lock of a group, or of a key that concerns several shards, for d. The lock of a group only saves work: what it
+// guards is fenced, so an expired lock does no harm. The work under that of a key ends before the lock does. ok is false if another process has it.
 func (s groupStore) Lock(ctx context.Context, group string, d time.Duration) (unlock func(), ok bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
 	defer cancel()
@@ -136,8 +136,7 @@ func (s groupStore) Lock(ctx context.Context, group string, d time.Duration) (un
 	return func() {
 		ctx, cancel := context.WithTimeout(context.Background(), s.o.Timeout)
 		defer cancel()
-		if s.o.Client.Get(ctx, key).Val() == owner { // otherwise it has expired
-			_ = s.o.Client.Del(ctx, key).Err()
-		}
+		// A lock that cannot be released expires after d.
+		_, _ = s.scripts.Run(ctx, "lock_release", []string{key}, s.now(), owner)
 	}, true, nil
 }

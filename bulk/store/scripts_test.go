@@ -48,6 +48,8 @@ func oneOfEverything(t *testing.T, client redis.UniversalClient) {
 	ok(err)
 	_, _, err = f.shards[1].Lend(ctx, number, lend.Call{})
 	ok(err)
+	_, _, err = f.CreateGroup(ctx, GroupSpec{ID: "counted", Tenant: "quotas", Type: "t", MaxGroups: 5})
+	ok(err)
 	_, err = s.SetLimits(ctx, LimitsPatch{Global: new(500.0), GlobalGiven: true})
 	ok(err)
 	_, err = s.Steer(ctx, "0 0|0 0", 0, 0, "")

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"sync/atomic"
 	"time"
+	"net/netip"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -162,9 +163,16 @@ func consoleRooms(g *gateway.Gateway) []console.Room {
 	views := g.Views()
 	rooms := make([]console.Room, len(views))
 	for i, v := range views {
-		rooms[i] = console.Room{Queue: v.Line, File: v.File, Origin: v.Origin, Wait: v.Wait, WaitError: v.WaitError, WaitCoverage: v.WaitCoverage, Page: v.Page(), Account: v.Account}
+		rooms[i] = console.Room{Queue: v.Line, File: v.File, Origin: v.Origin, Wait: v.Wait, WaitError: v.WaitError, WaitCoverage: v.WaitCoverage, Page: v.Page(), Levels: v.ChallengeLevels(), Account: v.Account}
 		rooms[i].Simulate = func(c console.Change) (now, with eta.Outcome, ok bool) {
 			return v.Simulate(forecast.Change{Rate: c.Rate, MaxActive: c.MaxActive, Paused: c.Paused})
+		}
+		rooms[i].Clients = func(prefix netip.Prefix, limit int) (list []console.Client, all int) {
+			newest, all := v.Clients(prefix, limit)
+			for _, u := range newest {
+				list = append(list, console.Client{ID: admission.ID(u.ID), Address: u.Address, At: u.At})
+			}
+			return list, all
 		}
 		rooms[i].Guard = func() (console.Guard, bool) {
 			number, proofs, refused, ok := v.Guard()

@@ -23,7 +23,7 @@ func (c *Console) patchRoom(w http.ResponseWriter, r *http.Request, who *access.
 		return err
 	}
 	change, faults := decodePatch(body)
-	if faults = append(faults, faultsBeside(&room.File, &change)...); len(faults) > 0 {
+	if faults = append(faults, faultsBeside(&room, &change)...); len(faults) > 0 {
 		return ophttp.Invalid(faults...)
 	}
 	if len(bytes.TrimSpace(body[1:len(body)-1])) == 0 {
@@ -38,7 +38,8 @@ func (c *Console) patchRoom(w http.ResponseWriter, r *http.Request, who *access.
 const minSilence = 4 * time.Second
 
 // faultsBeside returns what is wrong with a change beside the file of its room.
-func faultsBeside(file *admission.Policy, change *admission.Live) (faults []ophttp.Fault) {
+func faultsBeside(room *Room, change *admission.Live) (faults []ophttp.Fault) {
+	file := &room.File
 	if m := change.Method; m != nil && *m == admission.Lottery && !mayDraw(file) {
 		faults = append(faults, ophttp.Fault{Path: "method", Value: []byte(`"lottery"`), Problem: "needs queue.opens_at and queue.draw_secret_file in the file",
 			Allowed: "fifo, passthrough or reject"})
@@ -46,6 +47,10 @@ func faultsBeside(file *admission.Policy, change *admission.Live) (faults []opht
 	if ttl := change.SessionTTL; ttl != nil && *ttl < minSilence && file.PassLife > 0 {
 		faults = append(faults, ophttp.Fault{Path: "session.ttl", Value: []byte(strconv.Quote(ttl.String())), Problem: "is too small with session.renew: server",
 			Allowed: "4s to 24h"})
+	}
+	if level := change.Challenge; level != nil && !slices.Contains(room.Levels, *level) {
+		faults = append(faults, ophttp.Fault{Path: "challenge", Value: []byte(strconv.Quote(*level)), Problem: "needs a page that loads the script of the challenge: add {{.Guard}} to page.template_file",
+			Allowed: cmp.Or(strings.Join(room.Levels, ", "), "none")})
 	}
 	return faults
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -40,6 +41,11 @@ type Room struct {
 	// Guard returns the cost of joining and the refused joins; false if joining is free. May be nil.
 	Guard func() (Guard, bool)
 	Page  VisitorsPage // may be nil
+	// Clients returns the tickets and sessions that were used from an address of a prefix, the newest first, at most limit, and the number
+	// of all that this gateway remembers. May be nil.
+	Clients func(prefix netip.Prefix, limit int) (newest []Client, all int)
+	// Levels are the levels of the challenge that can be set live.
+	Levels []string
 	// Account returns the ids that places of an account have; none in a room without accounts. May be nil.
 	Account func(name string) []admission.ID
 }
@@ -48,6 +54,13 @@ type Room struct {
 type VisitorsPage interface {
 	Previews() (states, languages []string)
 	Preview(state, language, message string) (body []byte, policy string, ok bool)
+}
+
+// Client is the last use of a ticket or session.
+type Client struct {
+	ID      admission.ID
+	Address netip.Addr
+	At      int64 // Redis's clock, µs
 }
 
 // Change is a change of a room's admissions to be simulated; nil leaves a value as it is.

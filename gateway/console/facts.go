@@ -64,7 +64,7 @@ func (c publisher) put(w http.ResponseWriter, r *http.Request, who *access.Perso
 	if len(faults) > 0 {
 		return ophttp.Invalid(faults...)
 	}
-	text, d, err := c.publish(r, who, room, "facts", func(d *facts.Document) error {
+	text, d, err := c.publish(r, who, room, facts.ActionFacts, func(d *facts.Document) error {
 		if err := checkMatch(r, d.Items); err != nil {
 			return err
 		}
@@ -122,7 +122,7 @@ func (c publisher) putNotice(w http.ResponseWriter, r *http.Request, who *access
 	if len(faults) > 0 {
 		return ophttp.Invalid(faults...)
 	}
-	_, d, err := c.publish(r, who, room, "notice", func(d *facts.Document) error {
+	_, d, err := c.publish(r, who, room, facts.ActionNotice, func(d *facts.Document) error {
 		former := d.Notice(id)
 		if err := checkMatch(r, former); err != nil {
 			return err
@@ -148,7 +148,7 @@ func (c publisher) removeNotice(w http.ResponseWriter, r *http.Request, who *acc
 		return err
 	}
 	id := r.PathValue("notice")
-	_, _, err := c.publish(r, who, room, "notice", func(d *facts.Document) error {
+	_, _, err := c.publish(r, who, room, facts.ActionNotice, func(d *facts.Document) error {
 		former := d.Notice(id)
 		if former == nil {
 			return unknownNotice()

@@ -96,3 +96,32 @@ func FuzzDecodeItems(f *testing.F) {
 		}
 	})
 }
+
+// What visitors were told is apart from the other changes of a report.
+func TestReport_HasFactsAndNotices(t *testing.T) {
+	b := newBench(t)
+	const room = "/admin/v1/rooms/sale"
+	for _, step := range [][3]string{
+		{"PUT", room + "/facts", `{"items":[` + item + `]}`}, {"PUT", room + "/notices/late", `{"level":"urgent","text":{"en":"Late"}}`},
+		{"DELETE", room + "/notices/late", ""}, {"PATCH", room, `{"rate":3}`}, {"PUT", room + "/facts", `{"items":[` + strings.Replace(item, "low", "sold_out", 1) + `]}`},
+	} {
+		if w := b.ask(step[0], step[1], step[2]); w.Code >= 300 {
+			t.Fatalf("%v: %d %s", step, w.Code, w.Body)
+		}
+	}
+	b.record(61)
+	w := b.ask("GET", room+"/report?format=json", "")
+	want(t, w, 200)
+	actions := func(list string) (names []string) {
+		for _, change := range at(decode(t, w.Body.Bytes()), list).([]any) {
+			names = append(names, at(change, "action").(string))
+		}
+		return names
+	}
+	if got := strings.Join(actions("facts"), " "); got != "facts notice notice facts" {
+		t.Errorf("facts: %s", got)
+	}
+	if got := strings.Join(actions("changes"), " "); got != "patch" {
+		t.Errorf("changes: %s", got)
+	}
+}

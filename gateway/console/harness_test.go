@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -44,6 +45,8 @@ type bench struct {
 	ready     bool
 	healthy   error
 	clock     clock
+	clients   []Client
+	prefix    string          // of the keys in the store
 	leaving   context.Context // of the client; nil: it stays
 }
 
@@ -66,8 +69,9 @@ func newBench(t *testing.T, change ...func(*Options)) *bench {
 func newBenchOn(t *testing.T, client redis.UniversalClient, change ...func(*Options)) *bench {
 	t.Helper()
 	b := &bench{t: t, ready: true}
+	b.prefix = redistest.Prefix(t)
 	core, err := admission.New(admission.Options{
-		Client: client, Prefix: redistest.Prefix(t), Timeout: 5 * time.Second, Log: slog.New(slog.DiscardHandler),
+		Client: client, Prefix: b.prefix, Timeout: 5 * time.Second, Log: slog.New(slog.DiscardHandler),
 		Now: func() int64 { return b.clock.now().UnixMicro() },
 	})
 	if err != nil {
@@ -91,7 +95,7 @@ func newBenchOn(t *testing.T, client redis.UniversalClient, change ...func(*Opti
 		Tokens: []Token{{Name: "ops", Token: writeToken, Role: Write}, {Name: "wall", Token: readToken, Role: Read}},
 		Rooms: func() []Room {
 			return []Room{
-				{Queue: b.sale, File: filePolicy, Origin: "shop",
+				{Queue: b.sale, File: filePolicy, Origin: "shop", Levels: []string{"none", "auto", "always", "hardest"}, Clients: b.clientsIn,
 					Wait:      func() eta.Estimate { return eta.Estimate{Seconds: 120, Low: 99.6, High: 150.4, Known: true} },
 					WaitError: func() (float64, bool) { return 0.95, true },
 					Simulate: func(c Change) (now, with eta.Outcome, ok bool) {
@@ -147,6 +151,16 @@ func newBenchOn(t *testing.T, client redis.UniversalClient, change ...func(*Opti
 	}
 	b.console, b.handler = c, c.Handler()
 	return b
+}
+
+// clientsIn has each client that the test has set.
+func (b *bench) clientsIn(prefix netip.Prefix, limit int) (list []Client, all int) {
+	for _, c := range b.clients {
+		if prefix.Contains(c.Address) {
+			list = append(list, c)
+		}
+	}
+	return list[:min(len(list), limit)], len(list)
 }
 
 // explained is an explanation of any request.

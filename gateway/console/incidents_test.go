@@ -1,13 +1,16 @@
 package console
 
 import (
+	"log/slog"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/chromedp/chromedp"
 
+	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/eta"
 	"github.com/anteroom/anteroom/internal/redistest"
 )
@@ -70,9 +73,39 @@ func TestPage_IncidentsAreSolved(t *testing.T) {
 	}
 	run(t, tab, expect(shown(""))...)
 
+	// Two gateways more, of which one has another key.
+	for _, keys := range []string{"k", "other"} {
+		core, err := admission.New(admission.Options{Client: store.Client(), Prefix: b.prefix, Timeout: 5 * time.Second, Log: slog.New(slog.DiscardHandler), Now: func() int64 { return b.clock.now().UnixMicro() }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		fleet := admission.NewFleet(core, func() admission.Gateway {
+			return admission.Gateway{Host: "edge-" + keys, Version: "v1", Started: b.clock.now().UnixMicro(), Keys: keys, Configuration: admission.Configuration{Generation: 1, Hash: "h", Loaded: b.clock.now().UnixMicro()}}
+		})
+		for range 2 { // the second reads the reports of all
+			if err := fleet.Report(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := b.fleet.Report(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	run(t, tab, expect(`document.querySelector('[data-incident=other-keys]')?.innerText.includes('edge-other')`)...)
+	run(t, tab, click(`#tab-changes`), click(`[data-incident=other-keys] button`))
+	run(t, tab, expect(`document.querySelector('#fleet').innerText.includes('other keys')`)...)
+
+	want(t, b.ask("PUT", "/admin/v1/rooms/sale/facts", `{"items":[`+strings.Replace(item, "low", "sold_out", 1)+`]}`), 200)
+	run(t, tab, expect(`document.querySelector('[data-incident=sold-out]') !== null`)...)
+	run(t, tab, click(`[data-incident=sold-out] button`), chromedp.WaitVisible(chromedp.CSS(`#dialog [type=submit]`)), click(`#dialog [type=submit]`))
+	run(t, tab, expect(`!document.querySelector('#dialog').open`)...)
+	if m := b.sale.Snapshot().Policy.Method; m != admission.Reject {
+		t.Errorf("sold-out: the method is %s", m)
+	}
+
 	store.Kill()
 	b.clock.move(10 * time.Second)
-	run(t, tab, expect(shown("store-away"), `document.querySelector('#word').textContent === 'Store away'`)...)
+	run(t, tab, expect(`document.querySelector('[data-incident=store-away]') !== null`, `document.querySelector('#word').textContent === 'Store away'`)...)
 	for _, c := range complaints() {
 		if !ordinary(c) {
 			t.Error(c)

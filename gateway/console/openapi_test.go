@@ -3,8 +3,10 @@ package console
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"slices"
 	"strconv"
@@ -111,6 +113,8 @@ func TestResponses_MatchOpenAPI(t *testing.T) {
 	ask(404, "GET", "/admin/v1/rooms/none/tickets?account=jane", "")
 	ask(422, "GET", room+"/tickets?account=", "")
 	ask(200, "GET", "/admin/v1/events", "")
+	ask(200, "GET", room+"/clients?address=203.0.113.0/24", "")
+	ask(422, "GET", room+"/clients?address=x", "")
 	ask(200, "GET", room+"/tickets/"+first, "")
 	ask(204, "DELETE", room+"/tickets/"+first, "")
 	ask(200, "GET", room+"/tickets/"+first, "")
@@ -172,7 +176,33 @@ func TestResponses_MatchOpenAPI(t *testing.T) {
 		ask(415, "POST", room+action, `{"reason":"x"}`, "Content-Type: text/plain")
 		ask(422, "POST", room+action, `{"x":1}`)
 	}
+	const event = `{"name":"sale","starts_at":"2028-01-01T10:00:00Z","ends_at":"2028-01-01T11:00:00Z","rate":2.5,"method":"fifo"}`
+	ask(201, "POST", room+"/events", event)
+	ask(409, "POST", room+"/events", event)
+	planned := room + "/events/" + b.sale.LiveEvents()[0].ID
+	ask(200, "GET", "/admin/v1/events", "")
+	ask(200, "GET", room, "")
+	ask(200, "PUT", planned, event)
+	ask(404, "PUT", room+"/events/none", strings.ReplaceAll(event, "2028", "2029"))
+	for _, row := range [][2]string{{"POST", room + "/events"}, {"PUT", planned}, {"DELETE", planned}} {
+		ask(400, row[0], row[1], `[]`)
+		ask(413, row[0], row[1], strings.Repeat(" ", 64<<10+1))
+		ask(415, row[0], row[1], `{}`, "Content-Type: text/plain")
+		ask(422, row[0], row[1], `{"x":1}`)
+	}
+	ask(409, "PUT", room+"/events/none", event)
+	ask(204, "DELETE", planned, "")
+	ask(404, "DELETE", planned, "")
+	ask(200, "PATCH", room, `{"challenge":"hardest"}`)
 	ask(200, "GET", "/admin/v1/audit", "")
+	newest := fmt.Sprint(room, "/audit/", b.newest()["seq"], "/undo")
+	ask(200, "POST", newest, "")
+	ask(409, "POST", newest, "")
+	ask(400, "POST", newest, `[]`)
+	ask(404, "POST", room+"/audit/9999/undo", "")
+	ask(413, "POST", newest, strings.Repeat(" ", 64<<10+1))
+	ask(415, "POST", newest, `{}`, "Content-Type: text/plain")
+	ask(422, "POST", newest, `{"x":1}`)
 	ask(422, "GET", "/admin/v1/audit?limit=0", "")
 	b.deadEvent()
 	ask(200, "GET", "/admin/v1/webhooks", "")
@@ -277,7 +307,7 @@ func TestResponses_MatchOpenAPI(t *testing.T) {
 		{"DELETE", room + "/tickets/" + last, ""}, {"POST", room + "/sessions/" + last + "/revoke", ""}, {"GET", "/admin/v1/audit", ""}, {"GET", "/admin/v1/webhooks", ""},
 		{"GET", room + "/facts", ""}, {"PUT", room + "/facts", standing}, {"GET", room + "/notices", ""},
 		{"GET", room + "/notices/n2", ""}, {"PUT", room + "/notices/n2", notice}, {"DELETE", room + "/notices/n2", ""},
-		{"POST", room + "/evacuate", `{"reason":"x"}`}, {"POST", room + "/simulate", ""},
+		{"GET", room + "/clients?address=203.0.113.7", ""}, {"POST", newest, ""}, {"POST", room + "/events", event}, {"PUT", planned, event}, {"DELETE", planned, ""}, {"POST", room + "/evacuate", `{"reason":"x"}`}, {"POST", room + "/simulate", ""},
 		{"GET", room + "/ramp", ""}, {"POST", room + "/ramp", `{"step":1,"every":"1m","until":90}`}, {"DELETE", room + "/ramp", ""}, {"POST", redeem, permitBody(raw)},
 	}
 	for _, o := range all {
@@ -317,6 +347,7 @@ func TestResponses_MatchOpenAPI(t *testing.T) {
 		ask(403, "GET", path, "", "Authorization:", "Host: evil.example")
 	}
 	b = benchWithoutStore(t)
+	b.clients = []Client{{Address: netip.MustParseAddr("203.0.113.7")}}
 	all[len(all)-1].body = permitBody(b.permit(token.Permit{}))
 	for _, o := range append(records, all[5:]...) { // the first need no store
 		if strings.HasSuffix(o.path, "/simulate") || o.method == "GET" && strings.HasSuffix(o.path, "/ramp") { // works without the store

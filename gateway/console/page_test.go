@@ -86,15 +86,12 @@ func TestPreview_ShowsTheVisitorsPage(t *testing.T) {
 
 func TestEvents_OfAllRooms(t *testing.T) {
 	b := newBench(t)
-	rooms := b.console.o.Rooms
-	b.console.o.Rooms = func() []Room {
-		list := rooms()
-		list[1].File.Plan = admission.NewPlan(nil, "vip", &list[1].File, []admission.Event{
-			{Name: "late", Starts: 1_900_000_000e6, Ends: 1_900_003_600e6, Rate: 2500}, {Starts: 1_700_000_000e6, Ends: 1_700_003_600e6, Method: admission.Reject},
-		})
-		return list
-	}
+	file := filePolicy
+	file.Plan = admission.NewPlan(nil, "vip", &file, []admission.Event{
+		{Name: "late", Starts: 1_900_000_000e6, Ends: 1_900_003_600e6, Rate: 2500}, {Starts: 1_700_000_000e6, Ends: 1_700_003_600e6, Method: admission.Reject},
+	})
+	b.core.Room("vip", file)
 	want(t, b.ask("GET", "/admin/v1/events", ""), http.StatusOK, `{"events":[
-		{"room":"vip","origin":"shop","starts_at":"2023-11-14T22:13:20.000000Z","ends_at":"2023-11-14T23:13:20.000000Z","method":"reject"},
-		{"room":"vip","origin":"shop","name":"late","starts_at":"2030-03-17T17:46:40.000000Z","ends_at":"2030-03-17T18:46:40.000000Z","rate":2.5}]}`)
+		{"room":"vip","origin":"shop","live":false,"starts_at":"2023-11-14T22:13:20.000000Z","ends_at":"2023-11-14T23:13:20.000000Z","method":"reject"},
+		{"room":"vip","origin":"shop","live":false,"name":"late","starts_at":"2030-03-17T17:46:40.000000Z","ends_at":"2030-03-17T18:46:40.000000Z","rate":2.5}]}`)
 }

@@ -48,6 +48,7 @@ var liveFields = []liveField{
 	{"message", []string{"message", "page.message"}, fmt.Sprintf("text of at most %d characters, with no control characters but line breaks and tabs", maxMessage), setMessage},
 	{"method", []string{"method", "queue.method"}, "fifo, lottery, passthrough or reject", setMethod},
 	{"on_sold_out", []string{"on_sold_out", "queue.on_sold_out"}, "keep or close", setOnSoldOut},
+	{"challenge", []string{"challenge"}, "none, auto, always or hardest", setChallenge},
 	{"session.ttl", []string{"session.ttl"}, "a duration from 1s to 24h, such as \"5m\"", setSessionTTL},
 	{"enabled", []string{"enabled"}, "true or false", func(l *admission.Live, raw []byte) string { return setBool(&l.Enabled, raw) }},
 }
@@ -104,7 +105,7 @@ func (d *patchDecoder) walk(prefix string, raw []byte) {
 		case path == "draining":
 			d.fault(path, value, "is not changed here", "POST to the room's /drain and /resume")
 		default:
-			d.fault(path, value, "is not a live field (what else the file has changes with it, on SIGHUP)", "rate, burst, max_active, paused, message, method, on_sold_out, session: {ttl}, enabled")
+			d.fault(path, value, "is not a live field (what else the file has changes with it, on SIGHUP)", "rate, burst, max_active, paused, message, method, on_sold_out, challenge, session: {ttl}, enabled")
 		}
 		return true
 	})
@@ -183,6 +184,15 @@ func setOnSoldOut(l *admission.Live, raw []byte) string {
 		return "is neither"
 	}
 	l.OnSoldOut = &v
+	return ""
+}
+
+func setChallenge(l *admission.Live, raw []byte) string {
+	v, isText := text(raw)
+	if !isText || !slices.Contains([]string{"none", "auto", "always", "hardest"}, v) {
+		return "is not a level"
+	}
+	l.Challenge = &v
 	return ""
 }
 

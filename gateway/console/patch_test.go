@@ -59,7 +59,7 @@ func TestPatch_RefusesSilenceShorterThanInFile(t *testing.T) {
 		life, ttl time.Duration
 		faults    int
 	}{{time.Hour, 3 * time.Second, 1}, {time.Hour, 4 * time.Second, 0}, {0, time.Second, 0}} {
-		got := faultsBeside(&admission.Policy{PassLife: row.life}, &admission.Live{SessionTTL: &row.ttl})
+		got := faultsBeside(&Room{File: admission.Policy{PassLife: row.life}}, &admission.Live{SessionTTL: &row.ttl})
 		if len(got) != row.faults || len(got) > 0 && got[0].Path != "session.ttl" {
 			t.Errorf("passes of %v, session.ttl %v: %v, want %d faults", row.life, row.ttl, got, row.faults)
 		}
@@ -102,10 +102,10 @@ func TestPatch_ReportsEveryFault(t *testing.T) {
 		{"path":"message","value":7,"problem":"is not text","allowed":"text of at most 1000 characters, with no control characters but line breaks and tabs"},
 		{"path":"method","value":"lifo","problem":"is not a method","allowed":"fifo, lottery, passthrough or reject"},
 		{"path":"session.ttl","value":"1ms","problem":"is out of range","allowed":"a duration from 1s to 24h, such as \"5m\""},
-		{"path":"session.max","value":"1h","problem":"is not a live field (what else the file has changes with it, on SIGHUP)","allowed":"rate, burst, max_active, paused, message, method, on_sold_out, session: {ttl}, enabled"},
-		{"path":"speed","value":3,"problem":"is not a live field (what else the file has changes with it, on SIGHUP)","allowed":"rate, burst, max_active, paused, message, method, on_sold_out, session: {ttl}, enabled"},
+		{"path":"session.max","value":"1h","problem":"is not a live field (what else the file has changes with it, on SIGHUP)","allowed":"rate, burst, max_active, paused, message, method, on_sold_out, challenge, session: {ttl}, enabled"},
+		{"path":"speed","value":3,"problem":"is not a live field (what else the file has changes with it, on SIGHUP)","allowed":"rate, burst, max_active, paused, message, method, on_sold_out, challenge, session: {ttl}, enabled"},
 		{"path":"admission.rate","value":7,"problem":"is given already, as rate","allowed":"one of the two"},
-		{"path":"admission.strategy","value":"adaptive","problem":"is not a live field (what else the file has changes with it, on SIGHUP)","allowed":"rate, burst, max_active, paused, message, method, on_sold_out, session: {ttl}, enabled"},
+		{"path":"admission.strategy","value":"adaptive","problem":"is not a live field (what else the file has changes with it, on SIGHUP)","allowed":"rate, burst, max_active, paused, message, method, on_sold_out, challenge, session: {ttl}, enabled"},
 		{"path":"queue","value":[],"problem":"is not an object","allowed":"an object with queue.method, queue.on_sold_out"},
 		{"path":"draining","value":true,"problem":"is not changed here","allowed":"POST to the room's /drain and /resume"}]}`)
 	if v := b.sale.Snapshot().Version; v != 0 {

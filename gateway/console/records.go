@@ -78,6 +78,8 @@ type entryView struct {
 	Action string         `json:"action"`
 	Before map[string]any `json:"before"`
 	After  map[string]any `json:"after"`
+	Undo   string         `json:"undo,omitempty"`   // possible, changed or never
+	Undoes int64          `json:"undoes,omitempty"` // seq of the entry that was undone
 }
 
 func (c *Console) audit(w http.ResponseWriter, r *http.Request, who *access.Person) error {
@@ -94,8 +96,16 @@ func (c *Console) audit(w http.ResponseWriter, r *http.Request, who *access.Pers
 	answer := struct {
 		Entries []entryView `json:"entries"`
 	}{Entries: make([]entryView, 0, len(list))}
-	for _, e := range list {
-		answer.Entries = append(answer.Entries, viewEntry(e))
+	snapshots := map[string]*admission.Snapshot{}
+	for _, room := range c.o.Rooms() {
+		snapshots[room.Queue.ID()] = room.Queue.Snapshot()
+	}
+	for i := range list {
+		v := viewEntry(list[i])
+		if s := snapshots[v.Room]; s != nil {
+			v.Undo = undoable(s, &list[i])
+		}
+		answer.Entries = append(answer.Entries, v)
 	}
 	return ophttp.OK(w, answer)
 }
@@ -123,7 +133,9 @@ func (c people) exportAudit(w http.ResponseWriter, r *http.Request, who *access.
 // viewEntry returns an entry of the audit log as the API shows it.
 func viewEntry(e admission.Entry) entryView {
 	v := entryView{Seq: e.Seq, Hash: e.Hash, At: timestamp(e.At * 1e6), Who: e.Who, Room: e.Room, Action: e.Action, Before: map[string]any{}, After: map[string]any{}}
-	for _, change := range e.Changes {
+	var changes []admission.Change
+	v.Undoes, changes = admission.Undoes(&e)
+	for _, change := range changes {
 		record(v.Before, change.Field, change.Before)
 		record(v.After, change.Field, change.After)
 	}
@@ -149,6 +161,15 @@ func record(to map[string]any, field string, stored *string) {
 func meaning(field string, stored *string) any {
 	if stored == nil {
 		return nil
+	}
+	if field == "events" {
+		if events, err := admission.ParseEvents(*stored); err == nil {
+			views := make([]*eventView, len(events))
+			for i := range events {
+				views[i] = viewEvent(&events[i])
+			}
+			return views
+		}
 	}
 	n, err := strconv.ParseInt(*stored, 10, 64)
 	if err != nil {

@@ -33,6 +33,7 @@ type roomView struct {
 	Adaptive   *adaptiveView `json:"adaptive,omitempty"`
 	Budget     *budgetView   `json:"budget,omitempty"`
 	Guard      *guardView    `json:"guard,omitempty"`
+	Levels     []string      `json:"challenge_levels,omitempty"` // that can be set
 	StoreAge   *float64      `json:"store_age_seconds,omitempty"`
 	Paused     bool          `json:"paused"`
 	Draining   bool          `json:"draining"`
@@ -125,6 +126,7 @@ type policyView struct {
 	Message      *string        `json:"message,omitempty"`
 	Method       *string        `json:"method,omitempty"`
 	OnSoldOut    *string        `json:"on_sold_out,omitempty"`
+	Challenge    *string        `json:"challenge,omitempty"`
 	Session      *sessionView   `json:"session,omitempty"`
 	Enabled      *bool          `json:"enabled,omitempty"`
 	OnStoreError *string        `json:"on_store_error,omitempty"`
@@ -174,13 +176,13 @@ type duration time.Duration
 func (d duration) MarshalJSON() ([]byte, error) { return json.Marshal(time.Duration(d).String()) }
 
 func fullPolicy(p admission.Policy) policyView {
-	rate, burst, onSoldOut := thousandth(p.Rate), thousandth(p.Burst), "keep"
+	rate, burst, onSoldOut, challenge := thousandth(p.Rate), thousandth(p.Burst), "keep", cmp.Or(p.Challenge, "none")
 	if p.SoldOutCloses {
 		onSoldOut = "close"
 	}
 	return policyView{
 		Rate: &rate, Burst: &burst, MaxActive: &p.MaxActive, Paused: &p.Paused, Draining: &p.Draining,
-		Message: &p.Message, Method: &p.Method, OnSoldOut: &onSoldOut, Session: &sessionView{TTL: duration(p.SessionTTL)}, Enabled: &p.Enabled,
+		Message: &p.Message, Method: &p.Method, OnSoldOut: &onSoldOut, Challenge: &challenge, Session: &sessionView{TTL: duration(p.SessionTTL)}, Enabled: &p.Enabled,
 		OnStoreError: &p.OnStoreError,
 		Admission:    &admissionView{Strategy: string(cmp.Or(p.Strategy, admission.StrategyTokenBucket)), MinWait: duration(p.MinWait), HeadWindow: p.HeadWindow},
 		Queue:        &queueView{Absence: duration(p.Absence), ClaimWindow: duration(p.ClaimWindow), Capacity: p.Capacity},
@@ -209,6 +211,8 @@ func livePolicy(p admission.Policy, names []string) policyView {
 			v.Method = full.Method
 		case "on_sold_out":
 			v.OnSoldOut = full.OnSoldOut
+		case "challenge":
+			v.Challenge = full.Challenge
 		case "session.ttl":
 			v.Session = full.Session
 		case "enabled":
@@ -239,7 +243,7 @@ func (c *Console) viewOf(room Room, s *admission.Snapshot, now int64, age time.D
 	}
 	v.Evacuated, v.Ramp = optional(s.Evacuation.At), recentRamp(room.Queue)
 	v.Alarms = viewAlarms(room.Queue)
-	event, next := room.File.Plan.Events(room.Queue.RedisNow())
+	event, next := room.Queue.Scheduled().Plan.Events(room.Queue.RedisNow())
 	v.Event, v.NextEvent, v.Lottery = viewEvent(event), viewEvent(next), viewLottery(s, &p)
 	if room.Wait != nil {
 		v.ETA = viewEstimate(room.Wait())
@@ -260,6 +264,7 @@ func (c *Console) viewOf(room Room, s *admission.Snapshot, now int64, age time.D
 		use, _ := c.o.Core.BudgetUse(b.Origin)
 		v.Budget = &budgetView{Rate: thousandth(b.Rate), Expected: thousandth(room.Queue.Expected()), Rooms: use.Queues}
 	}
+	v.Levels = room.Levels
 	v.Adaptive = adaptive(room.Queue, s)
 	v.Reason = insights{c}.why(room)
 	if s.Known {

@@ -32,7 +32,7 @@ func TestRoom_Object(t *testing.T) {
 	wanted := compact(t, `{
 		"id":"sale",
 		"policy":{"enabled":true,"paused":false,"draining":false,"on_store_error":"wait",
-			"rate":2.5,"burst":10,"max_active":100,"method":"fifo","message":"","on_sold_out":"keep",
+			"rate":2.5,"burst":10,"max_active":100,"method":"fifo","message":"","on_sold_out":"keep","challenge":"none",
 			"admission":{"strategy":"token_bucket","min_wait":"0s","head_window":0},
 			"queue":{"absence":"10m0s","claim_window":"5m0s","capacity":0},
 			"session":{"ttl":"5m0s"}},
@@ -255,11 +255,11 @@ func TestAudit_Entries(t *testing.T) {
 	plain := regexp.MustCompile(`"seq":[12],"hash":"[0-9a-f]{64}",`).ReplaceAllString(w.Body.String(), "")
 	w.Body = bytes.NewBufferString(plain)
 	want(t, w, 200, `{"entries":[
-		{"at":"2027-01-15T08:00:03.000000Z","who":"ops","room":"vip","action":"reset","before":{"tickets":0},"after":{"tickets":0}},
-		{"at":"2027-01-15T08:00:02.000000Z","who":"ops","room":"vip","action":"pause","before":{"paused":null},"after":{"paused":true}},
-		{"at":"2027-01-15T08:00:01.000000Z","who":"ops","room":"sale","action":"patch","before":{"rate":5,"session":{"ttl":"2m0s"}},"after":{"rate":7.5,"session":{"ttl":null}}},
+		{"at":"2027-01-15T08:00:03.000000Z","who":"ops","room":"vip","action":"reset","before":{"tickets":0},"after":{"tickets":0},"undo":"never"},
+		{"at":"2027-01-15T08:00:02.000000Z","who":"ops","room":"vip","action":"pause","before":{"paused":null},"after":{"paused":true},"undo":"possible"},
+		{"at":"2027-01-15T08:00:01.000000Z","who":"ops","room":"sale","action":"patch","before":{"rate":5,"session":{"ttl":"2m0s"}},"after":{"rate":7.5,"session":{"ttl":null}},"undo":"possible"},
 		{"at":"2027-01-15T08:00:00.000000Z","who":"ops","room":"sale","action":"patch",
-			"before":{"rate":null,"session":{"ttl":null},"message":null,"enabled":null},"after":{"rate":5,"session":{"ttl":"2m0s"},"message":"12","enabled":true}}]}`)
+			"before":{"rate":null,"session":{"ttl":null},"message":null,"enabled":null},"after":{"rate":5,"session":{"ttl":"2m0s"},"message":"12","enabled":true},"undo":"changed"}]}`)
 	if n := len(decode(t, b.ask("GET", "/admin/v1/audit?limit=1", "").Body.Bytes())["entries"].([]any)); n != 1 {
 		t.Errorf("%d entries with limit=1", n)
 	}

@@ -25,6 +25,12 @@ const (
 	Urgent  = "urgent"
 )
 
+// Actions of the audit log that change what a room publishes.
+const (
+	ActionFacts  = "facts"  // the items
+	ActionNotice = "notice" // a notice was written or removed
+)
+
 // Document is what a room publishes.
 type Document struct {
 	Items   []Item   `json:"items"`

@@ -19,7 +19,7 @@ if (!window.roomFacts) {
     #facts .warning, #facts .urgent { background: var(--w); color: var(--d); }
     #facts .urgent { border: 2px solid var(--d); font-weight: 600; }
     #facts .item > :first-child { flex: 1 1 30%; }
-    #facts .item > :last-child { min-width: 5.5em; text-align: end; font-size: 14px; font-weight: 600; }
+    #facts .item > :last-child { min-width: 5.5em; margin-inline-start: auto; text-align: end; font-size: 14px; font-weight: 600; }
     #facts .low > :last-child { color: var(--d); }
     #facts .sold_out { color: var(--s); }
     #facts a { color: inherit; }`);

@@ -24,7 +24,7 @@ func (f *Forecaster) events(s *admission.Snapshot) Events {
 		now = f.queue.RedisNow()
 	}
 	e := Events{Prequeue: s.Gathering(), Unheard: s.Unheard()}
-	configured := &f.settings.Policy
+	configured := f.queue.Scheduled()
 	current, _ := configured.Plan.Events(now)
 	if current != nil {
 		e.Event, e.EventEnds = true, current.Ends
@@ -50,7 +50,7 @@ func (f *Forecaster) rates(s *admission.Snapshot) []eta.Step {
 		return nil
 	}
 	var steps []eta.Step
-	for at, rate := range f.settings.Policy.Rates(s.RedisTime) {
+	for at, rate := range f.queue.Scheduled().Rates(s.RedisTime) {
 		steps = append(steps, eta.Step{At: s.RoomTime + at - s.RedisTime, Rate: float64(rate) / 1000})
 	}
 	return steps

@@ -110,6 +110,7 @@ func text(fields map[string]any) string {
 // Plot is a line plot of the steps.
 type Plot struct {
 	Top   string
+	Span  string // times of the first and the last step that is drawn
 	Lines []Line
 }
 
@@ -160,16 +161,20 @@ func plot(r *Report, kind string) Plot {
 	if top == 0 {
 		top = 1
 	}
+	from, to := r.recorded()
+	if from < to {
+		p.Span = r.Steps[from].At.clock() + " to " + r.Steps[to-1].At.clock()
+	}
 	for n, l := range lines {
 		var path strings.Builder
 		pen := "M"
-		for i := range r.Steps {
+		for i := from; i < to; i++ {
 			v := l.of(&r.Steps[i])
 			if v == nil {
 				pen = "M"
 				continue
 			}
-			fmt.Fprintf(&path, "%s%.1f %.1f", pen, plotWidth*(float64(i)+0.5)/float64(len(r.Steps)), plotHeight*(1-*v/top))
+			fmt.Fprintf(&path, "%s%.1f %.1f", pen, plotWidth*(float64(i-from)+0.5)/float64(to-from), plotHeight*(1-*v/top))
 			if pen == "M" {
 				path.WriteString("h0.1") // a single point is visible
 			}
@@ -179,6 +184,22 @@ func plot(r *Report, kind string) Plot {
 	}
 	return p
 }
+
+// recorded returns the steps that plots draw: from the first with a record to the last, so that a sale of an hour is not a stroke in an empty day.
+func (r *Report) recorded() (from, to int) {
+	is := func(s Step) bool { return s.Waiting != nil || s.Limit != nil || s.P95 != nil }
+	if from = slices.IndexFunc(r.Steps, is); from < 0 {
+		return 0, 0
+	}
+	to = len(r.Steps)
+	for !is(r.Steps[to-1]) {
+		to--
+	}
+	return from, to
+}
+
+// clock returns the time without its seconds.
+func (t Time) clock() string { return time.UnixMicro(int64(t)).UTC().Format("2006-01-02 15:04") }
 
 // GapSeconds returns the time without a record.
 func (r *Report) GapSeconds() float64 { return float64(r.Gaps) }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/anteroom/anteroom/admission/reason"
 	"github.com/anteroom/anteroom/admission/series"
+	"github.com/anteroom/anteroom/gateway/facts"
 )
 
 // Source is what a report is computed from.
@@ -143,7 +144,7 @@ func New(s Source) *Report {
 	r.abandon()
 	r.origin(t)
 	for _, c := range s.Changes {
-		if c.Action == "facts" || c.Action == "notice" || c.Action == "facts_set" || c.Action == "notice_set" || c.Action == "notice_removed" {
+		if c.Action == facts.ActionFacts || c.Action == facts.ActionNotice {
 			r.Facts = append(r.Facts, c)
 		} else {
 			r.Changes = append(r.Changes, c)

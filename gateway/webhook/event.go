@@ -16,6 +16,7 @@ const (
 	QueueStarted    = "room.queue.started"
 	QueueEnded      = "room.queue.ended"
 	RoomChanged     = "room.changed"
+	RoomSoldOut     = "room.sold_out"
 	OriginUnhealthy = "room.origin.unhealthy"
 	OriginHealthy   = "room.origin.healthy"
 	StoreLost       = "room.store.lost"
@@ -27,7 +28,7 @@ const (
 
 // Types returns the types that an endpoint can ask for.
 func Types() []string {
-	return []string{QueueStarted, QueueEnded, RoomChanged, OriginUnhealthy, OriginHealthy, StoreLost, StoreBack, EventStarting, EventEnded, SessionEnded}
+	return []string{QueueStarted, QueueEnded, RoomChanged, RoomSoldOut, OriginUnhealthy, OriginHealthy, StoreLost, StoreBack, EventStarting, EventEnded, SessionEnded}
 }
 
 // event is an event of a room.

@@ -52,9 +52,10 @@ func newWatcher() *watcher {
 	return &watcher{waited: map[string]time.Time{}, states: map[string]streak{}}
 }
 
-func queueField(room string) string  { return join("queue", room) }
-func policyField(room string) string { return join("policy", room) }
-func originField(room string) string { return join("origin", room) }
+func queueField(room string) string   { return join("queue", room) }
+func policyField(room string) string  { return join("policy", room) }
+func originField(room string) string  { return join("origin", room) }
+func soldOutField(room string) string { return join("sold_out", room) }
 func eventField(room string, e *admission.Event) string {
 	return join("event", room, strconv.FormatInt(e.Starts, 10), e.Name)
 }
@@ -63,7 +64,7 @@ func eventField(room string, e *admission.Event) string {
 func fields(rooms []Room) (names []string) {
 	for i := range rooms {
 		r := &rooms[i]
-		names = append(names, outagesField(r.ID), queueField(r.ID), policyField(r.ID), originField(r.ID), sessionsField(r.ID))
+		names = append(names, outagesField(r.ID), queueField(r.ID), policyField(r.ID), originField(r.ID), soldOutField(r.ID), sessionsField(r.ID))
 		for e := range r.Events {
 			if r.due(&r.Events[e]) {
 				names = append(names, eventField(r.ID, &r.Events[e]))
@@ -104,7 +105,7 @@ func (w *watcher) changes(now time.Time, rooms []Room, recorded map[string]strin
 		if !r.Up || !r.Snapshot.Known {
 			continue
 		}
-		for _, found := range []*change{w.queue(now, r, recorded), w.policy(now, r, recorded), w.origin(now, r, recorded)} {
+		for _, found := range []*change{w.queue(now, r, recorded), w.policy(now, r, recorded), w.origin(now, r, recorded), soldOut(now, r, recorded)} {
 			if found != nil {
 				all = append(all, *found)
 			}
@@ -144,14 +145,34 @@ func (w *watcher) queue(now time.Time, r *Room, recorded map[string]string) *cha
 	return nil
 }
 
+// soldOut reports that every item of a room is sold out. That items are there again is recorded, so that the next time is reported too.
+func soldOut(now time.Time, r *Room, recorded map[string]string) *change {
+	s, was := r.Snapshot, recorded[soldOutField(r.ID)] == "1"
+	switch is := s.Facts.SoldOut; {
+	case is && !was:
+		data := map[string]any{"waiting": s.Waiting, "active": s.Active, "closed": s.Policy.SoldOut}
+		return &change{soldOutField(r.ID), "0", "1", event{RoomSoldOut, r.ID, now, data, r.marks()}}
+	case !is && was:
+		return &change{field: soldOutField(r.ID), initial: "0", value: "0"}
+	}
+	return nil
+}
+
 func perSecond(thousandths int64) float64 { return float64(thousandths) / 1000 }
 
 // policyOf returns what operators can change live, as in the API.
 func policyOf(p *admission.Policy) map[string]any {
 	return map[string]any{
 		"rate": perSecond(p.Rate), "burst": perSecond(p.Burst), "max_active": p.MaxActive, "paused": p.Paused, "draining": p.Draining,
-		"message": p.Message, "method": p.Method, "enabled": p.Enabled, "session": map[string]any{"ttl": p.SessionTTL.String()},
+		"message": p.Message, "method": p.Method, "on_sold_out": onSoldOut(p), "challenge": p.Challenge, "enabled": p.Enabled, "session": map[string]any{"ttl": p.SessionTTL.String()},
 	}
+}
+
+func onSoldOut(p *admission.Policy) string {
+	if p.SoldOutCloses {
+		return "close"
+	}
+	return "keep"
 }
 
 func (w *watcher) policy(now time.Time, r *Room, recorded map[string]string) *change {
@@ -173,14 +194,18 @@ func (w *watcher) policy(now time.Time, r *Room, recorded map[string]string) *ch
 	after := map[string]any{}
 	_ = json.Unmarshal(text, &after) // numbers as those of before
 	changed := []string{}
-	for _, name := range []string{"rate", "burst", "max_active", "paused", "draining", "message", "method", "enabled", "session"} {
+	for _, name := range []string{"rate", "burst", "max_active", "paused", "draining", "message", "method", "on_sold_out", "challenge", "enabled", "session"} {
+		_, had := before[name] // an earlier version may not have recorded the field
 		a, _ := json.Marshal(before[name])
-		if b, _ := json.Marshal(after[name]); string(a) != string(b) {
+		if b, _ := json.Marshal(after[name]); had && string(a) != string(b) {
 			changed = append(changed, name)
 		} else {
 			delete(before, name)
 			delete(after, name)
 		}
+	}
+	if len(changed) == 0 {
+		return found
 	}
 	found.event = event{RoomChanged, r.ID, now, map[string]any{"fields": changed, "before": before, "after": after}, append(r.marks(), string(text))}
 	return found

@@ -124,6 +124,41 @@ func TestWatcher_OriginHasToStayUnhealthy(t *testing.T) {
 	s.expect(OriginHealthy)
 }
 
+// A room that sells out is reported each time, and by one gateway of those that follow each other.
+func TestWatcher_ReportsSoldOutRooms(t *testing.T) {
+	s := newScene(t)
+	s.quiet(2)
+	s.room.Snapshot.Waiting, s.room.Snapshot.Facts.SoldOut, s.room.Snapshot.Policy.SoldOut = 3, true, true
+	first := s.expect(QueueStarted + " " + RoomSoldOut)
+	if d := first.event.data; d["waiting"] != int64(3) || d["closed"] != true {
+		t.Errorf("%v", d)
+	}
+	s.quiet(3)
+	s.w = newWatcher()
+	s.quiet(2)
+	s.room.Snapshot.Facts.SoldOut, s.room.Snapshot.Policy.SoldOut = false, false
+	s.quiet(2)
+	s.room.Snapshot.Facts.SoldOut = true
+	if again := s.expect(RoomSoldOut); again.event.id() == first.event.id() || again.event.data["closed"] != false {
+		t.Errorf("%v after %v", again.event, first.event)
+	}
+}
+
+// A state that a gateway without on_sold_out has recorded is no change of it.
+func TestWatcher_IgnoresFieldsThatWereNotRecorded(t *testing.T) {
+	s := newScene(t)
+	before := policyOf(&s.room.Snapshot.Policy)
+	delete(before, "on_sold_out")
+	text, _ := json.Marshal(before)
+	s.recorded[policyField("sale")] = string(text)
+	s.quiet(1)
+	s.room.Snapshot.Policy.SoldOutCloses = true
+	c := s.expect(RoomChanged)
+	if got, _ := json.Marshal(c.event.data); string(got) != `{"after":{"on_sold_out":"close"},"before":{"on_sold_out":"keep"},"fields":["on_sold_out"]}` {
+		t.Errorf("%s", got)
+	}
+}
+
 // An event that ended while no gateway watched is reported; one that nobody saw begin is not.
 func TestWatcher_ReportsPlannedEvents(t *testing.T) {
 	s := newScene(t)

@@ -14,24 +14,27 @@ local function write_record(s, name, version, stopper, text)
   s.records = s.records + 1
 end
 
--- change_live changes the live fields named in groups of three from ARGV[from] on: set, clear or match (which room_patch has
--- compared), field, value. It writes the audit log
--- and returns the version of the live fields. ramp: the ramp of the room is the caller.
+-- change_live changes the live fields named in groups of three from ARGV[from] on: set or clear, field, value; what room_patch compares (match,
+-- absent) is left out, and note adds a name and a value to the audit log. It writes the log and returns the version of the live
+-- fields. ramp: the ramp of the room is the caller.
 local function change_live(s, p, who, room, action, from, ramp)
   room_limiter(s, p).save() -- until now the limiter earns at the old rate
   local changes = {}
   for i = from, #ARGV, 3 do
-    local f = ARGV[i + 1]
-    local before, after = redis.call('HGET', LIVE, f), nil
-    if ARGV[i] == 'set' then
+    local verb, f, before, after = ARGV[i], ARGV[i + 1], nil, nil
+    local changed = verb == 'set' or verb == 'clear'
+    if changed then before = redis.call('HGET', LIVE, f) or nil end
+    if verb == 'set' then
       redis.call('HSET', LIVE, f, ARGV[i + 2])
       after = ARGV[i + 2]
-    elseif ARGV[i] == 'clear' then
+    elseif verb == 'clear' then
       redis.call('HDEL', LIVE, f)
+    elseif verb == 'note' then
+      after = ARGV[i + 2]
     end
     -- The log has the hash of the facts, whose text is too long for it.
-    if ARGV[i] ~= 'match' and f ~= 'facts' then changes[#changes + 1] = { f, before or nil, after } end
-    if f == 'rate' and not ramp then
+    if (changed or verb == 'note') and f ~= 'facts' then changes[#changes + 1] = { f, before, after } end
+    if changed and f == 'rate' and not ramp then
       local version, stopper, text = read_record('ramp')
       if version > 0 and stopper == '' then write_record(s, 'ramp', version + 1, who, text) end
     end

@@ -36,9 +36,11 @@ const levers = {
       effect: f => [line('Shown to ' + words.count(c.room.waiting) + ' waiting visitors with their next poll' + (f.message.value ? '.' : ': no message.'))],
       label: 'Show', act: f => patch(c, {message: f.message.value}, 'The message is changed.'), also: toFile(c, 'message')});
   }},
-  challenge: {label: 'Challenge', hidden: r => !r.challenge, open(c) {
-    open({title: 'Challenge of ' + c.room.id, fields: [field('level', 'Level', choice(c.room.challenge.levels.map(l => [l, l]), c.room.challenge.level))],
-      label: 'Apply', act: f => patch(c, {challenge: f.level.value}, 'The challenge level is ' + f.level.value + '.'), also: toFile(c, 'challenge')});
+  challenge: {label: 'Challenge', hidden: r => !(r.levels?.length > 1), open(c) {
+    open({title: 'Challenge of ' + c.room.id, text: 'The work that a browser does for a place. Visitors with a place or a pass do none.',
+      fields: [field('level', 'Proof of work', choice(c.detail.challenge_levels.map(l => [l, challenges[l] || l]), c.detail.policy.challenge))],
+      effect: f => [line(f.level.value === 'none' ? 'A place costs a script nothing.' : 'Visitors without JavaScript cannot join' + (f.level.value === 'auto' ? ' while there is a queue.' : '.'))],
+      label: 'Apply', act: f => patch(c, {challenge: f.level.value}, 'The challenge is: ' + f.level.value + '.'), also: toFile(c, 'challenge')});
   }},
   ramp: {label: 'Ramp', hidden: () => isMissing('ramp'), open(c) { c.detail.ramp?.state === 'running' || c.detail.ramp?.state === 'held' ? stopRamp(c) : startRamp(c); }},
   close: {label: 'Close', hidden: r => r.state === 'closed', open(c) {
@@ -68,6 +70,7 @@ const levers = {
   }},
 };
 
+const challenges = {none: 'none', auto: 'auto: with a queue, or many joins', always: 'always', hardest: 'hardest: always, the most tries'};
 const number = text => /^\d+(\.\d{1,3})?$/.test(text.trim());
 const line = text => make('p', {textContent: text});
 const named = c => field('id', 'Type ' + c.room.id + ' to confirm', input({autocapitalize: 'off'}));
@@ -142,12 +145,12 @@ export class Levers {
   }
 
   show(room) {
-    for (const {lever, b} of this.buttons) b.hidden = !may(lever.role || 'operator', room.id) || !!lever.hidden?.({...room, challenge: this.context()?.detail?.challenge});
+    for (const {lever, b} of this.buttons) b.hidden = !may(lever.role || 'operator', room.id) || !!lever.hidden?.({...room, levels: this.context()?.detail?.challenge_levels});
   }
 
   // open opens a lever, with a proposed value.
   open(name, value) {
     const c = this.context();
-    if (c?.room && c.detail && may(levers[name].role || 'operator', c.room.id)) levers[name].open({...c, room: {...c.room, challenge: c.detail.challenge}}, value);
+    if (c?.room && c.detail && may(levers[name].role || 'operator', c.room.id)) levers[name].open(c, value);
   }
 }

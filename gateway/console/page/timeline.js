@@ -3,6 +3,7 @@
 import {api, roomPath} from './api.js';
 import {open} from './dialog.js';
 import {fillIf, make} from './dom.js';
+import {may} from './person.js';
 import * as words from './words.js';
 
 const bad = new Set(['store_away', 'store_unknown', 'origin_unhealthy', 'recovering']);
@@ -30,7 +31,7 @@ export class Timeline {
 
   show() {
     const rows = this.entries.slice(0, 100);
-    fillIf(this.list, this.room() + JSON.stringify(rows.map(e => [e.at, e.action, e.undo])), () => rows.length ? rows.map(e => this.row(e))
+    fillIf(this.list, this.room() + JSON.stringify(rows.map(e => [e.seq, e.at, e.undo])), () => rows.length ? rows.map(e => this.row(e))
       : [make('li', {className: 'note', textContent: 'Nothing has been changed yet.'})]);
   }
 
@@ -39,17 +40,13 @@ export class Timeline {
     const button = undo ? make('button', {type: 'button', className: 'quiet small', textContent: 'Undo', 'aria-label': 'Undo ' + e.action + ' of ' + e.who}) : null;
     button?.addEventListener('click', () => this.confirm(e, undo));
     return make('li', {}, make('time', {textContent: words.second(e.at), dateTime: e.at, title: words.moment(e.at)}),
-      make('span', {}, make('b', {textContent: e.who}), ' ' + e.action, make('small', {textContent: words.difference(e.before, e.after)})), button);
+      make('span', {}, make('b', {textContent: e.who}), ' ' + e.action + (e.undoes ? ' of no. ' + e.undoes : ''), make('small', {textContent: words.difference(e.before, e.after)})), button);
   }
 
   // undoing returns how an entry can be undone; undefined if it cannot.
   undoing(e) {
-    if (e.undo && e.id) return () => api('POST', 'audit/' + encodeURIComponent(e.id) + '/undo');
-    if (e.undo !== undefined || e.id) return undefined; // a gateway that undoes has said which
-    const fields = Object.keys(e.before || {});
-    if (e.action === 'pause') return () => api('POST', roomPath(e.room, '/resume'));
-    if (e.action !== 'patch' || !fields.length || fields.includes('draining')) return undefined;
-    return () => api('PATCH', roomPath(e.room), e.before);
+    if (e.undo !== 'possible' || !may('operator', e.room)) return undefined;
+    return () => api('POST', roomPath(e.room, '/audit/' + e.seq + '/undo'));
   }
 
   confirm(e, undo) {

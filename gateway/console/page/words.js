@@ -25,16 +25,17 @@ export const ago = (at, now = Date.now()) => span((now - Date.parse(at)) / 1000)
 // difference returns what an entry of the audit log changed, as "rate 10 → 5".
 export function difference(before, after) {
   const a = flatten(before), b = flatten(after);
-  const text = v => v === undefined ? 'configuration' : typeof v === 'string' ? '“' + v + '”' : String(v);
+  const text = (v, k) => v === undefined ? k.startsWith('events ') ? 'none' : 'configuration' : typeof v === 'string' ? '“' + v + '”' : String(v);
   return [...new Set([...Object.keys(a), ...Object.keys(b)])].filter(k => a[k] !== b[k])
-    .map(k => k + ' ' + text(a[k]) + ' → ' + text(b[k])).join(', ');
+    .map(k => k + ' ' + text(a[k], k) + ' → ' + text(b[k], k)).join(', ');
 }
 
 function flatten(value, at = '', to = {}) {
   if (value && typeof value === 'object' && !Array.isArray(value)) {
     for (const key of Object.keys(value)) flatten(value[key], at ? at + '.' + key : key, to);
   } else if (value !== null && value !== undefined) {
-    to[at] = Array.isArray(value) ? JSON.stringify(value) : value;
+    if (!Array.isArray(value)) to[at] = value;
+    else for (const e of value) to[at + ' ' + (e.name || e.id)] = moment(e.starts_at) + ' to ' + moment(e.ends_at) + (e.method ? ', ' + e.method : '') + (e.rate ? ', ' + exact(e.rate) + '/s' : '');
   }
   return to;
 }

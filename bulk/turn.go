@@ -1,0 +1,137 @@
+package bulk
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// turn makes the lanes of a process pull one after the other while there are not enough workers for a whole pull of each. If
+// lanes pulled at the same time, each would take the few workers that are free at that moment, and a pull of five jobs costs a
+// store almost as much as one of fifty. So a process with several shards makes as few calls as with one.
+//
+// A turn lasts from the reservation of the workers until the jobs have been started. A slow shard loses its turn after turnFor.
+// The fields are guarded by the mutex of slots.
+type turn struct {
+	of      *pool     // the lane whose turn it is; nil: none
+	since   time.Time // when its turn began
+	holds   bool      // it has reserved its workers
+	waiting []*pool   // lanes that wait for a worker or their turn, in order
+}
+
+// turnFor is how long a lane waits for another one's pull: longer than a pull takes on a busy machine, and short beside the
+// time for which a shard that halts holds up its callers.
+const turnFor = 50 * time.Millisecond
+
+// wait blocks until a worker is free and the lane may pull up to most jobs. It returns the number of free workers, or 0 if no
+// worker is free and other is signalled first. ok is false when ctx ends first. Unless it returns 0, the caller ends the turn with
+// pulled.
+func (p *pool) wait(ctx context.Context, most int, other <-chan struct{}) (free int, ok bool) {
+	defer p.leave()
+	for ctx.Err() == nil {
+		free, later := p.ask(most)
+		if free > 0 {
+			return free, true
+		}
+		if later > 0 { // workers are free; the event can wait for the turn
+			overdue := time.NewTimer(later)
+			select {
+			case <-p.changed:
+			case <-overdue.C:
+			case <-ctx.Done():
+			}
+			overdue.Stop()
+			continue
+		}
+		select {
+		case <-p.changed:
+		case <-other:
+			return 0, true
+		case <-ctx.Done():
+		}
+	}
+	return 0, false
+}
+
+// ask begins the lane's turn and returns the number of free workers. If that has to wait, free is 0, and later is when the other
+// lane's turn is over at the latest, or 0 if no worker is free.
+func (p *pool) ask(most int) (free int, later time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.want = most
+	if !slices.Contains(p.turn.waiting, p) {
+		p.turn.waiting = append(p.turn.waiting, p)
+	}
+	now := time.Now()
+	free = p.freeLocked()
+	if next := p.nextLocked(now); next == p {
+		p.turn.of, p.turn.since, p.turn.holds = p, now, false
+		p.leaveLocked()
+		return free, 0
+	}
+	p.tell()
+	if free > 0 {
+		later = max(time.Millisecond, turnFor-now.Sub(p.turn.since))
+	}
+	return 0, later
+}
+
+// nextLocked returns the first waiting lane that may pull now, or nil.
+func (s *slots) nextLocked(now time.Time) *pool {
+	others := 0 // workers that the lane whose turn it is will reserve
+	if s.turn.of != nil && !s.turn.holds {
+		others = s.turn.of.want
+	}
+	for _, p := range s.turn.waiting {
+		if free := p.freeLocked(); free > 0 && (s.turn.of == nil || free >= p.want+others || now.Sub(s.turn.since) >= turnFor) {
+			return p
+		}
+	}
+	return nil
+}
+
+// tell wakes the lane that may pull now. The caller has the lock.
+func (s *slots) tell() {
+	if len(s.turn.waiting) == 0 {
+		return
+	}
+	if p := s.nextLocked(time.Now()); p != nil {
+		select {
+		case p.changed <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// endTurn ends the lane's turn, unless another lane has begun one meanwhile. The caller has the lock.
+func (p *pool) endTurn() {
+	if p.turn.of == p {
+		p.turn.of = nil
+		p.tell()
+	}
+}
+
+// leave removes the lane from those that wait.
+func (p *pool) leave() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.leaveLocked() {
+		p.tell() // it may have been woken in place of the next
+	}
+}
+
+func (p *pool) leaveLocked() (was bool) {
+	k := slices.Index(p.turn.waiting, p)
+	if k < 0 {
+		return false
+	}
+	p.turn.waiting = slices.Delete(p.turn.waiting, k, k+1)
+	return true
+}
+
+// awaitsTurn reports whether the lane waits while it is another lane's turn.
+func (p *pool) awaitsTurn() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.turn.of != nil && p.turn.of != p && slices.Contains(p.turn.waiting, p)
+}
