@@ -221,7 +221,7 @@ func joinAccount(v *visit, body *joinBody) (decision, *answer.Problem) {
 			return decision{}, p
 		}
 	}
-	s, refusal, err := v.room.store.Join(v.g.life.ctx, a.Arrival)
+	s, refusal, err := v.room.store.Join(callsOf(v, a.ID), a.Arrival)
 	if a.Proof != (admission.ID{}) && err == nil && refusal == admission.Granted {
 		if s.State == admission.Ended {
 			return decision{}, v.room.refuseProof("spent", answer.ProofSpent)
