@@ -2,6 +2,7 @@ package admission
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -46,6 +47,33 @@ func TestBatcher_CollectsLongerUnderLoad(t *testing.T) {
 		}
 		if len(sizes) != 6 {
 			t.Errorf("batches of %d", sizes)
+		}
+	})
+}
+
+// An observer learns of the call that its own request waited for, and of no other.
+func TestBatcher_ReportsCallToObserver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broken := errors.New("broken")
+		b := &batcher[int, int]{script: "room_seen", wait: time.Millisecond, send: func(_ context.Context, q []int) ([]int, error) {
+			time.Sleep(time.Second)
+			return make([]int, len(q)), broken
+		}}
+		began := time.Now()
+		var calls []BatchCall
+		ctx := ObserveBatches(t.Context(), func(c BatchCall) { calls = append(calls, c) })
+		var others sync.WaitGroup
+		others.Go(func() { _, _ = b.ask(t.Context(), 1) })
+		synctest.Wait() // it leads the batch
+		if _, err := b.ask(ctx, 2); !errors.Is(err, broken) {
+			t.Error(err)
+		}
+		others.Wait()
+		if len(calls) != 1 {
+			t.Fatalf("%+v", calls)
+		}
+		if c := calls[0]; c.Script != "room_seen" || c.Size != 2 || !c.Asked.Equal(began) || c.Sent.Sub(began) != time.Millisecond || !errors.Is(c.Err, broken) {
+			t.Errorf("%+v", c)
 		}
 	})
 }

@@ -22,8 +22,9 @@ var errUnanswered = errors.New("admission: a batch was not answered")
 // batcher collects requests for wait, some milliseconds, into one call. The first request of a batch leads it: it waits, sends the
 // batch, and wakes the others. A batcher has no goroutine of its own.
 type batcher[Q, A any] struct {
-	wait time.Duration
-	send func(ctx context.Context, q []Q) ([]A, error)
+	script string // that send runs
+	wait   time.Duration
+	send   func(ctx context.Context, q []Q) ([]A, error)
 
 	mu   sync.Mutex
 	open *batch[Q, A]
@@ -34,12 +35,35 @@ type batch[Q, A any] struct {
 	questions []Q
 	full      chan struct{} // closed when it holds batchMost
 	done      chan struct{} // closed when answers or err is set
+	sent      time.Time     // when the collection ended; set before done is closed
 	answers   []A
 	err       error
 }
 
+// BatchCall is a call of a script with the requests of a batch, as one of them saw it.
+type BatchCall struct {
+	Script      string
+	Size        int       // requests in the batch
+	Asked, Sent time.Time // when the request joined the batch, and when the batch was sent
+	Err         error
+}
+
+// batchObserver is the key of the observer of a context.
+type batchObserver struct{}
+
+// ObserveBatches returns a context for calls of a Room. observe is called when a script has replied to such a call, in its goroutine; calls
+// that need no script are not observed.
+func ObserveBatches(ctx context.Context, observe func(BatchCall)) context.Context {
+	return context.WithValue(ctx, batchObserver{}, observe)
+}
+
 // ask sends q with others and returns its reply. When ctx ends first, the request is sent all the same.
 func (b *batcher[Q, A]) ask(ctx context.Context, q Q) (A, error) {
+	observe, observed := ctx.Value(batchObserver{}).(func(BatchCall))
+	var asked time.Time
+	if observed {
+		asked = time.Now()
+	}
 	b.mu.Lock()
 	cur := b.open
 	lead := cur == nil
@@ -64,6 +88,9 @@ func (b *batcher[Q, A]) ask(ctx context.Context, q Q) (A, error) {
 			var none A
 			return none, ctx.Err()
 		}
+	}
+	if observed {
+		observe(BatchCall{Script: b.script, Size: len(cur.questions), Asked: asked, Sent: cur.sent, Err: cur.err})
 	}
 	if cur.err != nil {
 		var none A
@@ -95,6 +122,7 @@ func (b *batcher[Q, A]) lead(cur *batch[Q, A]) {
 	}
 	b.last = len(cur.questions)
 	b.mu.Unlock()
+	cur.sent = time.Now()
 	// If send panics, the other callers get this error instead of missing replies.
 	cur.err = errUnanswered
 	defer close(cur.done)

@@ -30,12 +30,12 @@ type ticketCalls struct {
 
 func (r *ticketCalls) init(me identity, v *view, s *store, m *memory) {
 	r.identity, r.view, r.store, r.memory = me, v, s, m
-	r.enter = &batcher[enterQ, reply]{wait: time.Millisecond, send: r.sendEnter}
-	r.frontChecks = &batcher[seenQ, reply]{wait: time.Millisecond, send: r.sendSeen}
-	r.renewals = &batcher[seenQ, reply]{wait: 8 * time.Millisecond, send: r.sendSeen}
-	r.prequeueChecks = &batcher[enterQ, reply]{wait: 8 * time.Millisecond, send: r.sendEnter}
-	r.claims = &batcher[claimQ, reply]{wait: time.Millisecond, send: r.sendClaim}
-	r.leaves = &batcher[leaveQ, bool]{wait: time.Millisecond, send: r.sendLeave}
+	r.enter = &batcher[enterQ, reply]{script: "room_enter", wait: time.Millisecond, send: r.sendEnter}
+	r.frontChecks = &batcher[seenQ, reply]{script: "room_seen", wait: time.Millisecond, send: r.sendSeen}
+	r.renewals = &batcher[seenQ, reply]{script: "room_seen", wait: 8 * time.Millisecond, send: r.sendSeen}
+	r.prequeueChecks = &batcher[enterQ, reply]{script: "room_enter", wait: 8 * time.Millisecond, send: r.sendEnter}
+	r.claims = &batcher[claimQ, reply]{script: "room_claim", wait: time.Millisecond, send: r.sendClaim}
+	r.leaves = &batcher[leaveQ, bool]{script: "room_leave", wait: time.Millisecond, send: r.sendLeave}
 }
 
 // reply is a script's reply about one ticket.

@@ -48,7 +48,7 @@ func (b beat) ends() int64 {
 func (s *sessions) init(me identity, v *view, st *store, m *memory) {
 	s.identity, s.view, s.store, s.memory = me, v, st, m
 	s.due = map[ID]struct{}{}
-	s.lookups = &batcher[ID, bool]{wait: time.Millisecond, send: s.sendLookups}
+	s.lookups = &batcher[ID, bool]{script: "room_heartbeat", wait: time.Millisecond, send: s.sendLookups}
 	for i := range s.shards {
 		s.shards[i].m = map[ID]beat{}
 	}

@@ -218,7 +218,13 @@ func (b *batches) runBatch(kind batchType, all []*member) {
 			}
 		})
 	})
-	results := b.call(ctx, kind.handler, members)
+	leased := make([]*store.Leased, len(members))
+	for i, m := range members {
+		leased[i] = &m.leased
+	}
+	traced, run := b.tracer.RunBatch(ctx, leased)
+	results := b.call(traced, kind.handler, members)
+	run.End("", "", "")
 	ended := ctx.Err()
 	stop()
 	for i, m := range members {

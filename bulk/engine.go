@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/anteroom/anteroom/bulk/jobtrace"
 	"github.com/anteroom/anteroom/bulk/schedule"
 	"github.com/anteroom/anteroom/bulk/store"
 )
@@ -55,8 +56,9 @@ type Options struct {
 	Callback func(ctx context.Context, url string, body []byte) error
 	// CallbackBody returns the body of a callback, the group as the API shows it. It is required with Callback.
 	CallbackBody func(g store.Group) ([]byte, error)
-	Metrics      *Metrics     // nil: not registered
-	Log          *slog.Logger // nil: none
+	Metrics      *Metrics         // nil: not registered
+	Tracer       *jobtrace.Tracer // nil: trace contexts are only passed on
+	Log          *slog.Logger     // nil: none
 }
 
 // loopStores has the part of the store that each loop uses.
@@ -236,7 +238,7 @@ func (e *Engine) Pulled(p store.Pulled) { e.o.Metrics.pulled(p) }
 // Ended counts the run of a job of Pulled with its ack and the ack's effect, as if a worker of this process had run it.
 func (e *Engine) Ended(jobType string, a *store.Ack, effect store.AckState) {
 	if effect != store.AckStale && a.Verdict != store.Returned {
-		e.o.Metrics.ran(jobType, a)
+		e.o.Metrics.ran(jobType, a, "")
 		e.recent.ran(a)
 	}
 	e.o.Metrics.acked(jobType, effect)

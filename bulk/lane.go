@@ -67,7 +67,7 @@ func (e *Engine) newLane(ctx context.Context, n int, types []string) *lane {
 	}
 	l.health = newHealth(l.log, func(up bool) { m.up(n, up) })
 	l.acks = newAcker(l.stores.acks, l.pool, l.runs, m, l.log, l.health.role("acker"), max(leastAcks, o.Worker.Batch))
-	l.work = &workers{recent: e.recent, handlers: e.handlers, pool: l.pool, runs: l.runs, acks: l.acks, metrics: m, log: l.log,
+	l.work = &workers{recent: e.recent, handlers: e.handlers, pool: l.pool, runs: l.runs, acks: l.acks, metrics: m, tracer: e.o.Tracer, log: l.log,
 		policies: e.policies, maxResult: o.MaxResult}
 	l.watch = newWatcher(l.stores.groups,
 		&reducing{store: l.stores.reductions, splits: l.stores.splits, reducers: e.reducers, metrics: m, patience: o.ReducerWait},

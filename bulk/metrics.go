@@ -224,9 +224,14 @@ func (m *Metrics) pulled(p store.Pulled) {
 }
 
 // ran records the end of a handler. The outcome of the run is recorded with its ack.
-func (m *Metrics) ran(jobType string, a *store.Ack) {
+// ran counts a run. trace is the id of its trace, which becomes the exemplar of its time; empty: none.
+func (m *Metrics) ran(jobType string, a *store.Ack, trace string) {
 	t := m.of(jobType)
-	t.seconds.Observe(a.Took.Seconds())
+	if e, ok := t.seconds.(prometheus.ExemplarObserver); ok && trace != "" {
+		e.ObserveWithExemplar(a.Took.Seconds(), prometheus.Labels{"trace_id": trace})
+	} else {
+		t.seconds.Observe(a.Took.Seconds())
+	}
 	if a.Code == "timeout" {
 		t.timeouts.Inc()
 	}

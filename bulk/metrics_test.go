@@ -15,6 +15,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/anteroom/anteroom/bulk/store"
+	"github.com/anteroom/anteroom/internal/tracing"
 )
 
 // gathered reads all metrics, as name{label="value",…}.
@@ -80,7 +81,7 @@ func TestMetrics_CountEvents(t *testing.T) {
 	m.pulled(store.Pulled{})
 	m.pulled(store.Pulled{Jobs: make([]store.Leased, 2), Fetched: 9, ToReady: 4, ToNonReady: 3, Dropped: 2})
 	m.dispatched(store.Dispatch{Moved: 1, Recovered: 2, Dead: 3, Skipped: 4, Woken: 5})
-	m.ran("webhook", &store.Ack{Code: "timeout", Took: time.Second})
+	m.ran("webhook", &store.Ack{Code: "timeout", Took: time.Second}, "")
 	m.acked("webhook", store.AckDead)
 	m.acked("what a submitter wrote", store.AckDone)
 	m.Concluded(store.Failed, 1)
@@ -117,6 +118,7 @@ func TestMetrics_AreDocumented(t *testing.T) {
 	m.steered(&steered{})
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(m.collectors...)
+	tracing.NewMetrics(reg, namespace)
 	families, err := reg.Gather()
 	if err != nil {
 		t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/anteroom/anteroom/bulk/jobtrace"
 	"github.com/anteroom/anteroom/bulk/store"
 )
 
@@ -31,6 +32,7 @@ type run struct {
 	over    atomic.Bool // the handler returned or was abandoned
 	called  atomic.Bool // the job is to be cancelled
 	lost    atomic.Bool // the lease is lost: this run's outcome is dropped
+	traced  *jobtrace.Run
 }
 
 // registry holds the runs whose leases this process renews, by fence.
@@ -69,6 +71,7 @@ type workers struct {
 	acks      *acker
 	recent    *recent
 	metrics   *Metrics
+	tracer    *jobtrace.Tracer
 	log       *slog.Logger
 	maxResult int64
 
@@ -87,6 +90,7 @@ func (w *workers) start(l store.Leased, since time.Time) {
 	}
 	ctx, cancel := context.WithTimeout(w.ctx, w.policies.of(l.Type).Timeout)
 	r := w.open(l, since, cancel)
+	ctx, r.traced = w.tracer.Run(ctx, &r.leased)
 	w.wg.Add(1)
 	stop := context.AfterFunc(ctx, func() { time.AfterFunc(giveUpAfter, func() { w.giveUp(ctx, r) }) })
 	go func() {
@@ -175,7 +179,8 @@ func (w *workers) verdict(r *run, result []byte, err error, ended error) store.A
 func (w *workers) end(r *run, a store.Ack) {
 	l := &r.leased
 	a.Key, a.Fence, a.Took = l.Key, l.Fence, time.Since(r.began)
-	w.metrics.ran(l.Type, &a)
+	w.metrics.ran(l.Type, &a, r.traced.TraceID())
+	r.traced.End(string(a.Verdict), a.Code, a.Error)
 	w.recent.ran(&a)
 	w.acks.add(r, a)
 	w.pool.finish()

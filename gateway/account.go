@@ -187,13 +187,13 @@ func adopt(v *visit, w *token.Waiting) {
 	if v.account.state != accountKnown || w.Account {
 		return
 	}
-	old, err := v.room.store.Check(v.g.life.ctx, ticketOf(w, 0, forecast.Wait{}, v.grant.client()))
+	old, err := v.room.store.Check(callsOf(v, admission.ID(w.ID)), ticketOf(w, 0, forecast.Wait{}, v.grant.client()))
 	if err != nil || old.State != admission.Waiting || old.Offline {
 		return
 	}
 	a, _ := newArrival(v)
 	a.From = admission.ID(w.ID)
-	s, refusal, err := v.room.store.Join(v.g.life.ctx, a.Arrival)
+	s, refusal, err := v.room.store.Join(callsOf(v, a.ID), a.Arrival)
 	if err != nil || refusal != admission.Granted || s.Offline || s.State == admission.Ended {
 		return
 	}
@@ -210,7 +210,7 @@ func shareSession(v *visit, s *admission.Standing) {
 	}
 	a, _ := newArrival(v)
 	a.Held = true
-	held, refusal, err := v.room.store.Join(v.g.life.ctx, a.Arrival)
+	held, refusal, err := v.room.store.Join(callsOf(v, a.ID), a.Arrival)
 	if err == nil && refusal == admission.Granted && held.State == admission.Active {
 		*s = held
 	}

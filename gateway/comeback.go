@@ -85,7 +85,7 @@ func joinReturning(v *visit, body *joinBody, a arrival) (d decision, p *answer.P
 	}
 	if v.room.asks() {
 		a.Held = true
-		s, refusal, err := v.room.store.Join(v.g.life.ctx, a.Arrival)
+		s, refusal, err := v.room.store.Join(callsOf(v, a.ID), a.Arrival)
 		switch {
 		case err == nil:
 			d, p = joined(v, 200, &a, s, refusal, nil)
@@ -98,7 +98,7 @@ func joinReturning(v *visit, body *joinBody, a arrival) (d decision, p *answer.P
 			return d, p, true
 		}
 	}
-	s, refusal, err := v.room.store.Join(v.g.life.ctx, a.Arrival)
+	s, refusal, err := v.room.store.Join(callsOf(v, a.ID), a.Arrival)
 	switch {
 	case noOrderKept(err):
 		return d, nil, false

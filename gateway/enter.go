@@ -143,7 +143,7 @@ func withoutPass(v *visit, policy *admission.Policy) (decision, *answer.Problem)
 	case policy.Closed():
 		return decision{}, v.reject(admission.Closed, nil, false)
 	case v.kind == client.Upgrade:
-	case !r.guarded(policy) && !needsPermit(v) && r.store.Charge(v.g.life.ctx):
+	case !r.guarded(policy) && !needsPermit(v) && r.store.Charge(callsWithoutTicket(&v.trace, v.g, &v.request)):
 		return toOrigin(r.origin, proxied, onCapacity), nil
 	case v.kind == client.Prefetch:
 		p = answer.Prefetch
@@ -214,13 +214,13 @@ func join(v *visit, lost string) (decision, *answer.Problem) {
 		return requireSolution(v, lost)
 	}
 	a.Held = asks // an existing ticket of the account or pass needs no proof
-	s, refusal, err := v.room.store.Join(v.g.life.ctx, a.Arrival)
+	s, refusal, err := v.room.store.Join(callsOf(v, a.ID), a.Arrival)
 	if back && !a.Account && noOrderKept(err) {
 		if asks {
 			return requireSolution(v, lost)
 		}
 		a, _ = newArrival(v)
-		s, refusal, err = v.room.store.Join(v.g.life.ctx, a.Arrival)
+		s, refusal, err = v.room.store.Join(callsOf(v, a.ID), a.Arrival)
 	}
 	switch {
 	case err != nil:
@@ -234,6 +234,7 @@ func join(v *visit, lost string) (decision, *answer.Problem) {
 			return decision{}, problemOf(err)
 		}
 	}
+	traceJoin(v, &a.Arrival, &s)
 	if s.State == admission.Active {
 		return admit(v, &s, a.usedBy(&s)), nil
 	}

@@ -70,8 +70,9 @@ func explainer(ctx context.Context, g *Gateway) *Gateway {
 	e.cache.Swap(g.cache.Ring())
 	dry := &state{
 		options: st.options, byID: map[string]*room{}, table: st.table, origins: st.origins, keys: st.keys, keySet: st.keySet, order: st.order,
-		byDefault: st.byDefault, untrusted: st.untrusted, trusted: st.trusted, clientHeader: st.clientHeader, hops: st.hops,
+		byDefault: st.byDefault, drops: st.drops, clientHeader: st.clientHeader, hops: st.hops,
 	}
+	dry.options.Tracer = nil // an explanation is no request
 	for _, r := range st.rooms {
 		read := *r
 		only := dryStore{r.queue}

@@ -10,6 +10,7 @@ import (
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/gateway/answer"
 	"github.com/anteroom/anteroom/gateway/client"
+	"github.com/anteroom/anteroom/gateway/proxy"
 	"github.com/anteroom/anteroom/token"
 )
 
@@ -19,9 +20,14 @@ func (v *visit) forward(d *decision) *answer.Problem {
 	to := d.origin
 	v.prepareForward(d.session)
 	v.proxied.Permit = d.permit
-	out := to.Forward(v.req, &v.proxied)
+	var out proxy.Outcome
+	if v.trace.On() {
+		out = forwardTraced(v, d)
+	} else {
+		out = to.Forward(v.req, &v.proxied)
+	}
 	v.out.SetSent(answer.Sent{Done: out.Sent, Code: out.Status, Bytes: out.BodyBytes})
-	to.Observe(&out, v.start)
+	to.Observe(&out, v.start, v.trace.TraceID())
 	if out.Err == nil {
 		return nil
 	}
@@ -51,9 +57,9 @@ func (v *visit) prepareForward(session token.ID) {
 	if v.out.IsEmpty() {
 		f.OnlyWith = isCommand // there is nothing to add to the response
 	}
-	f.ClientIP, f.ClientHeader, f.DropField = v.peer.Addr, st.clientHeader, st.trusted
+	f.ClientIP, f.ClientHeader, f.DropField = v.peer.Addr, st.clientHeader, st.drops.trusted
 	if !v.peer.Trusted {
-		f.DropField = st.untrusted
+		f.DropField = st.drops.untrusted
 	} else {
 		f.Proto = "http"
 		if v.peer.Secure {

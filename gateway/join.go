@@ -91,7 +91,7 @@ func serveTickets(v *visit) (decision, *answer.Problem) {
 	if body.nonce != "" {
 		a.ID = admission.ID(mix(token.ID(a.ID), []byte(body.nonce)))
 	}
-	s, refusal, err := v.room.store.Join(v.g.life.ctx, a.Arrival)
+	s, refusal, err := v.room.store.Join(callsOf(v, a.ID), a.Arrival)
 	return joined(v, 201, &a, s, refusal, err)
 }
 
@@ -103,6 +103,7 @@ func joined(v *visit, code int, a *arrival, s admission.Standing, refusal admiss
 	case refusal != admission.Granted:
 		return decision{}, v.reject(refusal, &s, false)
 	}
+	traceJoin(v, &a.Arrival, &s)
 	r := v.room.forecaster.Room()
 	if s.State == admission.Active {
 		w := token.Waiting{ID: token.ID(s.Ticket.ID), IssuedAt: s.AdmittedAt / 1e6, Order: s.AdmittedAt}
@@ -266,7 +267,7 @@ func joinByKey(v *visit, key []byte, fresh bool) (d decision, p *answer.Problem,
 	a := arrival{Arrival: admission.Arrival{Client: v.grant.client(), Keyed: true, Held: !fresh, Interval: pace.LongestFirst, Address: v.addressOf()}}
 	for generation := range generations {
 		a.ID = admission.ID(keyID(v, key, generation))
-		s, refusal, err := v.room.store.Join(v.g.life.ctx, a.Arrival)
+		s, refusal, err := v.room.store.Join(callsOf(v, a.ID), a.Arrival)
 		switch {
 		case err != nil && !fresh:
 			return d, nil, false

@@ -18,6 +18,7 @@ import (
 	"github.com/anteroom/anteroom/gateway/route"
 	"github.com/anteroom/anteroom/gateway/wire"
 	"github.com/anteroom/anteroom/internal/certs"
+	"github.com/anteroom/anteroom/internal/tracing"
 	"github.com/anteroom/anteroom/token"
 )
 
@@ -49,6 +50,7 @@ type Options struct {
 	ProxyProtocol wire.ProxyProtocol // the header that connections from TrustedProxies begin with
 	TLS           certs.Files        // of the visitors' socket; the zero value is plain HTTP
 	Access        Access
+	Tracer        *tracing.Tracer // nil: nothing is traced
 	Origins       []proxy.Config
 	DefaultOrigin string // an origin's id; empty: the first
 	Check         Check  // of other proxies

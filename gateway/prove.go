@@ -127,7 +127,7 @@ func joinProved(v *visit, body *joinBody, key []byte) (d decision, p *answer.Pro
 			return d, unverified(v, guard.ErrRefused), true
 		}
 		a.Held, a.Remember = true, true // the provider accepts a solution only once
-		if s, refusal, err := r.store.Join(v.g.life.ctx, a.Arrival); err == nil {
+		if s, refusal, err := r.store.Join(callsOf(v, a.ID), a.Arrival); err == nil {
 			d, p = joinedByProof(v, &a, proof, s, refusal, nil)
 			return d, p, true
 		}
@@ -136,7 +136,7 @@ func joinProved(v *visit, body *joinBody, key []byte) (d decision, p *answer.Pro
 		}
 		a.Held = false
 	}
-	s, refusal, err := r.store.Join(v.g.life.ctx, a.Arrival)
+	s, refusal, err := r.store.Join(callsOf(v, a.ID), a.Arrival)
 	d, p = joinedByProof(v, &a, proof, s, refusal, err)
 	return d, p, true
 }
@@ -213,7 +213,7 @@ func joinAccount(v *visit, body *joinBody) (decision, *answer.Problem) {
 	if v.room.asks() {
 		held := a
 		held.Held = true
-		s, refusal, err := v.room.store.Join(v.g.life.ctx, held.Arrival)
+		s, refusal, err := v.room.store.Join(callsOf(v, held.ID), held.Arrival)
 		if err != nil || refusal != admission.Granted || s.State != admission.Ended {
 			return joined(v, 200, &held, s, refusal, err)
 		}
@@ -221,7 +221,7 @@ func joinAccount(v *visit, body *joinBody) (decision, *answer.Problem) {
 			return decision{}, p
 		}
 	}
-	s, refusal, err := v.room.store.Join(v.g.life.ctx, a.Arrival)
+	s, refusal, err := v.room.store.Join(callsOf(v, a.ID), a.Arrival)
 	if a.Proof != (admission.ID{}) && err == nil && refusal == admission.Granted {
 		if s.State == admission.Ended {
 			return decision{}, v.room.refuseProof("spent", answer.ProofSpent)

@@ -16,6 +16,7 @@ import (
 	"github.com/anteroom/anteroom/gateway/route"
 	"github.com/anteroom/anteroom/gateway/upstream"
 	"github.com/anteroom/anteroom/internal/certs"
+	"github.com/anteroom/anteroom/internal/tracing"
 )
 
 // reloads serializes reloads.
@@ -36,15 +37,29 @@ type state struct {
 	order     []*upstream.Origin
 	byDefault *upstream.Origin
 	tls       *tls.Config
-	// untrusted and trusted report whether a header field of an untrusted client or of a trusted proxy is dropped. Fields that name an
-	// account are forwarded only from trusted proxies and in their exact spelling. clientHeader is always dropped. nil: none is.
-	untrusted, trusted func(name []byte) bool
+	drops     drops
 	// clientHeader is a field in which origins read the client's address, beside X-Forwarded-For and X-Real-IP; empty: none.
 	clientHeader string
 	// hops are the proxies whose X-Forwarded-For is believed in checks.
 	hops []netip.Prefix
 	// misnamed is set after a trusted proxy named the visitor in another header than TrustedHeader.
 	misnamed atomic.Bool
+}
+
+// drops report whether a header field is dropped: that of an untrusted client, that of a trusted proxy, and that of a trusted proxy in a
+// request that is traced. nil: none is.
+type drops struct{ untrusted, trusted, traced func(name []byte) bool }
+
+// newDrops returns the functions for fields that are never forwarded as received, except for accounts from trusted proxies in their exact
+// spelling. While requests are traced, the trace context of visitors is not forwarded, and that of trusted proxies is replaced where the
+// gateway has a span of its own.
+func newDrops(fields, accounts []string, traced bool) drops {
+	d := drops{untrusted: anySpelling(fields, nil), trusted: anySpelling(fields, accounts)}
+	if traced {
+		fields = slices.Concat(fields, []string{tracing.ParentField, tracing.StateField})
+		d.untrusted, d.traced = anySpelling(fields, nil), anySpelling(fields, accounts)
+	}
+	return d
 }
 
 // Reload replaces the configuration. If anything is wrong the old configuration stays in use, and the error names every problem. No
@@ -198,7 +213,7 @@ func (g *Gateway) prepare(o Options, old *state) (*state, error) {
 	if addressField != "" {
 		kept = append(kept, o.TrustedHeader)
 	}
-	s.untrusted, s.trusted = anySpelling(kept, nil), anySpelling(kept, accounts)
+	s.drops = newDrops(kept, accounts, o.Tracer != nil)
 	rules := make([]route.Rule, len(s.rooms))
 	for i, r := range s.rooms {
 		rules[i] = route.Rule{Room: r.id, Hosts: r.options.Hosts, Paths: r.options.Paths}

@@ -11,6 +11,7 @@ import (
 	"github.com/anteroom/anteroom/gateway/answer"
 	"github.com/anteroom/anteroom/gateway/check"
 	"github.com/anteroom/anteroom/gateway/client"
+	"github.com/anteroom/anteroom/gateway/metrics"
 	"github.com/anteroom/anteroom/gateway/route"
 	"github.com/anteroom/anteroom/gateway/wire"
 )
@@ -45,6 +46,9 @@ func (g *Gateway) handle(ctx *fasthttp.RequestCtx) {
 func (v *visit) serve(at route.Place) {
 	v.identifyPeer()
 	v.warnMisnamed()
+	if v.trace.On() {
+		v.trace.at = at
+	}
 	d, p := v.decide(at)
 	v.write(&d, p)
 }
@@ -106,7 +110,10 @@ func (g *Gateway) finish(v *visit) {
 		m = v.room.metrics
 	}
 	m.Requests[v.outcome].Inc()
-	m.Seconds[v.outcome].Observe(took.Seconds())
+	if v.trace.On() {
+		finishTrace(v, took)
+	}
+	metrics.Observe(m.Seconds[v.outcome], took, v.trace.TraceID())
 	if v.state.options.Access.Output != nil {
 		g.logAccess(v, took)
 	}

@@ -30,7 +30,7 @@ func (v *visit) check(w token.Waiting, poll int) (checkedTicket, error) {
 	}
 	c.ticket = ticketOf(&w, c.poll, t.Wait, v.grant.client())
 	var err error
-	c.standing, err = v.room.store.Check(v.g.life.ctx, c.ticket)
+	c.standing, err = v.room.store.Check(callsOf(v, c.ticket.ID), c.ticket)
 	return c, err
 }
 
@@ -50,7 +50,7 @@ func (v *visit) claimAdmitted(c *checkedTicket) error {
 // claim claims an admitted ticket. While the store is away the visitor keeps waiting, and the next poll claims the ticket.
 func (v *visit) claim(t admission.Ticket, client admission.Client) (admission.Standing, error) {
 	t.Client = client
-	s, err := v.room.store.Claim(v.g.life.ctx, t)
+	s, err := v.room.store.Claim(callsOf(v, t.ID), t)
 	if errors.Is(err, admission.ErrStore) {
 		return admission.Standing{State: admission.Waiting, Ticket: t, Offline: true}, nil
 	}
@@ -138,6 +138,7 @@ func (v *visit) sessionState(s *admission.Standing, w *token.Waiting) string {
 		return answer.StateActive
 	}
 	v.room.observeWait(s, w)
+	traceClaim(v, s, w)
 	return answer.StateAdmitted
 }
 
@@ -172,7 +173,7 @@ func expiredStatus(v *visit, code int, reason string) decision {
 	if barred != nil {
 		return lost(answer.RoomFull.Retry)
 	}
-	s, refusal, err := v.room.store.Join(v.g.life.ctx, a.Arrival)
+	s, refusal, err := v.room.store.Join(callsOf(v, a.ID), a.Arrival)
 	switch {
 	case err == nil && refusal == admission.TooMany:
 		v.room.countRefusedJoin(refusalReason(refusal, &s))
@@ -180,6 +181,7 @@ func expiredStatus(v *visit, code int, reason string) decision {
 	case err != nil, refusal != admission.Granted:
 		return lost(answer.RoomFull.Retry)
 	}
+	traceJoin(v, &a.Arrival, &s)
 	r := v.room.forecaster.Room()
 	if s.Ticket.Order == 0 && !s.Gathering {
 		s.Ticket.Order = v.room.queue.Now()
@@ -200,7 +202,7 @@ func leave(v *visit) (decision, *answer.Problem) {
 	if p != nil {
 		return decision{}, p
 	}
-	err := v.room.store.Leave(v.g.life.ctx, ticketOf(&w, 0, forecast.Wait{}, v.grant.client()))
+	err := v.room.store.Leave(callsOf(v, admission.ID(w.ID)), ticketOf(&w, 0, forecast.Wait{}, v.grant.client()))
 	if err != nil && !errors.Is(err, admission.ErrUnknown) {
 		return decision{}, problemOf(err)
 	}
@@ -219,7 +221,7 @@ func serveClaim(v *visit) (decision, *answer.Problem) {
 	if err != nil {
 		return decision{}, problemOf(err)
 	}
-	s, err := v.room.store.Claim(v.g.life.ctx, c.ticket)
+	s, err := v.room.store.Claim(callsOf(v, c.ticket.ID), c.ticket)
 	if err == nil {
 		shareSession(v, &s)
 	}

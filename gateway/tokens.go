@@ -17,8 +17,9 @@ const day = 24 * 3600
 
 // tokenCheck verifies the tokens of one request, and keeps what the verification found beside the valid ones.
 type tokenCheck struct {
-	g *Gateway
-	r *request
+	g     *Gateway
+	r     *request
+	trace *visitTrace
 
 	forged   bool            // one has a wrong signature: no others are verified, because each may cost as much as ten requests
 	pass     []byte          // the valid pass; a slice of the request
@@ -136,7 +137,7 @@ func (c *tokenCheck) goesOn(p *token.Pass) bool {
 	if now-p.IssuedAt < leastSilence(p, ttl) {
 		return true
 	}
-	alive, sure := c.r.room.store.Alive(c.g.life.ctx, admission.ID(p.Session))
+	alive, sure := c.r.room.store.Alive(callsWithoutTicket(c.trace, c.g, c.r), admission.ID(p.Session))
 	if !sure {
 		c.heard = heardNothing
 	}

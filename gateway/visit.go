@@ -9,6 +9,7 @@ import (
 	"github.com/anteroom/anteroom/gateway/answer"
 	"github.com/anteroom/anteroom/gateway/check"
 	"github.com/anteroom/anteroom/gateway/proxy"
+	"github.com/anteroom/anteroom/gateway/span"
 	"github.com/anteroom/anteroom/gateway/wire"
 	"github.com/anteroom/anteroom/token"
 )
@@ -31,6 +32,7 @@ type visit struct {
 
 	described *wire.Description // memory of described requests
 
+	trace    visitTrace
 	proxied  proxy.Forward
 	onHeader func(*fasthttp.ResponseHeader) // originHeader, bound once
 }
@@ -39,7 +41,10 @@ func (g *Gateway) acquire(req *wire.Request, ctx *fasthttp.RequestCtx) *visit {
 	v := g.visits.Get().(*visit)
 	v.g, v.req, v.state, v.ctx, v.start = g, req, g.state.Load(), ctx, time.Now()
 	v.out.Begin(req, ctx, v.start)
-	v.tokens.g, v.tokens.r = g, &v.request
+	if t := v.state.options.Tracer; t != nil {
+		v.trace.Request = span.New(t)
+	}
+	v.tokens.g, v.tokens.r, v.tokens.trace = g, &v.request, &v.trace
 	v.grant.g, v.grant.r, v.grant.out = g, &v.request, &v.out
 	return v
 }
@@ -50,6 +55,9 @@ func (g *Gateway) release(v *visit) {
 	v.tokens, v.grant = tokenCheck{}, grant{token: token, pass: pass}
 	v.g, v.ctx, v.outcome, v.left, v.proxied = nil, nil, proxied, false, proxy.Forward{}
 	v.isCheck, v.cookieless, v.call = false, false, nil
+	if v.trace.On() {
+		v.trace = visitTrace{}
+	}
 	v.out.Reset()
 	g.visits.Put(v)
 }

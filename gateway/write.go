@@ -13,6 +13,9 @@ import (
 
 // write carries out what was decided about a request. Nothing else forwards a request or writes a response.
 func (v *visit) write(d *decision, p *answer.Problem) {
+	if v.trace.On() {
+		v.trace.decided(d, p)
+	}
 	if p != nil {
 		v.refuse(p)
 		return

@@ -3,7 +3,7 @@
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists,
 --   uniques, lapses, links, batches
--- ARGV: now, settings, series (of groups: what its jobs have in common), most (open jobs of the tenant; 0: as configured), job, own_id (1: its sender chose it), unique (key; empty: none), within (µs for which it may be used once), cost, run_at (µs; 0: now), delay (µs, from now), expires (µs; 0: never), payload, elsewhere (open jobs of the tenant in other shards), id, spec, ... (the arguments of group_create from its id on, for a group that is created)
+-- ARGV: now, settings, series (of groups: what its jobs have in common), most (open jobs of the tenant; 0: as configured), job, own_id (1: its sender chose it), unique (key; empty: none), within (µs for which it may be used once), cost, run_at (µs; 0: now), delay (µs, from now), expires (µs; 0: never), payload, elsewhere (open jobs of the tenant in other shards), trace (of the submission, as the record has it; empty: none), id, spec, ... (the arguments of group_create from its id on, for a group that is created)
 -- RETURNS: {1, its group, run_at}, {'duplicate', its group and the job that was first, separated by a blank}, {'past', the time} (it would expire before it may start) or {'quota', open jobs, setting}
 -- INVARIANT: within the time of its key, or of its own id, a tenant's job is accepted once; a group of single jobs is sealed at its time, or when it has enough jobs.
 -- INCLUDE: clock, limiter, fair, bulk, bulkqueue, bulklife, bulkjobs, bulkunique, bulkchain, bulkcreate
@@ -11,7 +11,7 @@
 -- A group takes jobs for SPAN, jobs that are due later one group a day, and MOST jobs. An id of its own is taken for OWN.
 local SPAN, DAY, MOST, OWN = 3600000000, 86400000000, 100000, 86400000000
 
-local id, payload, tenant, kind = ARGV[5], ARGV[13], ARGV[17], ARGV[18]
+local id, payload, tenant, kind = ARGV[5], ARGV[13], ARGV[18], ARGV[19]
 local names = {}
 if ARGV[7] ~= '' then names['j' .. tenant .. '/' .. ARGV[7]] = tonumber(ARGV[8]) end
 if ARGV[6] == '1' then names['i' .. tenant .. '/' .. id] = OWN end
@@ -42,14 +42,14 @@ local function next_group()
     g[G_ROLLING] = now
     plan_tend(g, now)
   end
-  g = create_group({ unpack(ARGV, 15) }, till)
+  g = create_group({ unpack(ARGV, 16) }, till)
   unique.note(name, g[G_KEY], till)
   return g
 end
 
 local g = next_group()
 local jobkey = g[G_KEY] .. '/' .. id
-redis.call('HSET', K.jobs, jobkey, types.submitted(g, ARGV[9], kind, expires, payload))
+redis.call('HSET', K.jobs, jobkey, types.submitted(g, ARGV[9], kind, expires, payload, ARGV[15]))
 if run_at > now then
   wait_until(g, jobkey, run_at, 'S')
 else

@@ -3,7 +3,7 @@
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists,
 --   uniques, lapses, links, batches
--- ARGV: now, settings, group, chunk, offset, last, answer, most (open jobs of the tenant; 0: as configured), whole (number of jobs that the chunk must have for last to count; 0: any), created (µs, when the group was created; 0: at any time), elsewhere (open jobs of the tenant in other shards), id, type, cost, run_at, expires (µs; 0: never), payload, ...
+-- ARGV: now, settings, group, chunk, offset, last, answer, most (open jobs of the tenant; 0: as configured), whole (number of jobs that the chunk must have for last to count; 0: any), created (µs, when the group was created; 0: at any time), elsewhere (open jobs of the tenant in other shards), trace (of the submission, as the record has it; empty: none), id, type, cost, run_at, expires (µs; 0: never), payload, ...
 -- RETURNS: {accepted, added by earlier attempts, 1 if the chunk is done, then 1 for each job that existed} or {reason, detail}
 -- INVARIANT: a job id is unique in its group; a sealed group takes no new id; a chunk that is done keeps its answer.
 -- INCLUDE: clock, limiter, fair, bulk, bulkqueue, bulklife, bulkjobs
@@ -24,7 +24,7 @@ if chunk ~= '' then
   end
 end
 local keys, n = {}, 0
-for i = 12, #ARGV, 6 do
+for i = 13, #ARGV, 6 do
   n = n + 1
   keys[n] = gkey .. '/' .. ARGV[i]
 end
@@ -47,10 +47,10 @@ if fresh > 0 then
   local lines, ids = {}, {}
   for i = 1, n do
     if not there[i] then
-      local a = 12 + (i - 1) * 6
+      local a = 13 + (i - 1) * 6
       local run_at = tonumber(ARGV[a + 3])
       lines[#lines + 1] = keys[i]
-      lines[#lines + 1] = types.submitted(g, ARGV[a + 2], ARGV[a + 1], tonumber(ARGV[a + 4]), ARGV[a + 5])
+      lines[#lines + 1] = types.submitted(g, ARGV[a + 2], ARGV[a + 1], tonumber(ARGV[a + 4]), ARGV[a + 5], ARGV[12])
       if run_at > now then
         wait_until(g, keys[i], run_at, 'S')
       else

@@ -17,7 +17,7 @@ type build struct {
 // againstRows measures the gateway and the one of --against in turns, and nothing else. The figure of a row is the median ratio
 // of the processor time a request in a round, so that a machine that is busy for some rounds does not change it.
 func (b *bench) againstRows() (rows []table.Row) {
-	older := b.Gateway(b.against, b.settings(b.site))
+	older := b.Gateway(b.beside(), b.settings(b.site))
 	older.Name = "older"
 	builds := []build{b.build(older), b.build(b.gateway)}
 	for _, kind := range []struct {

@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"io"
+	"net/http"
 	"runtime"
 	"slices"
 	"strings"
@@ -18,7 +20,8 @@ func main() { rig.Main(command()) }
 
 type options struct {
 	gateway, loadgen         string
-	against                  string // an older gateway's program
+	against                  string  // an older gateway's program
+	traced                   float64 // share of requests; 0: none
 	rounds, seconds, waiting int
 	connections, mixRate     int
 	slow, million            int
@@ -36,6 +39,20 @@ func (o options) wants(part string) bool {
 	return slices.Contains(o.only, part)
 }
 
+// beside returns the program that the gateway is compared with; empty: other servers.
+func (o options) beside() string {
+	if o.against == "" && o.traced > 0 {
+		return o.gateway
+	}
+	return o.against
+}
+
+// collect takes traces and drops them.
+func collect(w http.ResponseWriter, r *http.Request) {
+	_, _ = io.Copy(io.Discard, r.Body)
+	w.Header().Set("Content-Type", "application/x-protobuf")
+}
+
 func command() *cobra.Command {
 	var o options
 	cmd := rig.Command("compare", "Compare the gateway with nginx and HAProxy in one run", "", func(r *rig.Run) {
@@ -44,13 +61,14 @@ func command() *cobra.Command {
 			o.rounds, o.seconds, o.waiting, o.connections, o.slow, o.million)
 		for _, part := range o.only {
 			rig.Require(slices.Contains(parts, part), "--only %q: want some of %s", part, strings.Join(parts, ", "))
-			rig.Require(o.against == "" || slices.Contains(parts[:3], part), "--only %q: --against compares only %s", part, strings.Join(parts[:3], ", "))
+			rig.Require(o.beside() == "" || slices.Contains(parts[:3], part), "--only %q: --against compares only %s", part, strings.Join(parts[:3], ", "))
 		}
 		run(r, o)
 	})
 	f := cmd.Flags()
 	f.StringVar(&o.gateway, "gateway", "bin/gateway", "the gateway's program")
 	f.StringVar(&o.against, "against", "", "an older gateway's program: compare only the processor time of a request, a poll and a join with it, in turns")
+	f.Float64Var(&o.traced, "traced", 0, "trace this share of requests, and compare with the same program that traces nothing, or with that of --against, as --against does")
 	f.StringVar(&o.loadgen, "loadgen", "bin/loadgen", "the load generator's program")
 	f.IntVar(&o.rounds, "rounds", 5, "how often each is measured; the median is printed")
 	f.IntVar(&o.seconds, "seconds", 3, "how long each measurement takes")
@@ -88,15 +106,21 @@ func run(r *rig.Run, o options) {
 	r.Nginx("origin", 1, b.origin, fmt.Sprintf("  server {\n    listen %s;\n    location / { default_type text/plain; return 200 \"%s\"; }\n  }", b.origin, strings.Repeat("x", rig.PageBytes)))
 	b.site = r.Serve(rig.Site)
 	settings := b.settings(b.site)
-	if o.against == "" {
+	if o.traced > 0 {
+		settings += fmt.Sprintf("tracing: {otlp_endpoint: \"http://%s\", sample: %g}\n", r.Serve(collect), o.traced)
+	}
+	if o.beside() == "" {
 		b.checks = r.Port()
 		settings += fmt.Sprintf("check: {listen: %q, trusted: [127.0.0.1/32]}\n", b.checks)
 	}
 	b.gateway = r.Gateway(o.gateway, settings)
 	peers := []string{"nginx", "HAProxy"}
 	var rows []table.Row
-	if o.against != "" {
+	if o.beside() != "" {
 		peers, rows = []string{"older"}, b.againstRows()
+		if o.against == "" {
+			peers[0] = "untraced"
+		}
 	} else {
 		rows = b.measure()
 	}

@@ -26,7 +26,7 @@ func derivedID(what, tenant, key string) string {
 
 // bulk creates a group, adds jobs and seals it, in one request. An interrupted upload continues when it is sent again
 // with the same id or, without one, the same tenant and Idempotency-Key.
-func (s uploadRoutes) bulk(w http.ResponseWriter, r *http.Request, who identity) error {
+func (s uploadRoutes) bulk(w http.ResponseWriter, r *http.Request, who identity) (failed error) {
 	release, err := decompress(w, r, s.o.Limits.Decompressed)
 	if err != nil {
 		return refuseUpload(r, err)
@@ -55,6 +55,9 @@ func (s uploadRoutes) bulk(w http.ResponseWriter, r *http.Request, who identity)
 		return ophttp.OK(w, bulktype.BulkAnswer[timestamp]{Group: s.view(first), Tally: bulktype.Tally{Rejected: []bulktype.Rejection{}}})
 	}
 	u := &upload{to: counted{s.store, s.o.Enqueued}, group: spec.ID, maxPending: who.most.Pending, key: bulkKey(key), ids: newLineIDs(bulkKey(key)), allow: s.o.AllowType, waits: outageWaits, body: newSentBody(body)}
+	submission := s.o.Tracer.Submit(r, "/v1/bulk")
+	u.trace = submission.Trace
+	defer func() { submission.End(u.group, u.Accepted, failed) }()
 	state, err := s.store.ChunkState(ctx, spec.ID, u.key)
 	if err != nil {
 		return refuseUpload(r, err)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/anteroom/anteroom/bulk"
+	"github.com/anteroom/anteroom/bulk/jobtrace"
 	"github.com/anteroom/anteroom/bulk/schedule"
 	"github.com/anteroom/anteroom/bulk/store"
 	"github.com/anteroom/anteroom/internal/forwarded"
@@ -54,6 +55,7 @@ type Options struct {
 	TrustedProxies []netip.Prefix
 	Limits         Limits
 
+	Tracer *jobtrace.Tracer // nil: trace contexts are only passed on
 	// Work serves workers that pull jobs; nil: /v1/work does not exist.
 	Work Work
 	// ParseAggregate checks a group's aggregate and returns its canonical form; nil: bulk.ParseAggregate.

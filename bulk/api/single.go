@@ -97,10 +97,14 @@ func (s jobRoutes) submitJob(w http.ResponseWriter, r *http.Request, who identit
 	if in.ID == "" && key != "" {
 		in.ID = derivedID("job", in.Tenant, key)
 	}
+	submission := s.o.Tracer.Submit(r, "/v1/jobs")
+	in.Trace = submission.Trace
 	done, err := s.store.Submit(r.Context(), in)
 	if err != nil {
+		submission.End("", 0, err)
 		return err
 	}
+	submission.End(done.Group, 1, nil)
 	status := http.StatusAccepted
 	if done.Duplicate {
 		status = http.StatusOK

@@ -59,6 +59,7 @@ type upload struct {
 	created time.Time
 
 	maxPending int64
+	trace      store.Trace // of the request
 	ids        lineIDs
 	allow      func(kind string) bool
 	waits      []time.Duration
@@ -222,7 +223,7 @@ func (u *upload) finish(ctx context.Context) error {
 
 // add calls the store, and again during an outage if the upload has a key, which makes repetition safe.
 func (u *upload) add(ctx context.Context, c store.Chunk, jobs []store.Job) (added store.Added, err error) {
-	c.Key, c.MaxPending, c.Created = u.key, u.maxPending, u.created
+	c.Key, c.MaxPending, c.Created, c.Trace = u.key, u.maxPending, u.created, u.trace
 	waits := u.waits
 	if u.key == "" {
 		waits = nil
@@ -314,7 +315,7 @@ var addFields = []field[time.Time]{{"created_at", ruleMoment, func(to *time.Time
 }, true}}
 
 // addJobs adds a chunk of jobs to a group.
-func (s uploadRoutes) addJobs(w http.ResponseWriter, r *http.Request, who identity) error {
+func (s uploadRoutes) addJobs(w http.ResponseWriter, r *http.Request, who identity) (failed error) {
 	id, err := s.visible(r, who)
 	if err != nil {
 		return refuseUpload(r, err)
@@ -337,6 +338,9 @@ func (s uploadRoutes) addJobs(w http.ResponseWriter, r *http.Request, who identi
 	}
 	var body io.Reader = r.Body
 	u := &upload{created: created, to: counted{s.store, s.o.Enqueued}, group: id, maxPending: who.most.Pending, allow: s.o.AllowType, waits: outageWaits}
+	submission := s.o.Tracer.Submit(r, "/v1/groups/{id}/jobs")
+	u.trace = submission.Trace
+	defer func() { submission.End(u.group, u.Accepted, failed) }()
 	if key == "" || !created.IsZero() { // before the body is read
 		g, err := s.store.Group(r.Context(), id)
 		switch {

@@ -224,7 +224,7 @@ func (s workRoutes) sendJobs(w http.ResponseWriter, jobs []remote.Job) error {
 	for i := range jobs {
 		j := &jobs[i]
 		v.Jobs[i] = bulktype.LeasedJob[timestamp]{Lease: j.Handle.String(), ID: j.ID, Group: j.Group, Tenant: j.Tenant, Type: j.Type, Attempt: j.Attempt,
-			Fence: j.Fence, Cost: j.Cost, IdempotencyKey: j.IdempotencyKey(), LeaseUntil: at(j.Until), Payload: j.Payload}
+			Fence: j.Fence, Cost: j.Cost, IdempotencyKey: j.IdempotencyKey(), LeaseUntil: at(j.Until), TraceParent: s.o.Tracer.Lease(&j.Leased), Payload: j.Payload}
 	}
 	body := append(ophttp.Marshal(v), '\n')
 	w.Header().Set("Content-Type", "application/json")

@@ -21,6 +21,7 @@ type LeasedJob[T any] struct {
 	Cost           int64           `json:"cost"`
 	IdempotencyKey string          `json:"idempotency_key"` // the same for every run of the job, including redrives
 	LeaseUntil     T               `json:"lease_until"`
+	TraceParent    string          `json:"traceparent,omitempty"` // W3C trace context that the worker continues
 	Payload        json.RawMessage `json:"payload"`
 }
 

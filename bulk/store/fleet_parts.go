@@ -59,7 +59,7 @@ func (p parts) add(ctx context.Context, group string, c Chunk, jobs []Job) (Adde
 	}
 	// The chunk ends only with a call that brings no jobs: then the number of all is known.
 	last := c.Last && len(jobs) == 0
-	part := Chunk{Key: c.Key, Offset: c.Offset}
+	part := Chunk{Key: c.Key, Offset: c.Offset, Trace: c.Trace}
 	all := make([]Added, len(p))
 	errs := p.all(func(i int, s *Store) error {
 		if c.Key == "" && len(of[i]) == 0 {

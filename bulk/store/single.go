@@ -20,6 +20,7 @@ type Single struct {
 	Own    bool // as GroupSpec.Own
 	// MaxPending is how many unfinished jobs the tenant may have, this one included; 0: as the settings allow.
 	MaxPending int64
+	Trace      Trace // of the submission
 
 	group     string // id of the group if one is created; empty: random
 	elsewhere int64  // unfinished jobs of the tenant in other shards
@@ -55,7 +56,7 @@ func (s groupStore) Submit(ctx context.Context, in Single) (Submitted, error) {
 	series := fmt.Sprintf("%s/%s/%d/%d/%s", in.Tenant, spec.Level, flag(in.Own), thousandths(spec.Weight), in.Type)
 	args := append([]any{
 		series, in.MaxPending, in.ID, flag(own), in.Unique.Key, in.Unique.Within.Microseconds(), in.Cost, sinceEpoch(in.RunAt), in.Delay.Microseconds(),
-		sinceEpoch(in.ExpiresAt), in.Payload, in.elsewhere,
+		sinceEpoch(in.ExpiresAt), in.Payload, in.elsewhere, in.Trace.word(),
 	}, group...)
 	r, err := s.write(ctx, "job_submit", args...)
 	if err != nil {

@@ -86,8 +86,8 @@ func (s groupStore) AddJobs(ctx context.Context, group string, c Chunk, jobs []J
 	if len(c.Key) > 200 || strings.ContainsAny(c.Key, "\n\x00") {
 		return Added{}, refuse(CodeChunkReuse, "Idempotency-Key: at most 200 bytes, no line ends")
 	}
-	args := make([]any, 0, 9+6*len(jobs))
-	args = append(args, group, c.Key, c.Offset, flag(c.Last), c.Answer, c.MaxPending, c.Whole, sinceEpoch(c.Created), c.elsewhere)
+	args := make([]any, 0, 10+6*len(jobs))
+	args = append(args, group, c.Key, c.Offset, flag(c.Last), c.Answer, c.MaxPending, c.Whole, sinceEpoch(c.Created), c.elsewhere, c.Trace.word())
 	for i := range jobs {
 		j := &jobs[i]
 		if err := j.Validate(); err != nil {

@@ -2,6 +2,8 @@ package store
 
 import (
 	"cmp"
+	"encoding/base64"
+	"strings"
 	"time"
 
 	"github.com/anteroom/anteroom/bulk/bulktype"
@@ -168,6 +170,35 @@ type Job struct {
 	ExpiresAt time.Time
 }
 
+// Trace is the trace and the span of a submission, which the store keeps with its jobs. The zero value is none.
+type Trace struct {
+	ID   [16]byte
+	Span [8]byte
+}
+
+// word returns the trace as records have it: a t and base64url; empty without one.
+func (t Trace) word() string {
+	if t.ID == ([16]byte{}) {
+		return ""
+	}
+	return "t" + base64.RawURLEncoding.EncodeToString(append(t.ID[:], t.Span[:]...))
+}
+
+// traceOf returns the trace in the first line of a record; zero without one.
+func traceOf(head string) (t Trace) {
+	at := strings.LastIndex(head, " t")
+	if at < 0 {
+		return t
+	}
+	raw, err := base64.RawURLEncoding.DecodeString(head[at+2:])
+	if err != nil || len(raw) != len(t.ID)+len(t.Span) {
+		return t
+	}
+	copy(t.ID[:], raw)
+	copy(t.Span[:], raw[len(t.ID):])
+	return t
+}
+
 // Chunk is the part of an upload that a call of AddJobs carries.
 type Chunk struct {
 	Key    string // idempotency key; empty: none
@@ -180,6 +211,7 @@ type Chunk struct {
 	Answer []byte
 	// Created is when the group was created: another group of the same id is refused as unknown. Zero: any group.
 	Created time.Time
+	Trace   Trace // of the submission
 
 	elsewhere int64 // open jobs of the tenant in other shards
 }
@@ -215,6 +247,7 @@ type Leased struct {
 	Crashes int64
 	Fence   int64 // increases with every start of any job; an Ack with an old one is refused
 	Until   time.Time
+	Trace   Trace // of the submission; of a redriven job none
 }
 
 // IdempotencyKey is the same for every run of the job, including redrives.

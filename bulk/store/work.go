@@ -168,7 +168,8 @@ func (j *Leased) read(record string) {
 		j.Attempt, j.Crashes, head = asInt(attempt), asInt(crashes), rest
 	}
 	cost, rest, _ := strings.Cut(strings.TrimPrefix(head, "P"), " ")
-	kind, _, _ := strings.Cut(rest, " ")
+	kind, rest, _ := strings.Cut(rest, " ")
+	j.Trace = traceOf(" " + rest)
 	if kind != "-" {
 		j.Type = kind
 	}

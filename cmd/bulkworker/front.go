@@ -71,7 +71,7 @@ func (w *worker) complete(o api.Options, pulled []string) api.Options {
 			return w.processors[kind] != nil || slices.Contains(*w.pulled.types.Load(), kind)
 		}
 	}
-	o.CheckCallback, o.Enqueued = w.callbacks.check, w.metrics.Enqueued
+	o.CheckCallback, o.Enqueued, o.Tracer = w.callbacks.check, w.metrics.Enqueued, &w.traces.Tracer
 	o.Ready = func() bool { return w.answered.Load() && !w.ending.Load() }
 	o.Metrics = ophttp.Metrics(w.registry, w.log)
 	o.Dashboard = dashboard.Handler(dashboard.Options{Types: slices.Concat(slices.Sorted(maps.Keys(w.processors)), pulled), Version: name})

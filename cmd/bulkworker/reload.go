@@ -62,6 +62,9 @@ func (w *worker) take(next *config.Bulk) error {
 	if err == nil && next.Worker.Count != w.cfg.Worker.Count {
 		err = w.engine.Resize(next.Worker.Count)
 	}
+	if err == nil {
+		err = w.traces.use(next)
+	}
 	if err != nil {
 		closeAll(handlers)
 		return err

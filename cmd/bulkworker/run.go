@@ -25,6 +25,7 @@ import (
 	"github.com/anteroom/anteroom/internal/lifecycle"
 	"github.com/anteroom/anteroom/internal/redisurl"
 	"github.com/anteroom/anteroom/internal/sleep"
+	"github.com/anteroom/anteroom/internal/tracing"
 )
 
 // worker is a running bulk worker.
@@ -41,9 +42,15 @@ type worker struct {
 	options    api.Options                // the options of the front
 	registry   *prometheus.Registry
 	metrics    *bulk.Metrics
-	answered   atomic.Bool // the store has replied at least once
-	ending     atomic.Bool
+	traces     traces
 	log        *slog.Logger
+	progress
+}
+
+// progress is how far the worker has come.
+type progress struct {
+	answered atomic.Bool // the store has replied at least once
+	ending   atomic.Bool
 }
 
 // pulled leases jobs to workers over HTTP.
@@ -77,6 +84,7 @@ func serve(ctx context.Context, cfg *config.Bulk, load func() (*config.Bulk, err
 		return err
 	}
 	defer w.closeProcessors()
+	defer w.traces.keeper.Close()
 	defer context.AfterFunc(ctx, func() {
 		w.ending.Store(true)
 		log.Info("stopping: no more jobs are started", "shutdown_grace", cfg.Worker.ShutdownGrace.String())
@@ -105,6 +113,7 @@ func newWorker(cfg *config.Bulk, clients []redis.UniversalClient, log *slog.Logg
 	w.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	name, _ := cli.BuildVersion(version)
 	w.metrics = bulk.NewMetrics(w.registry, name)
+	w.traces.metrics, w.traces.log = tracing.NewMetrics(w.registry, "bulk_action"), log
 	var err error
 	if w.store, err = store.NewFleet(storeOptions(cfg, log, w.metrics), clients...); err != nil {
 		return nil, err
@@ -134,6 +143,7 @@ func checkStart(cfg *config.Bulk) error {
 	}
 	w.front.close()
 	w.closeProcessors()
+	w.traces.keeper.Close()
 	return nil
 }
 
@@ -146,7 +156,7 @@ func (w *worker) build() error {
 	}
 	w.callbacks.replace(calling)
 	o := engineOptions(cfg)
-	o.Store, o.People, o.Metrics, o.Log = w.store, w.gateways, w.metrics, w.log
+	o.Store, o.People, o.Metrics, o.Tracer, o.Log = w.store, w.gateways, w.metrics, &w.traces.Tracer, w.log
 	o.Callback, o.CallbackBody = w.callbacks.post, api.CallbackBody
 	w.engine, err = bulk.New(o)
 	if err != nil {
@@ -184,6 +194,9 @@ func (w *worker) build() error {
 	}
 	pair, err := certificates(cfg).Load()
 	if err != nil {
+		return err
+	}
+	if err := w.traces.use(cfg); err != nil {
 		return err
 	}
 	w.tls.Store(pair)

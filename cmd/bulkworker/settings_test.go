@@ -26,6 +26,7 @@ import (
 	"github.com/anteroom/anteroom/internal/config"
 	"github.com/anteroom/anteroom/internal/config/configtest"
 	"github.com/anteroom/anteroom/internal/redistest"
+	"github.com/anteroom/anteroom/internal/tracing"
 )
 
 // usual is the configuration with which every row of settingRows begins.
@@ -68,6 +69,10 @@ var settingRows = []configtest.Row{
 	{Setting: "api_tokens[0].max_groups", Value: "20", Shows: "API.Tokens[0].Most.Groups = 20", With: team},
 	{Setting: "log.level", Value: "warn", Elsewhere: "TestServeTakesTheSettingsOfItsProcess"},
 	{Setting: "log.format", Value: "text", Elsewhere: "TestServeTakesTheSettingsOfItsProcess"},
+	{Setting: "tracing.otlp_endpoint", Value: "http://127.0.0.1:4318", Shows: `Traces.Endpoint = "http://127.0.0.1:4318"`},
+	{Setting: "tracing.sample", Value: "0.5", Shows: "Traces.Sample = 0.5"},
+	{Setting: "tracing.headers_file", Value: "$DIR/otlp.headers", Shows: `Traces.Headers[Authorization] = "Bearer abc"`},
+	{Setting: "tracing.service_name", Value: "jobs", Shows: `Traces.Service = "jobs"`},
 	{Setting: "store.url", Value: "redis://127.0.0.1:1", Elsewhere: "TestServeTakesTheSettingsOfItsProcess"},
 	{Setting: "store.urls", Value: `["redis://127.0.0.1:1", "redis://127.0.0.1:2"]`, Elsewhere: "TestServe_SpreadsGroupsOverServers", With: "shards: 2"},
 	{Setting: "shards", Value: "3", Shows: "Store.Shards = 3"},
@@ -196,6 +201,7 @@ type built struct {
 	Policies  map[string]bulk.Policy
 	Batching  map[string]bulk.Batching
 	TLS       certs.Files
+	Traces    tracing.Options
 }
 
 func TestSettings_AllReachTheirParts(t *testing.T) {
@@ -214,7 +220,8 @@ func TestSettings_AllReachTheirParts(t *testing.T) {
 			"cert.pem": certificate, "key.pem": key, "cert2.pem": certificate, "key2.pem": key,
 			"token": "Zk3vQ9xW2mLr8TbN5cYh7JdF4sGp1AeU\n", "token2": "b8JdF4sGp1AeUZk3vQ9xW2mLr8TbN5cY7\n", "token3": "cY7b8JdF4sGp1AeUZk3vQ9xW2mLr8TbN5\n",
 			"account.json": account(t, "push@shop.example"), "account2.json": account(t, "push@other.example"), "vapid.json": vapid(), "vapid2.json": vapid(),
-			"key.p8": p8(t), "key2.p8": p8(t),
+			"otlp.headers": "Authorization: Bearer abc\n",
+			"key.p8":       p8(t), "key2.p8": p8(t),
 		},
 		Build: func(t testing.TB, file string) any {
 			cfg, err := config.LoadBulk(config.BulkOptions{File: file, Check: checkParts})
@@ -222,6 +229,9 @@ func TestSettings_AllReachTheirParts(t *testing.T) {
 				t.Fatal(err)
 			}
 			b := built{Store: storeOptions(cfg, nil, nil), Core: coreOptions(cfg, nil, nil, nil), Engine: engineOptions(cfg), TLS: certificates(cfg)}
+			if b.Traces, err = traceOptions(cfg, nil, nil); err != nil {
+				t.Fatal(err)
+			}
 			if b.API, err = apiOptions(cfg); err != nil {
 				t.Fatal(err)
 			}

@@ -19,6 +19,7 @@ import (
 	"github.com/anteroom/anteroom/internal/lifecycle"
 	"github.com/anteroom/anteroom/internal/logs"
 	"github.com/anteroom/anteroom/internal/redisurl"
+	"github.com/anteroom/anteroom/internal/tracing"
 )
 
 // serve runs the gateway until ctx ends, then drains within cfg.ShutdownTimeout. load reads the configuration again, at SIGHUP and
@@ -58,8 +59,13 @@ func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config,
 	if err != nil {
 		return err
 	}
-	g, err := gateway.New(options, m)
-	if err != nil {
+	traced := &traces{metrics: tracing.NewMetrics(registry, "anteroom"), log: log}
+	defer traced.Close()
+	var g *gateway.Gateway
+	if err := traced.reload(cfg, &options, func(o gateway.Options) (err error) {
+		g, err = gateway.New(o, m)
+		return err
+	}); err != nil {
 		return err
 	}
 	probes := newBalancers(g.Ready)
@@ -88,7 +94,7 @@ func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config,
 			err = operators.reload(next)
 		}
 		if err == nil {
-			if err = g.Reload(options); err != nil {
+			if err = traced.reload(next, &options, g.Reload); err != nil {
 				err = errors.Join(err, operators.reload(cfg)) // a configuration takes effect as a whole or not at all
 			}
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/anteroom/anteroom/gateway/webhook"
 	"github.com/anteroom/anteroom/internal/config"
 	"github.com/anteroom/anteroom/internal/config/configtest"
+	"github.com/anteroom/anteroom/internal/tracing"
 )
 
 // usual is the configuration that every row of settingRows begins with.
@@ -82,6 +83,10 @@ Gateway.Rooms[0].Policy.Origin = "other"`, With: twoOrigins},
 	{Setting: "log.access_format", Value: "combined", Shows: "Gateway.Access.Combined = true"},
 	{Setting: "log.access_sample", Value: "0.25", Shows: "Gateway.Access.Sample = 0.25"},
 	{Setting: "log.access_ip", Value: "prefix", Shows: "Gateway.Access.Prefix = true"},
+	{Setting: "tracing.otlp_endpoint", Value: "http://127.0.0.1:4318", Shows: `Traces.Endpoint = "http://127.0.0.1:4318"`},
+	{Setting: "tracing.sample", Value: "0.5", Shows: "Traces.Sample = 0.5"},
+	{Setting: "tracing.headers_file", Value: "$DIR/otlp.headers", Shows: `Traces.Headers[Authorization] = "Bearer abc"`},
+	{Setting: "tracing.service_name", Value: "door", Shows: `Traces.Service = "door"`},
 	{Setting: "check.listen", Value: "127.0.0.1:9998", Elsewhere: "TestServe_AnswersChecks", With: besideProxy},
 	{Setting: "check.grpc", Value: "127.0.0.1:9998", Elsewhere: "TestServe_AnswersChecksOverGRPC", With: besideProxy},
 	{Setting: "check.trusted", Value: "[10.0.0.0/8]", Shows: "Gateway.Check.Trusted = [10.0.0.0/8]", With: besideProxy},
@@ -291,6 +296,7 @@ type built struct {
 	Core     admission.Options
 	Console  operatorOptions
 	Webhooks []webhook.Endpoint
+	Traces   tracing.Options
 }
 
 func TestSettings_EachReachesWhatIsBuilt(t *testing.T) {
@@ -318,7 +324,7 @@ func TestSettings_EachReachesWhatIsBuilt(t *testing.T) {
 		Base:     usual,
 		Files: map[string]string{
 			"secret": "q8Zt4LwYb8NcUe1HsJdAfG0pX2vRk7Q9-m\n", "token": "Zk3vQ9xW2mLr8TbN5cYh7JdF4sGp1AeU\n", "model.json": string(model),
-			"hook.secret": "whsec_YWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFh\n", "hook2.secret": "whsec_YmJiYmJiYmJiYmJiYmJiYmJiYmJiYmJi\n",
+			"hook.secret": "whsec_YWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFh\n", "otlp.headers": "Authorization: Bearer abc\n", "hook2.secret": "whsec_YmJiYmJiYmJiYmJiYmJiYmJiYmJiYmJi\n",
 			"page.html": "<meta http-equiv=refresh content={{.Reload}}><h1>{{.Heading}}</h1>", "signing.pem": signing(), "signing2.pem": signing(), "p256.pem": p256(), "token2": "b8JdF4sGp1AeUZk3vQ9xW2mLr8TbN5cY7\n",
 			"cert.pem": certificate, "key.pem": key, "cert2.pem": certificate, "key2.pem": key,
 		},
@@ -339,8 +345,12 @@ func TestSettings_EachReachesWhatIsBuilt(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			traced, err := traceOptions(cfg, nil, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
 			options.Log = nil
-			return built{Gateway: options, Core: coreOptions(cfg, nil, nil, nil), Console: operators, Webhooks: hooks}
+			return built{Traces: traced, Gateway: options, Core: coreOptions(cfg, nil, nil, nil), Console: operators, Webhooks: hooks}
 		},
 	}.Check(t, settingRows)
 }

@@ -55,7 +55,7 @@ func (x *exchange) connectAndAsk() bool {
 		}
 		x.outcome.Err, x.outcome.Kind = nil, "" // left by a server that could not be connected to
 		reused := oc.reused
-		x.oc, x.srv = oc, s
+		x.oc, x.srv, x.outcome.Server = oc, s, s.url
 		err := x.ask(deadline)
 		if err == nil {
 			return true

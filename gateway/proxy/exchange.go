@@ -25,7 +25,7 @@ type Forward struct {
 	ForwardedHost, ForwardedPort []byte
 	Host                         []byte // the visitor's Host; empty: the request's
 	Session                      string // for X-Waiting-Room-Session; "": none is sent
-	Tokens
+	Added
 	SessionID  [16]byte                         // the session that Shares count under; zero: none
 	DropCookie func(name []byte) bool           // cookies that never reach the origin
 	DropField  func(name []byte) bool           // fields that never reach the origin; nil: none
@@ -36,16 +36,19 @@ type Forward struct {
 	Started  time.Time // when the request arrived; zero: when Origin.Forward was called
 }
 
-// Tokens are the visitor's tokens that the origin receives.
-type Tokens struct {
-	Pass   []byte // for X-Waiting-Room-Pass, with Config.ForwardPass; empty: none is sent
-	Permit []byte // for X-Waiting-Room-Permit; empty: none is sent
+// Added are further fields that the origin receives; those that are empty are not sent.
+type Added struct {
+	Pass   []byte // for X-Waiting-Room-Pass, with Config.ForwardPass
+	Permit []byte // for X-Waiting-Room-Permit
+	// TraceParent and TraceState are the trace context. DropField has to remove the visitor's.
+	TraceParent, TraceState string
 }
 
 // Outcome is the result of a request. If Err is nil or something was sent, Status is the origin's; if Err is set and
 // nothing was sent, it is the one that the caller should respond with.
 type Outcome struct {
 	Status    int
+	Server    string        // to which the request was sent last, as configured; "" if to none
 	FirstByte time.Duration // from sending the request to the response's header; 0 if there was none
 	Err       error
 	Kind      string // one of Kinds, "" without Err

@@ -200,6 +200,14 @@ func (x *outgoing) appendOwn(dst, host []byte) []byte {
 		dst = append(dst, "\r\nX-Waiting-Room-Permit: "...)
 		dst = append(dst, f.Permit...)
 	}
+	if f.TraceParent != "" {
+		dst = append(dst, "\r\ntraceparent: "...)
+		dst = append(dst, f.TraceParent...)
+	}
+	if f.TraceState != "" {
+		dst = append(dst, "\r\ntracestate: "...)
+		dst = append(dst, f.TraceState...)
+	}
 	switch {
 	case h.TETrailers && x.upgrade != "":
 		dst = append(dst, "\r\nTE: trailers\r\nConnection: TE, Upgrade"...)

@@ -41,10 +41,11 @@ func (o *Origin) LastMinute(now time.Time) (p95, failed float64) {
 	return p95, failed
 }
 
-// Observe counts a request that began at start for the metrics, for operators and for the controller of adaptive rates.
-func (o *Origin) Observe(out *proxy.Outcome, start time.Time) {
+// Observe counts a request that began at start for the metrics, for operators and for the controller of adaptive rates. trace is the id of
+// its trace, empty without one.
+func (o *Origin) Observe(out *proxy.Outcome, start time.Time, trace string) {
 	if out.FirstByte > 0 {
-		o.metrics.Seconds.Observe(out.FirstByte.Seconds())
+		metrics.Observe(o.metrics.Seconds, out.FirstByte, trace)
 	}
 	switch {
 	case !clientsFault(out):

@@ -14,6 +14,7 @@ type Bulk struct {
 	APITokens        []APIToken           `koanf:"api_tokens" doc:"Bearer tokens of the teams that send jobs. While listen is a loopback address and there is no token at all, none is required."`
 	WorkerTokens     []WorkerToken        `koanf:"worker_tokens" doc:"Bearer tokens of workers that pull jobs over HTTP. They admit to /v1/work only; admin.token does as well."`
 	Log              BulkLog              `koanf:"log" doc:"Logs go to stderr."`
+	Tracing          Tracing              `koanf:"tracing" doc:"Traces by OpenTelemetry (docs/tracing.md); off without otlp_endpoint."`
 	Store            BulkStore            `koanf:"store" doc:"Redis 7 or later, or Valkey. The gateway may use the same."`
 	Shards           int                  `koanf:"shards" default:"1" min:"1" max:"256" doc:"Parts of the store, each with the work of one core of Redis. The number is that of the installation: a smaller one is refused at start, and further shards are used from bulkworker shards open on. Shard n is in the slot of {bulk:n}: on any node of a cluster in store.url, or on the server n mod k of k store.urls."`
 	Durability       string               `koanf:"durability" default:"none" enum:"none,replica,disk" doc:"When a submission is confirmed. none: the store has it in memory, and writes it to disk as its appendfsync setting says. replica: one replica has it as well. disk: it is on the store's disk, for which Redis 7.2 or later has to run with appendonly."`

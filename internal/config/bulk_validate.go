@@ -14,6 +14,7 @@ import (
 func (c *Bulk) Validate() []Problem {
 	check := bulkChecker{checker{settings.Check(c)}, c}
 	check.access()
+	check.tracing(c.Tracing)
 	check.store(c.Store.Servers()[0])
 	check.shards()
 	check.pace()

@@ -17,7 +17,7 @@ type Config struct {
 	DefaultOrigin   string         `koanf:"default_origin" doc:"Id of the origin for requests that match no room. Empty: the first of origins, or 421 when every room names its hosts and none matches."`
 	OnStoreError    string         `koanf:"on_store_error" default:"wait" enum:"wait,open,closed,local" doc:"New visitors while the store is away: wait gives them a place that is enrolled later, open admits them, closed refuses them, local admits at this gateway's share of the rate."`
 	Log             Log            `koanf:"log" doc:"Logs go to stderr."`
-	Tracing         Tracing        `koanf:"tracing" doc:"OpenTelemetry traces."`
+	Tracing         Tracing        `koanf:"tracing" doc:"Traces by OpenTelemetry (docs/tracing.md); off without otlp_endpoint."`
 	Check           Check          `koanf:"check" doc:"Checks, by which another proxy asks about requests that it forwards itself (docs/check.md). Off while listen and grpc are empty."`
 	Admin           Admin          `koanf:"admin" doc:"The operators' listener: metrics, health, API and console."`
 	Store           Store          `koanf:"store" doc:"Redis 7 or later, or Valkey."`
@@ -59,8 +59,10 @@ type Log struct {
 }
 
 type Tracing struct {
-	OTLPEndpoint string  `koanf:"otlp_endpoint" later:"leave it empty" doc:"OTLP/HTTP collector. Empty: no traces."`
-	Sample       float64 `koanf:"sample" default:"0.01" min:"0" max:"1" unit:"share" later:"leave it out" doc:"Share of requests that are traced."`
+	OTLPEndpoint string  `koanf:"otlp_endpoint" doc:"Collector to which traces are sent by OTLP over HTTP, as http://127.0.0.1:4318; without a path they go to /v1/traces. Empty: no traces."`
+	Sample       float64 `koanf:"sample" default:"0.01" min:"0" max:"1" unit:"share" doc:"Share that is traced of what no traced caller has sent; the same on every process."`
+	HeadersFile  string  `koanf:"headers_file" doc:"File with header fields for the collector, such as its token: one a line, as Authorization: Bearer abc."`
+	ServiceName  string  `koanf:"service_name" doc:"service.name of the traces. Empty: anteroom-gateway or anteroom-bulkworker."`
 }
 
 type Check struct {

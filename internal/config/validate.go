@@ -16,6 +16,7 @@ func (c *Config) Validate() []Problem {
 	check.edge()
 	check.checks()
 	check.admin()
+	check.tracing(c.Tracing)
 	check.store(c.Store)
 	check.tokens()
 	check.origins()

@@ -65,6 +65,7 @@ func files(t *testing.T) string {
 	put("secret", []byte("Zk3vQ9xW2mLr8TbN5cYh7JdF4sGp1AeU\n"))
 	put("short", []byte("Zk3vQ9xW2mLr8TbN5cYh7JdF4sGp1Ae\n"))
 	put("empty", nil)
+	put("fields", []byte("# of the collector\n\nAuthorization: Bearer a:b\r\nx-team:shop\n"))
 	put("page.html", []byte("<h1>{{.Title}}</h1>"))
 	put("broken.html", []byte("<h1>{{.Title</h1>"))
 	return dir
@@ -122,6 +123,15 @@ func TestValidate_ReportsEachProblem(t *testing.T) {
 		{"empty token file", shop + "admin: {tokens: [{token_file: DIR/empty}]}", []string{`admin.tokens[0].token_file: "DIR/empty" is empty`}},
 		{"tokens without file, of one name, of no role", shop + "admin: {tokens: [{name: a, role: root}, {name: a, token_file: DIR/secret}]}",
 			[]string{"admin.tokens[0].token_file: is missing", `admin.tokens[1].name: "a" is there already`, `admin.tokens[0].role: "root" is not known; use viewer, operator, admin, facts, read or write`}},
+
+		// Traces.
+		{"a collector", shop + "tracing: {otlp_endpoint: 'https://otlp.example/v1/traces', sample: 1, headers_file: DIR/fields}", nil},
+		{"a collector that is no URL", shop + "tracing: {otlp_endpoint: '127.0.0.1:4318'}", []string{`tracing.otlp_endpoint: "127.0.0.1:4318" is not an address`}},
+		{"a collector with a password", shop + "tracing: {otlp_endpoint: 'http://ann:hunter2@127.0.0.1:4318'}", []string{"tracing.otlp_endpoint: has credentials before its host"}},
+		{"a collector with a query", shop + "tracing: {otlp_endpoint: 'http://127.0.0.1:4318/?a=1'}", []string{`tracing.otlp_endpoint: "http://127.0.0.1:4318/?a=1" has a query`}},
+		{"a share above one", shop + "tracing: {sample: 1.5}", []string{"tracing.sample: "}},
+		{"header fields that are none", shop + "tracing: {headers_file: DIR/secret}", []string{`tracing.headers_file: "DIR/secret": line 1 is not a header field`}},
+		{"header fields that are not there", shop + "tracing: {headers_file: DIR/none}", []string{`tracing.headers_file: "DIR/none" cannot be read`}},
 
 		// TLS.
 		{"a pair", shop + "tls: {cert_file: DIR/tls.crt, key_file: DIR/tls.key, client_ca_file: DIR/other.crt}", nil},
@@ -359,33 +369,9 @@ func TestValidate_ReportsEachProblem(t *testing.T) {
 	}
 }
 
-// Every setting whose feature this version does not have is refused.
-func TestValidate_RefusesUnavailableFeatures(t *testing.T) {
-	room := func(settings string) string { return shop + "rooms: [{id: sale, " + settings + "}]" }
-	rows := map[string]string{ // setting to a file that uses it
-		"tracing.otlp_endpoint": shop + "tracing: {otlp_endpoint: 'http://127.0.0.1:4318'}",
-		"tracing.sample":        shop + "tracing: {sample: 0.5}",
-	}
-	for _, s := range Settings() {
-		if s.Later == "" {
-			continue
-		}
-		text, ok := rows[s.Path]
-		if !ok {
-			t.Errorf("no example uses %s", s.Path)
-			continue
-		}
-		_, problems := loadText(t, text+"\n")
-		if len(problems) != 1 || !strings.HasPrefix(problems[0], strings.ReplaceAll(s.Path, "[]", "[0]")+": ") || !strings.Contains(problems[0], "is not available in this version") {
-			t.Errorf("%s: %q", s.Path, problems)
-		}
-		delete(rows, s.Path)
-	}
-	for setting := range rows {
-		t.Errorf("%s is available", setting)
-	}
+func TestValidate_AcceptsQueueMethods(t *testing.T) {
 	for _, method := range []string{"fifo", "passthrough", "reject"} {
-		_, problems := loadText(t, room("queue: {method: "+method+"}")+"\n")
+		_, problems := loadText(t, shop+"rooms: [{id: sale, queue: {method: "+method+"}}]\n")
 		wantProblems(t, problems)
 	}
 }

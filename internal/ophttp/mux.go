@@ -115,9 +115,10 @@ func (m *Mux[T]) Probes(health func() error, ready func() bool) {
 	}))
 }
 
-// Metrics returns the handler of /metrics. It logs errors of gathering.
+// Metrics returns the handler of /metrics, in the text format or, for scrapers that ask for it, as OpenMetrics, which has exemplars. It logs
+// errors of gathering.
 func Metrics(g prometheus.Gatherer, log *slog.Logger) http.Handler {
-	return promhttp.HandlerFor(g, promhttp.HandlerOpts{ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelError)})
+	return promhttp.HandlerFor(g, promhttp.HandlerOpts{EnableOpenMetrics: true, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelError)})
 }
 
 // Fail sends the problem of an error, and logs its cause unless the client has disconnected.

@@ -1,7 +1,8 @@
 -- bulkjobs: the records of single jobs, their runs, and their outcomes.
 --
 -- jobs holds one record for each job, whose first letter is its state:
---   P<cost> <type> <created, ms> <expires, ms>\n<payload>   not ended; the last word only where it expires
+--   P<cost> <type> <created, ms> <expires, ms> t<trace>\n<payload>   not ended; the last words only where it expires, and where its
+--                                                   submission was traced: trace and span in 32 characters of base64url
 --   S<attempts> <ms> <ran> <age> <type>\n<result>   succeeded: its last run took ran ms, and it had been in the group for age ms
 --   F<attempts> <ms> <code> <cost> <type> <n> <ran> <age>\n<error of n bytes><payload>   failed; without payload once it is given to a redrive.
 --                                                   An earlier version wrote no words behind the code, and no payload
@@ -83,9 +84,9 @@ local function read_pending(rec)
   return tonumber(cost), kind, string.sub(rec, stop), created ~= '' and created or nil, tonumber(expires)
 end
 
--- types.submitted returns the record of a job that is added to a group now; expires is in µs, 0: never.
-function types.submitted(g, cost, kind, expires, payload)
-  raise_largest(g, G_LARGEST, g[G_TOTAL] == 0, #payload + 100) -- with the record's first line
+-- types.submitted returns the record of a job that is added to a group now; expires is in µs, 0: never; trace is the word of the record or empty.
+function types.submitted(g, cost, kind, expires, payload, trace)
+  raise_largest(g, G_LARGEST, g[G_TOTAL] == 0, #payload + 100 + #trace) -- with the record's first line
   if kind ~= '' and kind ~= g[G_TYPE] and g[G_UNIFORM] == 1 then
     g[G_UNIFORM] = 0
     types.unbar(g) -- jobs of another type need not wait
@@ -94,6 +95,7 @@ function types.submitted(g, cost, kind, expires, payload)
   if expires > 0 then
     ends, g[G_EXPIRING] = ' ' .. int(math.floor(expires / 1000)), 1
   end
+  if trace ~= '' then ends = ends .. ' ' .. trace end
   return 'P' .. cost .. ' ' .. (kind == '' and '-' or kind) .. ' ' .. int(math.floor(now / 1000)) .. ends .. '\n' .. payload
 end
 

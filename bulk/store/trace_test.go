@@ -1,0 +1,61 @@
+package store
+
+import (
+	"testing"
+	"time"
+)
+
+// The trace of a submission comes with each run of its jobs; the other words of a record mean what they did.
+func TestPull_ReturnsTraceOfSubmission(t *testing.T) {
+	s, c := open(t, nil)
+	create(t, s, GroupSpec{ID: "g", Tenant: "acme", Type: "mail"})
+	traced := Trace{ID: [16]byte{0: 0xfb, 15: 1}, Span: [8]byte{7: 2}}
+	hour := time.UnixMicro(c.us).Add(time.Hour)
+	for _, add := range []struct {
+		of   Trace
+		jobs []Job
+	}{
+		{traced, []Job{{ID: "a", Payload: []byte(`" t"`)}, {ID: "b", Type: "t", Payload: []byte("1"), ExpiresAt: hour}}},
+		{Trace{}, []Job{{ID: "c", Payload: []byte(`" tAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"`)}, {ID: "d", Payload: []byte("1"), ExpiresAt: hour}}},
+	} {
+		if _, err := s.AddJobs(t.Context(), "g", Chunk{Trace: add.of}, add.jobs); err != nil {
+			t.Fatal(err)
+		}
+	}
+	submit(t, s, Single{Job: Job{ID: "e"}, Trace: traced})
+	submit(t, s, Single{Job: Job{ID: "f"}})
+	for id, expires := range map[string]bool{"a": false, "b": true, "c": false, "d": true} {
+		j, err := s.Job(t.Context(), "g", id)
+		if err != nil || j.Status != "pending" || j.ExpiresAt.IsZero() == expires || expires && !j.ExpiresAt.Equal(hour) {
+			t.Errorf("%+v, %v", j, err)
+		}
+	}
+	want := map[string]Trace{"a": traced, "b": traced, "e": traced}
+	check := func(jobs []Leased, n int) {
+		t.Helper()
+		if len(jobs) != n {
+			t.Fatalf("%d jobs: %v", len(jobs), ids(jobs))
+		}
+		for _, j := range jobs {
+			if j.Trace != want[j.ID] || j.ID == "b" && j.Type != "t" || j.ID == "a" && string(j.Payload) != `" t"` {
+				t.Errorf("%+v", j)
+			}
+		}
+	}
+	jobs := pull(t, s, 10).Jobs
+	check(jobs, 6)
+	for _, j := range jobs {
+		verdict := Done
+		if j.ID == "a" || j.ID == "b" || j.ID == "c" {
+			verdict = Retry
+		}
+		ack(t, s, verdict, j)
+	}
+	clean(t, s)
+	rounds(t, s, c, 10*time.Minute)
+	second := pull(t, s, 10).Jobs
+	check(second, 3)
+	if second[0].Attempt != 2 {
+		t.Errorf("%+v", second[0])
+	}
+}
