@@ -3,7 +3,6 @@ package admission
 import (
 	"strconv"
 	"time"
-
 )
 
 // Room is the queue in front of one origin. Its methods are safe for concurrent use.

@@ -8,9 +8,9 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"sync/atomic"
 	"time"
-	"net/netip"
 
 	"github.com/prometheus/client_golang/prometheus"
 
