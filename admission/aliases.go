@@ -44,7 +44,8 @@ const (
 	OnErrorClosed = policy.OnErrorClosed
 	OnErrorLocal  = policy.OnErrorLocal
 
-	SoldOutClose = snapshot.SoldOutClose
+	SoldOutClose  = snapshot.SoldOutClose
+	LiveChallenge = snapshot.Challenge
 
 	MostJoins = policy.MostJoins
 	HoldSlack = policy.HoldSlack

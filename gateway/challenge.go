@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/anteroom/anteroom/admission"
-	"github.com/anteroom/anteroom/admission/snapshot"
 	"github.com/anteroom/anteroom/gateway/page"
 	"github.com/anteroom/anteroom/gateway/route"
 )
@@ -56,7 +55,7 @@ func (p *pages) levels() []string {
 // challenge returns the level of the challenge in force.
 func (r *room) challenge() string {
 	level := r.options.Guard.Proof
-	if s := r.queue.Snapshot(); slices.Contains(s.Live, snapshot.Challenge) { // else a reload is in force at once
+	if s := r.queue.Snapshot(); slices.Contains(s.Live, admission.LiveChallenge) { // else a reload is in force at once
 		level = s.Policy.Challenge
 	}
 	if r.pages.guarded == nil { // the template was changed after an operator had set the level
