@@ -155,8 +155,11 @@ processors: {webhook: {kind: webhook, url: %q, timeout: 60s}}
 	p.shows(`document.querySelector('#confirm').open || (document.querySelector('#job [data-j=cancel]').click(), false)`)
 	p.text("#confirm", "may succeed or fail first")
 	accessible(t, p.ctx, "confirmation for a job")
+	// The end of the group, which follows, is announced in the same place.
+	do(t, p.ctx, chromedp.Evaluate[chromedp.Void](`window.heard = '';
+		new MutationObserver(() => heard += document.querySelector('#said').textContent + '\n').observe(document.querySelector('#said'), {childList: true, characterData: true, subtree: true})`))
 	p.press("#confirm [value=yes]")
-	p.text("#said", "is asked to stop")
+	p.shows(`heard.includes('is asked to stop')`)
 	p.text("#job .tags", "cancelled")
 	p.shows(`document.querySelector('#group .tags').textContent === 'COMPLETED' || document.querySelector('#group .tags').textContent === 'FAILED'`)
 	do(t, p.ctx, chromedp.Reload()) // the address names the job
