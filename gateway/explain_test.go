@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/anteroom/anteroom/gateway/explain"
 	"github.com/anteroom/anteroom/gateway/guard"
