@@ -30,13 +30,13 @@ func Hangups() <-chan os.Signal {
 }
 
 // AddReloads adds a part that calls reload on SIGHUP, which Hangups receives, and when one of the files changes; files is called
-// for each check.
+// at once and for each check.
 func (g *Group) AddReloads(hup <-chan os.Signal, reload func(), files func() []string) {
 	stop := make(chan struct{})
+	seen := marksOf(files(), nil) // now: a change while the parts start is a change
 	g.Add(func() error {
 		tick := time.NewTicker(checkEvery)
 		defer tick.Stop()
-		seen := marksOf(files(), nil)
 		for {
 			signalled := false
 			select {

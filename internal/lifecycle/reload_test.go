@@ -41,8 +41,10 @@ func TestAddReloads_FollowsSignalsAndFiles(t *testing.T) {
 	var g Group
 	g.AddUntilDone(ctx)
 	g.AddReloads(Hangups(), func() { reloaded <- struct{}{} }, func() []string { return []string{file, link, filepath.Join(dir, "none")} })
+	put(file, "before the parts run")
 	ended := make(chan error)
 	go func() { ended <- g.Run() }()
+	<-reloaded
 
 	if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
 		t.Fatal(err)
