@@ -64,15 +64,5 @@ func (r *operators) PublishFacts(ctx context.Context, who, action string, before
 	default:
 		put(snapshot.SoldOut, "")
 	}
-	_, rest, err := r.store.do(ctx, r.tickTimeout(), "room_patch", args...)
-	if err != nil {
-		return false, err
-	}
-	if len(rest) != 1 {
-		return false, fmt.Errorf("room_patch replied %v", rest)
-	}
-	if asInt(rest[0]) == 0 {
-		return false, nil
-	}
-	return true, r.ticker.Tick(ctx)
+	return patchIf(ctx, r, args)
 }

@@ -39,6 +39,21 @@ func (r *operators) Patch(ctx context.Context, who string, l Live) error {
 	return r.patch(ctx, who, "patch", l)
 }
 
+// patchIf runs room_patch with args that say what has to hold, and reports whether it did: otherwise nothing was changed.
+func patchIf(ctx context.Context, r *operators, args []any) (bool, error) {
+	_, rest, err := r.store.do(ctx, r.tickTimeout(), "room_patch", args...)
+	if err != nil {
+		return false, err
+	}
+	if len(rest) != 1 {
+		return false, fmt.Errorf("room_patch replied %v", rest)
+	}
+	if asInt(rest[0]) == 0 {
+		return false, nil
+	}
+	return true, r.ticker.Tick(ctx)
+}
+
 func (r *operators) patch(ctx context.Context, who, action string, l Live) error {
 	args := []any{who, r.id, action}
 	set := func(name, v string) { args = append(args, "set", name, v) }

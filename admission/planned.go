@@ -92,15 +92,5 @@ func (r *operators) PublishEvents(ctx context.Context, who, before string, event
 	} else {
 		args = append(args, "set", snapshot.Events, text)
 	}
-	_, rest, err := r.store.do(ctx, r.tickTimeout(), "room_patch", args...)
-	if err != nil {
-		return false, err
-	}
-	if len(rest) != 1 {
-		return false, fmt.Errorf("room_patch replied %v", rest)
-	}
-	if asInt(rest[0]) == 0 {
-		return false, nil
-	}
-	return true, r.ticker.Tick(ctx)
+	return patchIf(ctx, r, args)
 }

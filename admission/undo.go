@@ -3,7 +3,6 @@ package admission
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 
@@ -104,15 +103,5 @@ func (r *operators) Undo(ctx context.Context, who string, e *Entry) (bool, error
 			args = append(args, "set", c.Field, *c.Before)
 		}
 	}
-	_, rest, err := r.store.do(ctx, r.tickTimeout(), "room_patch", args...)
-	if err != nil {
-		return false, err
-	}
-	if len(rest) != 1 {
-		return false, fmt.Errorf("room_patch replied %v", rest)
-	}
-	if asInt(rest[0]) == 0 {
-		return false, nil
-	}
-	return true, r.ticker.Tick(ctx)
+	return patchIf(ctx, r, args)
 }

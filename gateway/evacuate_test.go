@@ -52,6 +52,13 @@ func TestEvacuate_VoidsPassesAndKeepsOrders(t *testing.T) {
 			t.Error("the page does not say why its visitor waits again")
 		}
 	}
+	// The return has revoked the session. The reason stays.
+	eventually(t, "the other gateway knows that the session is revoked", func() bool {
+		return two.state.Load().byID["sale"].store.Revoked(admission.ID(passes[0].Session))
+	})
+	if a := two.call("GET /", asJSON, cookies[0]).code(t, 202); a.field("reason") != "evacuated" {
+		t.Errorf("after the return: %s", a.text())
+	}
 	var list struct {
 		Evacuated struct{ CT, IAT int64 }
 	}

@@ -119,8 +119,8 @@ func (s groupStore) CallbackDone(ctx context.Context, group string, ok, last boo
 }
 
 // Lock takes the lock of a group, or of a key that concerns several shards, for d. The lock of a group only saves work: what it
-// guards is fenced, so an expired lock does no harm. The work under that of a key is
-// bounded to end before the lock does; a script that Redis receives late is not. ok is false if another process has it.
+// guards is fenced, so an expired lock does no harm. The work under that of a key is bounded to end before the lock does; a script
+// that Redis receives late is not. ok is false if another process has it.
 func (s groupStore) Lock(ctx context.Context, group string, d time.Duration) (unlock func(), ok bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
 	defer cancel()
