@@ -35,8 +35,11 @@ func newTestClock() *testClock            { return &testClock{us: 1_780_000_000_
 func quiet() *slog.Logger                 { return slog.New(slog.DiscardHandler) }
 func testID() (id ID)                     { _, _ = rand.Read(id[:]); return }
 func testClient(b byte) (c Client)        { c[0] = b; return }
+// patience bounds every call. Only a failing test takes that long.
+const patience = time.Minute
+
 func ctx5(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -58,7 +61,7 @@ func testRoom(t *testing.T, client redis.UniversalClient, prefix string, c *test
 // testCore returns a room that has not reached the store yet.
 func testCore(t *testing.T, client redis.UniversalClient, prefix string, c *testClock, p Policy) *Room {
 	t.Helper()
-	core, err := New(Options{Client: client, Prefix: prefix, Timeout: 2 * time.Second, Log: quiet(), Now: c.now})
+	core, err := New(Options{Client: client, Prefix: prefix, Timeout: patience, Log: quiet(), Now: c.now})
 	if err != nil {
 		t.Fatal(err)
 	}
