@@ -38,7 +38,7 @@ func TestKeyedJoin_CostsAsMuchAsPlain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			client := redistest.Server(t).Client()
 			var calls atomic.Int64
-			core, err := New(Options{Client: client, Timeout: 5 * time.Second, Log: quiet(),
+			core, err := New(Options{Client: client, Timeout: patience, Log: quiet(),
 				Observe: func(string, time.Duration, error) { calls.Add(1) }})
 			if err != nil {
 				t.Fatal(err)
