@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -106,4 +107,39 @@ func TestEvacuate_OfPassesWithoutClaimTime(t *testing.T) {
 		p.Claimed, p.IssuedAt, p.Session = 0, b.line("sale").Evacuation().At/1e6+row.after, token.ID(admission.ID{byte(row.after)})
 		b.call("GET /", asJSON, "Cookie: wr_sale_pass="+string(testRing(t).AppendPass(nil, &p))).code(t, row.code)
 	}
+}
+
+// A visitor who returns while the store misses one deadline gets no ticket with the order of now, and the old order with the next
+// request.
+func TestReturn_KeepsOrderThoughOneCallFails(t *testing.T) {
+	t.Parallel()
+	b, _ := one(t, Room{ID: "sale", Policy: policy(1), Renew: true, MaxSession: time.Hour})
+	raw := b.call("GET /", asPage).code(t, 200).cookies["wr_sale_pass"]
+	order, cookie := readPass(t, raw, "sale").Order, "Cookie: wr_sale_pass="+raw
+	if err := b.line("sale").Evacuate(t.Context(), "ann", "a test"); err != nil {
+		t.Fatal(err)
+	}
+	room := b.state.Load().byID["sale"]
+	whole := room.store
+	for _, request := range [][]string{{"GET /", asJSON, cookie}, {tickets, cookie}} {
+		room.store.ticketStore = noReply{whole.ticketStore}
+		a := b.call(request...).code(t, 503)
+		if a.field("code") != "store_unavailable" || a.cookies["wr_sale_ticket"] != "" || a.field("token") != "" {
+			t.Errorf("%v without a reply of the store: %s %v", request, a.text(), a.cookies)
+		}
+		room.store = whole
+		if w := waitingIn(t, b.call(request...)); w.Order != order {
+			t.Errorf("%v afterwards: order %d, want %d", request, w.Order, order)
+		}
+	}
+}
+
+// noReply fails the joins of visitors who return, as if the store had missed the deadline of one call.
+type noReply struct{ ticketStore }
+
+func (s noReply) Join(ctx context.Context, a admission.Arrival) (admission.Standing, admission.Refusal, error) {
+	if a.Return != nil {
+		return admission.Standing{}, admission.Granted, admission.ErrStore
+	}
+	return s.ticketStore.Join(ctx, a)
 }
