@@ -7,7 +7,11 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+
 	"github.com/anteroom/anteroom/admission"
+	"github.com/anteroom/anteroom/internal/redistest"
 	"github.com/anteroom/anteroom/token"
 )
 
@@ -142,4 +146,44 @@ func (s noReply) Join(ctx context.Context, a admission.Arrival) (admission.Stand
 		return admission.Standing{}, admission.Granted, admission.ErrStore
 	}
 	return s.ticketStore.Join(ctx, a)
+}
+
+// Checks over HTTP and over gRPC refuse a pass from before an evacuation, at the gateway that evacuated and at another one. As ever they
+// give no place; the join that follows says why and keeps the order.
+func TestEvacuate_AtChecks(t *testing.T) {
+	t.Parallel()
+	client, prefix := redistest.Client(t), redistest.Prefix(t)
+	room := Room{ID: "sale", Policy: policy(2), Renew: true, MaxSession: time.Hour}
+	var fleet [2]*checked
+	for i := range fleet {
+		fleet[i] = &checked{bench: startTicking(t, client, prefix, 20*time.Millisecond, Options{Rooms: []Room{room}, TrustedProxies: loopback(), Check: Check{Trusted: loopback()}})}
+		fleet[i].serveChecks(t)
+	}
+	in := fleet[0].ask("GET /seats", asPage).code(t, 200)
+	jar, order := in.jar(), readPass(t, in.cookies["wr_sale_pass"], "sale").Order
+	var grpcs [2]*grpc.ClientConn
+	for i, c := range fleet {
+		_, grpcs[i] = overGRPC(t, c.Gateway)
+		c.ask("POST /seats", jar).code(t, 200)
+		if a := inquire(t, grpcs[i], described("POST /seats", jar)); a.Status.Code != int32(codes.OK) {
+			t.Fatalf("gateway %d before: %v", i, a)
+		}
+	}
+	fleet[0].ask("GET /seats", asPage).code(t, 200) // the room is full: who comes back has to wait
+	if err := fleet[0].line("sale").Evacuate(t.Context(), "ann", "a test"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the other gateway knows", func() bool { return fleet[1].line("sale").Evacuation().Fence > 0 })
+	for i, c := range fleet {
+		if a := c.ask("GET /seats", asJSON, jar).code(t, 401); a.field("state") != "waiting" || a.field("reason") != "no_ticket" || a.header.Get("X-Waiting-Room-Session") != "" {
+			t.Errorf("gateway %d: %s", i, a.text())
+		}
+		a := inquire(t, grpcs[i], described("GET /seats", asJSON, jar))
+		if body := a.GetDeniedResponse().GetBody(); a.Status.Code != int32(codes.Unauthenticated) || !strings.Contains(body, `"reason":"no_ticket"`) {
+			t.Errorf("gateway %d over gRPC: %v", i, a)
+		}
+		if a := c.call(tickets, jar, "X-Forwarded-For: 192.0.2.7"); a.field("reason") != "evacuated" || waitingIn(t, a).Order != order {
+			t.Errorf("gateway %d, the join: %s, want order %d", i, a.text(), order)
+		}
+	}
 }
