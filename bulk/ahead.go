@@ -131,16 +131,13 @@ func (s *slots) takeWaiting(n int) []aheadJob {
 	return jobs
 }
 
-// giveUpWaiting gives back the jobs that have waited for too long. No more are pulled ahead until jobs are short again.
+// giveUpWaiting gives back the jobs that have waited for too long.
 func (s *slots) giveUpWaiting() {
 	s.mu.Lock()
 	a, now := &s.ahead, time.Now()
 	n := 0
 	for n < len(a.jobs) && now.Sub(a.jobs[n].at) >= aheadLongest {
 		n++
-	}
-	if n > 0 {
-		a.mean = unknownRun
 	}
 	jobs := s.takeWaiting(n)
 	if len(a.jobs) > 0 {
