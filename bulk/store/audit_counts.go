@@ -334,7 +334,7 @@ func (a *auditor) readOwners(ctx context.Context) error {
 			}
 			short := w[2][timeBytes:]
 			owned("place in a list of labels", short)
-			if g := a.groups[short]; g != nil && (w[0] == "" || w[0] == g.Tenant) && slices.Contains(g.Labels.All(), w[1]) {
+			if g := a.groups[short]; g != nil && (w[0] == "" || w[0] == g.Tenant) && slices.Contains(g.Labels.words(), w[1]) {
 				labelled[short]++
 			}
 			return
@@ -355,7 +355,7 @@ func (a *auditor) readOwners(ctx context.Context) error {
 		return err
 	}
 	for short, g := range a.groups {
-		if n := len(g.Labels.All()); labelled[short] != 2*n && g.Part == 0 {
+		if n := len(g.Labels.words()); labelled[short] != 2*n && g.Part == 0 {
 			a.bad("list", "group %s: %d entries in the lists by label instead of %d", g.ID, labelled[short], 2*n)
 		}
 		if places[short] != 2 {

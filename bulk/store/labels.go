@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -21,25 +22,24 @@ const (
 
 var labelKey = regexp.MustCompile(`^[a-z0-9._-]{1,63}$`)
 
-// Labels are the labels of a group in one form for each set, so that specs can be compared: lines of key=value by key.
+// Labels are the labels of a group in one form for each set, so that specs can be compared: words key=value by key, with values as in a
+// query, so that scripts find them in a spec without decoding it.
 type Labels string
+
+// labelWord returns a label as Labels has it.
+func labelWord(key, value string) string { return key + "=" + url.QueryEscape(value) }
 
 // LabelsOf returns labels from a map.
 func LabelsOf(m map[string]string) Labels {
-	lines := make([]string, 0, len(m))
+	words := make([]string, 0, len(m))
 	for _, key := range slices.Sorted(maps.Keys(m)) {
-		lines = append(lines, key+"="+m[key])
+		words = append(words, labelWord(key, m[key]))
 	}
-	return Labels(strings.Join(lines, "\n"))
+	return Labels(strings.Join(words, " "))
 }
 
-// All returns the labels as key=value, by key.
-func (l Labels) All() []string {
-	if l == "" {
-		return nil
-	}
-	return strings.Split(string(l), "\n")
-}
+// words returns the labels, by key.
+func (l Labels) words() []string { return strings.Fields(string(l)) }
 
 // Map returns the labels by key, nil without any.
 func (l Labels) Map() map[string]string {
@@ -47,9 +47,9 @@ func (l Labels) Map() map[string]string {
 		return nil
 	}
 	m := map[string]string{}
-	for _, label := range l.All() {
-		key, value, _ := strings.Cut(label, "=")
-		m[key] = value
+	for _, word := range l.words() {
+		key, value, _ := strings.Cut(word, "=")
+		m[key], _ = url.QueryUnescape(value) // checkLabels refuses what does not come back the same
 	}
 	return m
 }
@@ -68,30 +68,30 @@ func CheckLabel(key, value string) (wrong string) {
 }
 
 func checkLabels(g *GroupSpec) error {
-	all := g.Labels.All()
+	all := g.Labels.Map()
 	if len(all) > MaxLabels {
 		return refuse(CodeInvalid, "labels: %d labels, at most %d are accepted", len(all), MaxLabels)
 	}
-	for _, label := range all {
-		key, value, _ := strings.Cut(label, "=")
+	for key, value := range all {
 		if wrong := CheckLabel(key, value); wrong != "" {
 			return refuse(CodeInvalid, "labels %s", wrong)
 		}
 	}
-	if LabelsOf(g.Labels.Map()) != g.Labels {
+	if LabelsOf(all) != g.Labels {
 		return refuse(CodeInvalid, "labels: must be sorted by key, each key once; use LabelsOf")
 	}
 	return nil
 }
 
-// labelPlaces returns the prefixes of the places of groups with a label, of tenants or, without any, of all groups (labels.places of
+// labelPlaces, for a label as key=value, returns the prefixes of the places of groups with a label, of tenants or, without any, of all groups (labels.places of
 // lua/lib/bulklife.lua).
 func labelPlaces(tenants []string, label string) (lists []string) {
 	if len(tenants) == 0 {
 		tenants = []string{""}
 	}
+	key, value, _ := strings.Cut(label, "=")
 	for _, tenant := range slices.Compact(slices.Sorted(slices.Values(tenants))) {
-		lists = append(lists, "l"+tenant+"\x00"+label+"\x00")
+		lists = append(lists, "l"+tenant+"\x00"+labelWord(key, value)+"\x00")
 	}
 	return lists
 }
