@@ -188,6 +188,7 @@ if now >= group_at and now >= jobs_at then
     redis.call('ZADD', K.agenda, int(now + wait), gkey)
     return answer(0, 0, 0, 0, buried)
   end
+  for _, place in ipairs(labels.places(g)) do redis.call('ZREM', K.lists, place) end
   redis.call('HDEL', K.names, g[G_ID])
   redis.call('HDEL', K.groups, gkey)
   redis.call('HDEL', K.sums, gkey, gkey .. '#')

@@ -78,6 +78,9 @@ local function repair_group(gkey)
     enlist(g)
     mended(g[G_ID], 'list')
   end
+  for _, place in ipairs(labels.places(g)) do
+    if redis.call('ZADD', K.lists, 0, place) == 1 then mended(g[G_ID], 'list') end
+  end
   local before = g[G_QUEUED]
   if set.policy == 'fair' and before == 1 and not redis.call('ZSCORE', K.lines, queue_member(g)) then
     redis.call('ZADD', K.lines, 0, queue_member(g))

@@ -3,6 +3,7 @@ package api
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"net/url"
 	"slices"
@@ -57,6 +58,9 @@ func decode[T any](fields []field[T], object []byte, to *T) (faults []ophttp.Fau
 
 const maxFaults = 32
 
+// labelParameter is the parameter that a query may have several times.
+const labelParameter = "label"
+
 // decodeQuery sets to from a query. Values are those of the JSON fields, text without quotes.
 func decodeQuery[T any](fields []field[T], q url.Values, to *T) (faults []ophttp.Fault) {
 	names := make([]string, 0, len(q))
@@ -69,15 +73,18 @@ func decodeQuery[T any](fields []field[T], q url.Values, to *T) (faults []ophttp
 		switch {
 		case i < 0:
 			faults = append(faults, unknown(fields, name, ophttp.Marshal(q[name][0])))
-		case len(q[name]) > 1:
+		case len(q[name]) > 1 && name != labelParameter:
 			faults = append(faults, ophttp.Fault{Path: name, Problem: "is given twice", Allowed: "one"})
 		default:
-			raw := []byte(strings.TrimSpace(q[name][0]))
-			if fields[i].text || !json.Valid(raw) {
-				raw = ophttp.Marshal(q[name][0])
-			}
-			if wrong := fields[i].set(to, raw); wrong != "" {
-				faults = append(faults, ophttp.Fault{Path: name, Value: ophttp.Excerpt(raw), Problem: wrong, Allowed: fields[i].allowed})
+			for _, value := range q[name] {
+				raw := []byte(strings.TrimSpace(value))
+				if fields[i].text || !json.Valid(raw) {
+					raw = ophttp.Marshal(value)
+				}
+				if wrong := fields[i].set(to, raw); wrong != "" {
+					faults = append(faults, ophttp.Fault{Path: name, Value: ophttp.Excerpt(raw), Problem: wrong, Allowed: fields[i].allowed})
+					break
+				}
 			}
 		}
 		if len(faults) >= maxFaults {
@@ -266,9 +273,29 @@ func (s *Server) specFields() []field[store.GroupSpec] {
 		}, true},
 		{"split", "a whole number from 1 to the number of shards that are open for new groups", func(g *spec, raw []byte) string { return setWhole(&g.Split, raw, 1, store.MaxShards) }, false},
 		{"expected", "a whole number of jobs from 1 to 1000000000000", func(g *spec, raw []byte) string { return setWhole(&g.ExpectedJobs, raw, 1, 1e12) }, false},
+		{"labels", ruleLabels, func(g *spec, raw []byte) string { return setLabels(&g.Labels, raw) }, false},
 		{"unique", ruleUnique, func(g *spec, raw []byte) string { return setUnique(&g.Unique, raw) }, false},
 	}
 	return orNull(fields)
+}
+
+const ruleLabels = `an object of at most 16 labels, as {"campaign":"spring"}: keys of 1 to 63 of a-z 0-9 . _ -, values of text up to 255 bytes`
+
+func setLabels(to *store.Labels, raw []byte) string {
+	var values map[string]string
+	if raw[0] != '{' || json.Unmarshal(raw, &values) != nil {
+		return "is not an object of texts"
+	}
+	if len(values) > store.MaxLabels {
+		return fmt.Sprintf("has %d labels", len(values))
+	}
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		if wrong := store.CheckLabel(key, values[key]); wrong != "" {
+			return wrong
+		}
+	}
+	*to = store.LabelsOf(values)
+	return ""
 }
 
 // orNull lets null mean the same as leaving a field out.

@@ -121,6 +121,7 @@ func (s groupRoutes) showGroup(w http.ResponseWriter, r *http.Request, who ident
 
 type listFilter struct {
 	tenant, status, cursor string
+	labels                 []string // key=value
 	limit                  int64
 }
 
@@ -130,6 +131,17 @@ var listFields = []field[listFilter]{
 		if f.status = strings.ToUpper(ophttp.Text(raw)); !slices.Contains(statusNames, f.status) {
 			return "is not a status"
 		}
+		return ""
+	}, true},
+	{labelParameter, "key=value, up to 16 times; groups that have all of them", func(f *listFilter, raw []byte) string {
+		key, value, _ := strings.Cut(ophttp.Text(raw), "=")
+		if wrong := store.CheckLabel(key, value); wrong != "" {
+			return wrong
+		}
+		if len(f.labels) == store.MaxLabels {
+			return "is given too often"
+		}
+		f.labels = append(f.labels, key+"="+value)
 		return ""
 	}, true},
 	{"limit", "a whole number from 1 to 1000", func(f *listFilter, raw []byte) string { return setWhole(&f.limit, raw, 1, 1000) }, false},
@@ -151,7 +163,7 @@ func (s groupRoutes) listGroups(w http.ResponseWriter, r *http.Request, who iden
 	if err := readQuery(r, listFields, &f); err != nil {
 		return err
 	}
-	filter := store.Filter{Status: store.Status(f.status), Limit: int(f.limit), Cursor: f.cursor, Tenants: who.tenants}
+	filter := store.Filter{Status: store.Status(f.status), Limit: int(f.limit), Cursor: f.cursor, Labels: f.labels, Tenants: who.tenants}
 	if f.tenant != "" {
 		if err := who.forTenant(f.tenant); err != nil {
 			return err

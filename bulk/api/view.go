@@ -43,7 +43,7 @@ func viewOf(g store.Group, level string) groupView {
 		ID: g.ID, Tenant: g.Tenant, Type: g.Type, Status: g.Status, Sealed: g.Sealed, Paused: g.Paused,
 		Priority: bulktype.Priority(cmp.Or(g.Level, store.Normal)), Weight: cmp.Or(g.Weight, 1), BasePriority: g.BasePriority, RateLimit: tidy(g.GroupSpec.Rate), Concurrency: g.Concurrency, Start: "early", Results: bulktype.Results(keeps(g)),
 		Aggregate: json.RawMessage(cmp.Or(g.Aggregate, `{"op":"count"}`)), FailureTolerance: toleranceJSON(g.Tolerance),
-		CallbackURL: g.CallbackURL, Callback: g.CallbackState, RedriveOf: g.RedriveOf,
+		CallbackURL: g.CallbackURL, Callback: g.CallbackState, RedriveOf: g.RedriveOf, Labels: g.Labels.Map(),
 		Total: g.Total, Pending: g.Pending, Ready: g.Ready, NonReady: g.NonReady, Unserved: g.Unserved, InFlight: g.InFlight,
 		Succeeded: g.Succeeded, Failed: g.Failed, Dead: g.Dead, Cancelled: g.Cancelled,
 		Progress: progress(g), Rate: tidy(g.Rate1), ETA: estimate(g), Congestion: level, Gated: g.Gated,

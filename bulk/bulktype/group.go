@@ -97,8 +97,10 @@ type Group[T any] struct {
 	CallbackURL      string          `json:"callback_url,omitempty"`
 	Callback         string          `json:"callback,omitempty"` // pending, done, failed
 	RedriveOf        string          `json:"redrive_of,omitempty"`
-	Split            int             `json:"split,omitempty"`    // on how many shards it has parts
-	Expected         int64           `json:"expected,omitempty"` // jobs, as its sender declared
+	// Labels are those that its sender has set.
+	Labels   map[string]string `json:"labels,omitempty"`
+	Split    int               `json:"split,omitempty"`    // on how many shards it has parts
+	Expected int64             `json:"expected,omitempty"` // jobs, as its sender declared
 	// The counts of parts on these shards are missing.
 	Away
 

@@ -148,6 +148,10 @@ func queryOf(s GroupSpec) url.Values {
 	set("when", string(s.When), s.When == "")
 	set("split", strconv.Itoa(s.Split), s.Split == 0)
 	set("expected", strconv.FormatInt(s.Expected, 10), s.Expected == 0)
+	if len(s.Labels) > 0 {
+		labels, _ := json.Marshal(s.Labels) // cannot fail
+		v.Set("labels", string(labels))
+	}
 	if s.Unique != nil {
 		unique, _ := json.Marshal(s.Unique) // cannot fail
 		v.Set("unique", string(unique))

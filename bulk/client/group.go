@@ -42,6 +42,8 @@ type GroupSpec struct {
 	// it is not, the group is cancelled.
 	After []string `json:"after,omitempty"`
 	When  When     `json:"when,omitempty"`
+	// Labels are at most 16 keys of a-z 0-9 . _ - with values, by which Groups finds the group.
+	Labels map[string]string `json:"labels,omitempty"`
 	// Split is on how many shards the group has parts; 0: one, unless Expected jobs are too many for it. No job count is checked.
 	Split    int   `json:"split,omitempty"`
 	Expected int64 `json:"expected,omitempty"`
@@ -253,8 +255,9 @@ func (c groups) group(ctx context.Context, k call, body any) (*Group, error) {
 
 // Filter selects groups.
 type Filter struct {
-	Tenant string // "": all the token may see
-	Status Status // "": all
+	Tenant string            // "": all the token may see
+	Status Status            // "": all
+	Labels map[string]string // groups that have all of them
 }
 
 // Groups lists groups, newest first, and requests pages as needed. It ends after an error.
@@ -267,6 +270,9 @@ func (c groups) Groups(ctx context.Context, f Filter) iter.Seq2[*Group, error] {
 		}
 		if f.Status != "" {
 			k.query.Set("status", string(f.Status))
+		}
+		for key, value := range f.Labels {
+			k.query.Add("label", key+"="+value)
 		}
 		for {
 			var page bulktype.Groups[time.Time]

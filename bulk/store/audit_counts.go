@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -322,9 +323,22 @@ func (a *auditor) readOwners(ctx context.Context) error {
 			a.bad("counts", "group %s: %d groups wait for it, the record has %d", g.ID, followed[short], g.raw["followed"])
 		}
 	}
-	places := map[string]int{}
+	places, labelled := map[string]int{}, map[string]int{}
 	if err := a.zset(ctx, keyLists, func(member string, _ float64) {
 		list, tail := member[:1], member[1:]
+		if list == "l" {
+			w := strings.SplitN(tail, "\x00", 3)
+			if len(w) < 3 || len(w[2]) <= timeBytes {
+				a.bad("owner", "the lists have an invalid entry: %q", member)
+				return
+			}
+			short := w[2][timeBytes:]
+			owned("place in a list of labels", short)
+			if g := a.groups[short]; g != nil && (w[0] == "" || w[0] == g.Tenant) && slices.Contains(g.Labels.words(), w[1]) {
+				labelled[short]++
+			}
+			return
+		}
 		if tenant, rest, ok := strings.Cut(tail, "\x00"); ok && list == "t" {
 			list, tail = "t"+tenant, rest
 		}
@@ -341,6 +355,9 @@ func (a *auditor) readOwners(ctx context.Context) error {
 		return err
 	}
 	for short, g := range a.groups {
+		if n := len(g.Labels.words()); labelled[short] != 2*n && g.Part == 0 {
+			a.bad("list", "group %s: %d entries in the lists by label instead of %d", g.ID, labelled[short], 2*n)
+		}
 		if places[short] != 2 {
 			a.bad("list", "group %s: %d entries in the lists by tenant and by status instead of 2", g.ID, places[short])
 		}

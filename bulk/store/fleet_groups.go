@@ -376,9 +376,12 @@ func (f fleetGroups) Groups(ctx context.Context, filter Filter) (groups []Group,
 		shard int
 	}
 	all, away, err := read(ctx, f.allShards, func(ctx context.Context, s *Store) (list []shardGroup, err error) {
-		found, err := s.listed(ctx, filter, placeBefore(place, from, s.o.Shard))
+		found, end, err := s.listed(ctx, filter, placeBefore(place, from, s.o.Shard))
 		for _, g := range found {
 			list = append(list, shardGroup{g, s.o.Shard})
+		}
+		if end != "" { // groups after it are unknown: the page ends there
+			list = append(list, shardGroup{listedGroup{place: end}, s.o.Shard})
 		}
 		return list, err
 	})
@@ -390,15 +393,17 @@ func (f fleetGroups) Groups(ctx context.Context, filter Filter) (groups []Group,
 	slices.SortFunc(list, func(a, b shardGroup) int {
 		return cmp.Or(cmp.Compare(b.place[:timeBytes], a.place[:timeBytes]), cmp.Compare(a.shard, b.shard), cmp.Compare(b.place, a.place))
 	})
-	list = list[:min(len(list), filter.limit())]
 	for _, g := range list {
-		groups = append(groups, g.Group)
+		if ends := g.ID == ""; !ends {
+			groups = append(groups, g.Group)
+		}
+		if g.ID == "" || len(groups) == filter.limit() {
+			next = strconv.Itoa(g.shard) + "." + encodePlace(g.place)
+			break
+		}
 	}
 	if groups, err = f.mergeListed(ctx, groups, filter.Status); err != nil {
 		return nil, "", nil, err
-	}
-	if n := len(list); n > 0 && n == filter.limit() {
-		next = strconv.Itoa(list[n-1].shard) + "." + encodePlace(list[n-1].place)
 	}
 	return groups, next, away, nil
 }

@@ -76,6 +76,9 @@ func (g *GroupSpec) Validate() error {
 	if err := checkSplit(g); err != nil {
 		return err
 	}
+	if err := checkLabels(g); err != nil {
+		return err
+	}
 	return g.Unique.check()
 }
 

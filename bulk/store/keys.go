@@ -38,7 +38,7 @@ import (
 //	lapses    ZSET  the names of uniques by their end
 //	links     ZSET  which groups wait for which: lua/lib/bulkchain.lua
 //	batches   ZSET  leases that the jobs of one pull share, by their end: lua/lib/bulkleases.lua
-//	lists     ZSET  groups by tenant and status, and by status, each by creation: place_in_lists of lua/lib/bulklife.lua
+//	lists     ZSET  groups by tenant and status, by status, and by label, each by creation: place_in_lists of lua/lib/bulklife.lua
 //	aside     ZSET  jobs of types that the process that met them does not run: j<short name> <type> <time> <id>, t<type> <short name>;
 //	                and w<type> …: groups that wait for their type, b<name>: breakers that have a record in state
 var keyNames = []string{

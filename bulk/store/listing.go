@@ -16,6 +16,7 @@ import (
 type Filter struct {
 	Tenants []string // none: all
 	Status  Status   // "": all
+	Labels  []string // key=value; groups that have all of them
 	Limit   int      // 1…1000
 	Cursor  string   // of the page before
 
@@ -29,7 +30,7 @@ func (s groupStore) Groups(ctx context.Context, f Filter) (groups []Group, next 
 	if err != nil {
 		return nil, "", err
 	}
-	list, err := s.listed(ctx, f, before)
+	list, end, err := s.listed(ctx, f, before)
 	if err != nil {
 		return nil, "", err
 	}
@@ -37,8 +38,8 @@ func (s groupStore) Groups(ctx context.Context, f Filter) (groups []Group, next 
 	for i := range list {
 		groups[i] = list[i].Group
 	}
-	if len(list) == f.limit() {
-		next = encodePlace(list[len(list)-1].place)
+	if end != "" {
+		next = encodePlace(end)
 	}
 	return groups, next, nil
 }
@@ -62,17 +63,23 @@ type listedGroup struct {
 	place string
 }
 
-// listed returns the newest groups after the place before ("": from the start), at most the filter's limit. Fewer means
-// that there are no more.
-func (s groupStore) listed(ctx context.Context, f Filter, before string) (groups []listedGroup, err error) {
+// listed returns the newest groups after the place before ("": from the start), at most the filter's limit, and the place after which
+// the list may go on ("": it does not).
+func (s groupStore) listed(ctx context.Context, f Filter, before string) (groups []listedGroup, end string, err error) {
 	if err := s.Prepare(ctx); err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	lists, limit := f.lists(), f.limit()
 	for {
-		places, err := s.newest(ctx, lists, before, limit-len(groups))
-		if err != nil || len(places) == 0 {
-			return groups, err
+		var places []string
+		last := ""
+		if len(f.Labels) > 0 {
+			places, last, err = s.labelled(ctx, &f, before, limit-len(groups))
+		} else if places, err = s.newest(ctx, lists, before, limit-len(groups)); len(places) > 0 {
+			last = places[len(places)-1]
+		}
+		if err != nil {
+			return nil, "", err
 		}
 		keys, of := make([]string, len(places)), make(map[string]string, len(places))
 		for i, p := range places {
@@ -81,16 +88,15 @@ func (s groupStore) listed(ctx context.Context, f Filter, before string) (groups
 		}
 		read, err := s.read(ctx, "key", keys...)
 		if err != nil {
-			return nil, err
+			return nil, "", err
 		}
 		for _, g := range read { // skip groups whose status has changed since they were listed
 			if !g.deleted && g.Part == 0 && f.matches(&g.Group) && !slices.ContainsFunc(groups, func(o listedGroup) bool { return o.ID == g.ID }) {
 				groups = append(groups, listedGroup{g.Group, of[g.key]})
 			}
 		}
-		before = places[len(places)-1]
-		if len(groups) == limit {
-			return groups, nil
+		if before = last; before == "" || len(groups) == limit || len(places) == 0 {
+			return groups, last, nil
 		}
 	}
 }
@@ -158,7 +164,7 @@ func (s groupStore) newest(ctx context.Context, lists []string, before string, n
 // relist adds groups to the lists that an earlier version created without.
 func (s groupStore) relist(ctx context.Context) error {
 	pipe := s.o.Client.Pipeline()
-	all, listed := pipe.ZCard(ctx, s.keys[keyIndex]), pipe.ZCard(ctx, s.keys[keyLists])
+	all, listed := pipe.ZCard(ctx, s.keys[keyIndex]), pipe.ZLexCount(ctx, s.keys[keyLists], "[s", "(u") // without labels
 	if _, err := pipe.Exec(ctx); err != nil {
 		return fmt.Errorf("%w: %w", ErrStore, err)
 	}

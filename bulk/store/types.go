@@ -97,6 +97,7 @@ type GroupSpec struct {
 	Unique       Unique         `json:",omitzero"`  // accepted once within its time; zero: no such bound
 	After        string         `json:",omitempty"` // ids of the groups that have to end first, separated by blanks
 	When         When           `json:",omitempty"` // with After; empty: OnSuccess
+	Labels       Labels         `json:",omitempty"` // at most 16, by which groups are found
 	Split        int            `json:",omitzero"`  // on how many shards it has parts; 0 and 1: it is whole
 	ExpectedJobs int64          `json:",omitzero"`  // jobs; without Split, above splitAbove the Fleet splits the group
 	RedriveOf    string         `json:",omitzero"`  // the group whose dead or failed jobs these were

@@ -74,6 +74,7 @@ the exit code is 1.`
 	f.StringVar(&s.startAt, "start-at", "", "start no job before this `TIME`, such as 2026-01-02T15:04:05Z")
 	f.StringVar(&s.expiresAt, "expires-at", "", "jobs that have not started by this `TIME` end as dead")
 	f.StringSliceVar(&s.spec.After, "after", nil, "start when this `GROUP` has ended; repeatable")
+	f.StringToStringVar(&s.spec.Labels, "label", nil, "find the group by this label: `KEY=VALUE`; repeatable")
 	f.StringVar(&s.when, "when", "", "with --after: `CONDITION` is on_success (all have completed), on_failure or on_end (on_success)")
 	f.BoolVar(&s.watch, "watch", false, "show the progress until the group has ended; exit code 1 unless it completes")
 	f.StringVar(&s.format, "format", "", "`FORMAT` of the file: ndjson, csv or tsv (by its name; ndjson)")

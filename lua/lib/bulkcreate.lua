@@ -40,6 +40,7 @@ local function create_group(v, rolling, list, statuses)
   redis.call('HSET', K.groups, gkey, spec)
   redis.call('ZADD', K.index, int(now), gkey)
   enlist(g)
+  labels.add(g)
   plan_tend(g, tend_by(g))
   requeue(g) -- which closes it until start_at
   return g

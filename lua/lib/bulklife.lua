@@ -20,6 +20,26 @@ end
 
 local function unlist(g) redis.call('ZREM', K.lists, place_in_lists(g)) end
 
+-- labels has the functions about the labels of groups. K.lists has two members for each label of a group, or of the first part of one: l, its tenant
+-- or nothing, a zero byte, <key>=<value> as in the spec, a zero byte, the time of its creation (7 bytes, big-endian) and its short name.
+local labels = {}
+
+-- labels.places returns these members of a group.
+function labels.places(g)
+  local places = {}
+  local spec = g[G_PART] <= 1 and redis.call('HGET', K.groups, g[G_KEY]) or ''
+  local tail = '\0' .. struct.pack('>I7', g[G_CREATED]) .. g[G_KEY]
+  for label in string.gmatch(string.match(spec, '"Labels":"([^"]*)"') or '', '%S+') do
+    places[#places + 1] = 'l' .. g[G_TENANT] .. '\0' .. label .. tail
+    places[#places + 1] = 'l\0' .. label .. tail
+  end
+  return places
+end
+
+function labels.add(g)
+  for _, place in ipairs(labels.places(g)) do redis.call('ZADD', K.lists, 0, place) end
+end
+
 -- chain has the functions about groups that wait for others. K.links has, at one score,
 --   f<group> <predecessor> <status> <id>   what a group waits for: the predecessor's short name and id, and - until it has ended
 --   a<predecessor> <group>                 that the group waits for it

@@ -53,7 +53,7 @@ function showGroup(g) {
   put(page, {
     about: [g.tenant, g.type, 'priority ' + g.priority, 'created ' + moment(g.created_at), g.finished_at && 'ended ' + moment(g.finished_at),
       g.start_at && 'starts ' + moment(g.start_at), g.expires_at && 'expires ' + moment(g.expires_at), g.after && 'after ' + g.after.join(', ') + ' ' + g.when,
-      g.quiet_hours && 'quiet from ' + g.quiet_hours.from + ' to ' + g.quiet_hours.to + ' ' + g.quiet_hours.time_zone, g.redrive_of && 'redrive of ' + g.redrive_of, g.results !== 'all' && 'keeps ' + {failures: 'outcomes of failures only', none: 'no outcomes'}[g.results], g.error].filter(Boolean).join(' · '),
+      g.quiet_hours && 'quiet from ' + g.quiet_hours.from + ' to ' + g.quiet_hours.to + ' ' + g.quiet_hours.time_zone, g.redrive_of && 'redrive of ' + g.redrive_of, g.results !== 'all' && 'keeps ' + {failures: 'outcomes of failures only', none: 'no outcomes'}[g.results], g.labels && Object.entries(g.labels).map(l => l.join('=')).join(' '), g.error].filter(Boolean).join(' · '),
     done: percent(g), of: whole(doneOf(g)) + ' of ' + whole(g.total), succeeded: whole(g.succeeded), failed: whole(g.failed + g.dead),
     dead: [g.dead && whole(g.dead) + ' dead', g.cancelled && whole(g.cancelled) + ' cancelled'].filter(Boolean).join(', '),
     pending: whole(waitingOf(g)), nonready: g.non_ready ? whole(g.non_ready) + ' back off' : '', inflight: whole(g.in_flight),

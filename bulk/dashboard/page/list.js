@@ -3,10 +3,11 @@
 const list = $('#list'), body = $('#list tbody'), filter = $('#filter'), pager = $('#list nav');
 let pages = [''];
 function openList(query) {
-  const tenant = query.get('tenant') || '', status = query.get('status') || '';
+  const tenant = query.get('tenant') || '', status = query.get('status') || '', label = query.get('label') || '';
   const {elements: f} = filter;
   f.tenant.value = tenant;
   f.status.value = status;
+  f.label.value = label;
   if (f.status.selectedIndex < 0) f.status.value = '';
   pages = [''];
   $('#back').href = location.hash || '#';
@@ -18,6 +19,7 @@ function openList(query) {
     const here = pages.at(-1);
     const q = new URLSearchParams({limit: groupsAPage});
     for (const [k, v] of Object.entries({tenant, status, cursor: here})) if (v) q.set(k, v);
+    for (const l of label.split(',')) if (l.trim()) q.append('label', l.trim());
     const [answer] = await Promise.all([ask('groups?' + q, {signal}), totals(signal)]);
     if (here !== pages.at(-1)) return;
     show('totals', 'list');
@@ -26,7 +28,7 @@ function openList(query) {
     $('[data-a=newer]').disabled = pages.length < 2;
     $('[data-a=older]').disabled = !answer.next;
     $('[data-a=older]').value = answer.next || '';
-    const none = !answer.groups.length, narrowed = tenant || status || pages.length > 1;
+    const none = !answer.groups.length, narrowed = tenant || status || label || pages.length > 1;
     $('table', list).hidden = none;
     $('#nomatch').hidden = !none || !narrowed;
     const away = answer.shards_away || [];
