@@ -200,6 +200,13 @@ surge: ## Raise the rate of a room in which 3,000 visitors wait at two gateways,
 	@bin/surge
 	@bin/surge --paused --after 130s
 
+.PHONY: live
+live: ## Measure how soon a live change, an evacuation of 10,000 and facts for 20,000 pollers are in force on two gateways; LIVE_FLAGS: bin/live --help; 8 minutes
+	@tools/need.sh redis-server
+	@$(MAKE) --no-print-directory build
+	@cd bench && $(GO) build -o ../bin/live ./live
+	@bin/live $${LIVE_FLAGS:-}
+
 .PHONY: eta
 eta: ## Compare every wait estimator with synthetic sales and print its errors; ETA_FLAGS: bin/gateway eta backtest --help
 	@mkdir -p bin && $(GO) build -o bin/gateway ./cmd/gateway
