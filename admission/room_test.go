@@ -99,6 +99,22 @@ func TestTick_KeepsMaxActive(t *testing.T) {
 	}
 }
 
+// A join into an empty queue enters at once only below max_active, however many tokens are left.
+func TestJoin_KeepsMaxActive(t *testing.T) {
+	p := basePolicy
+	p.Burst, p.MaxActive = 100_000, 3
+	r := testRoom(t, redistest.Client(t), redistest.Prefix(t), newTestClock(), p)
+	for i := range 5 {
+		want := Active
+		if i >= 3 {
+			want = Waiting
+		}
+		if s := mustJoin(t, r, testID(), Client{}); s.State != want {
+			t.Errorf("visitor %d is %v, want %v", i, s.State, want)
+		}
+	}
+}
+
 func TestJoin_AdmitsThenQueues(t *testing.T) {
 	c := newTestClock()
 	r := testRoom(t, redistest.Client(t), redistest.Prefix(t), c, basePolicy)

@@ -43,7 +43,7 @@ var _ Engine = (*bulk.Engine)(nil)
 
 // Options of a Broker. Store and Engine are required.
 type Options struct {
-	Store     *store.Store
+	Store     store.Sharded
 	Engine    Engine
 	MaxResult int                // bytes of a job's result; 64 KiB
 	Waiting   int                // largest number of requests that wait for jobs; 4,096
@@ -55,11 +55,9 @@ type Options struct {
 // and workers are listed. Otherwise Lease returns at once.
 type Broker struct {
 	o        Options
-	queue    queue
-	leases   leases
+	shards   []*shard
 	presence *presence
 	parking  *parking
-	lost     *lostPulls
 
 	mu       sync.Mutex // orders begin and stop
 	stopping bool
@@ -84,12 +82,17 @@ func New(o Options) (*Broker, error) {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	o.Metrics.Most.Set(float64(o.Waiting))
-	return &Broker{o: o, queue: o.Store, leases: o.Store, presence: newPresence(o.Store), parking: newParking(o.Waiting, o.Metrics),
-		lost: &lostPulls{}}, nil
+	b := &Broker{o: o, presence: &presence{workers: map[string]*puller{}}}
+	for n, s := range o.Store.Shards() {
+		b.shards = append(b.shards, &shard{number: n, queue: s, leases: s})
+		b.presence.registries = append(b.presence.registries, s)
+	}
+	b.parking = newParking(o.Waiting, len(b.shards), o.Metrics)
+	return b, nil
 }
 
 // LeaseFor returns the length of a lease.
-func (b *Broker) LeaseFor() time.Duration { return b.o.Store.Settings().Lease }
+func (b *Broker) LeaseFor() time.Duration { return b.o.Store.Shards()[0].Settings().Lease }
 
 // Waiting returns how many requests wait for jobs.
 func (b *Broker) Waiting() int {
@@ -103,7 +106,6 @@ func (b *Broker) Waiting() int {
 func (b *Broker) Run(ctx context.Context) error {
 	base := context.WithoutCancel(ctx)
 	var loops sync.WaitGroup
-	loops.Go(func() { b.listen(ctx) })
 	loops.Go(func() {
 		for sleep.For(ctx, store.PullersEvery) {
 			if err := b.presence.report(ctx, time.Now()); err != nil {
@@ -111,11 +113,16 @@ func (b *Broker) Run(ctx context.Context) error {
 			}
 		}
 	})
-	loops.Go(func() {
-		for sleep.For(ctx, reclaimEvery) {
-			b.reclaim(ctx)
-		}
-	})
+	for _, s := range b.shards {
+		loops.Go(func() { b.listen(ctx, s) })
+		loops.Go(func() {
+			for sleep.For(ctx, reclaimEvery) {
+				if s.lost.any() && b.reclaim(ctx, s) {
+					b.parking.event(s.number) // the shard replies again
+				}
+			}
+		})
+	}
 	b.parking.open()
 	<-ctx.Done()
 	b.stop()
@@ -156,25 +163,27 @@ func (b *Broker) finish(ctx context.Context) {
 	case <-done:
 	case <-ctx.Done():
 	}
-	b.reclaim(ctx)
+	for _, s := range b.shards {
+		b.reclaim(ctx, s)
+	}
 }
 
-// listen passes events of the queue to waiting requests.
-func (b *Broker) listen(ctx context.Context) {
+// listen passes events of a shard's queue to waiting requests.
+func (b *Broker) listen(ctx context.Context, s *shard) {
 	failures := 0
-	for b.parking.occupied(ctx) {
-		event, err := b.queue.Listen(ctx, longestWait)
+	for b.parking.occupied(ctx, s.number) {
+		event, err := s.queue.Listen(ctx, longestWait)
 		if err != nil {
 			if failures++; ctx.Err() == nil && failures == 1 {
-				b.o.Log.Error("cannot listen for jobs; requests wait and try again", "error", err)
+				b.o.Log.Error("cannot listen for jobs; requests wait and try again", "shard", s.number, "error", err)
 			}
 			sleep.For(ctx, min(time.Second, 50*time.Millisecond<<min(failures, 5)))
 			continue
 		}
 		failures = 0
-		if event && !b.parking.event() {
+		if event && !b.parking.event(s.number) {
 			// No request waits here any more: another process may have one.
-			if err := b.queue.Ring(context.WithoutCancel(ctx)); err != nil {
+			if err := s.queue.Ring(context.WithoutCancel(ctx)); err != nil {
 				b.o.Log.Warn("cannot pass an event of the queue on; jobs may start a second later", "error", err)
 			}
 		}

@@ -21,19 +21,31 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// newTestBroker returns a Broker over a queue in memory.
-func newTestBroker(m *memory, waiting int) (*Broker, *counting) {
+// newTestBroker returns a Broker over queues in memory, one for each shard.
+func newTestBroker(waiting int, shards ...*memory) (*Broker, *counting) {
 	metrics, engine := &bulk.NewMetrics(nil, "").Leases, &counting{}
-	return &Broker{o: Options{Engine: engine, MaxResult: 100, Log: slog.New(slog.DiscardHandler), Metrics: metrics}, queue: m, leases: m,
-		presence: newPresence(m), parking: newParking(waiting, metrics), lost: &lostPulls{}}, engine
+	b := &Broker{o: Options{Engine: engine, MaxResult: 100, Log: slog.New(slog.DiscardHandler), Metrics: metrics},
+		presence: &presence{workers: map[string]*puller{}}, parking: newParking(waiting, len(shards), metrics)}
+	for n, m := range shards {
+		b.shards = append(b.shards, &shard{number: n, queue: m, leases: m})
+		b.presence.registries = append(b.presence.registries, m)
+	}
+	return b, engine
 }
 
 // running runs a Broker in a bubble while test is called.
 func running(t *testing.T, m *memory, test func(t *testing.T, b *Broker, engine *counting)) {
 	t.Helper()
+	runningOver(t, []*memory{m}, test)
+}
+
+func runningOver(t *testing.T, shards []*memory, test func(t *testing.T, b *Broker, engine *counting)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		m.bell = make(chan struct{}, 1) // of this bubble
-		b, engine := newTestBroker(m, 1000)
+		for _, m := range shards {
+			m.bell = make(chan struct{}, 1) // of this bubble
+		}
+		b, engine := newTestBroker(1000, shards...)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() {
@@ -367,7 +379,7 @@ func TestPresence_ReportsWorkers(t *testing.T) {
 func TestEnd_VerdictsAreThoseOfHandlers(t *testing.T) {
 	t.Parallel()
 	m := newMemory()
-	b, engine := newTestBroker(m, 1)
+	b, engine := newTestBroker(1, m)
 	h := Handle{Key: "g/j", Fence: 7, Type: "a", Attempt: 2, Began: time.Now().Add(-time.Minute)}
 	failure := func(k bulk.Kind, after time.Duration) *bulk.Failure {
 		return &bulk.Failure{Kind: k, Code: "x", After: after, Err: errors.New("why"), Down: true}
@@ -411,7 +423,7 @@ func TestEnd_VerdictsAreThoseOfHandlers(t *testing.T) {
 func TestHandle_RoundTrip(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		h := Handle{Key: rapid.StringN(1, 60, 200).Draw(t, "key"), Fence: rapid.Int64Range(1, 1<<55).Draw(t, "fence"), Type: rapid.StringN(1, 20, 64).Draw(t, "type"),
+		h := Handle{Shard: rapid.IntRange(0, store.MaxShards-1).Draw(t, "shard"), Key: rapid.StringN(1, 60, 200).Draw(t, "key"), Fence: rapid.Int64Range(1, 1<<55).Draw(t, "fence"), Type: rapid.StringN(1, 20, 64).Draw(t, "type"),
 			Attempt: rapid.Int64Range(1, 1e6).Draw(t, "attempt"), Began: time.UnixMilli(rapid.Int64Range(0, 1<<42).Draw(t, "began"))}
 		got, err := ParseHandle(h.String())
 		if err != nil || got != h {

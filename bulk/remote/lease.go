@@ -47,7 +47,7 @@ func (b *Broker) Lease(ctx context.Context, r Request, send func(jobs []Job) err
 	defer b.requests.Done()
 	defer b.presence.enter(&r, time.Now())()
 	for _, id := range r.Lost {
-		if _, err := b.queue.ReclaimFrom(ctx, ownerOf(r.Worker, id), nil); err != nil {
+		if err := b.reclaimLost(ctx, ownerOf(r.Worker, id)); err != nil {
 			return err
 		}
 	}
@@ -85,19 +85,17 @@ func (b *Broker) await(ctx context.Context, r *Request, owner string) ([]Job, er
 	until := time.Now().Add(r.Wait)
 	place := b.parking.enter(r.Types)
 	defer place.leave()
-	for {
+	for first := true; ; first = false {
 		place.pull()
-		// The call outlives ctx, so that the jobs that it leases can be returned.
-		p, err := b.queue.PullFor(context.WithoutCancel(ctx), owner, r.Max, r.Types...)
+		// The calls outlive ctx, so that the jobs that they lease can be returned.
+		found, err := b.pull(context.WithoutCancel(ctx), r, owner, place, first)
 		if err != nil {
 			place.failed()
-			b.lost.add(owner)
 			return nil, err
 		}
-		b.o.Engine.Pulled(p)
-		place.pulled(&p, r.Max)
-		if len(p.Jobs) > 0 {
-			return leased(p.Jobs), nil
+		place.pulled(found)
+		if len(found.jobs) > 0 {
+			return found.jobs, nil
 		}
 		again, err := place.wait(ctx, r.Stop, until)
 		if !again {
@@ -106,32 +104,22 @@ func (b *Broker) await(ctx context.Context, r *Request, owner string) ([]Job, er
 	}
 }
 
-func leased(jobs []store.Leased) []Job {
-	now := time.Now()
-	all := make([]Job, len(jobs))
-	for i := range jobs {
-		all[i] = Job{jobs[i], newHandle(&jobs[i], now)}
-	}
-	return all
-}
-
 // giveBack returns jobs to their groups that the worker has not received.
 func (b *Broker) giveBack(ctx context.Context, owner string, jobs []Job) {
-	if len(jobs) == 0 {
-		return
-	}
-	acks := make([]store.Ack, len(jobs))
-	for i := range jobs {
-		acks[i] = store.Ack{Key: jobs[i].Key, Fence: jobs[i].Fence, Verdict: store.Returned}
-	}
-	states, err := b.leases.Ack(ctx, acks)
-	if err != nil {
-		b.o.Log.Warn("cannot return jobs whose worker has disconnected; trying again", "owner", owner, "jobs", len(jobs), "error", err)
-		b.lost.add(owner)
-		return
-	}
-	for i, s := range states {
-		b.o.Engine.Ended(jobs[i].Type, &acks[i], s)
+	for n, part := range byShard(len(jobs), func(i int) int { return jobs[i].Handle.Shard }) {
+		acks := make([]store.Ack, len(part))
+		for k, i := range part {
+			acks[k] = store.Ack{Key: jobs[i].Key, Fence: jobs[i].Fence, Verdict: store.Returned}
+		}
+		states, err := b.shards[n].leases.Ack(ctx, acks)
+		if err != nil {
+			b.o.Log.Warn("cannot return jobs whose worker has disconnected; trying again", "owner", owner, "jobs", len(part), "error", err)
+			b.shards[n].lost.add(owner)
+			continue
+		}
+		for k, state := range states {
+			b.o.Engine.Ended(jobs[part[k]].Type, &acks[k], state)
+		}
 	}
 }
 
@@ -157,6 +145,12 @@ func (l *lostPulls) add(owner string) {
 	}
 }
 
+// any reports whether pulls of the shard are lost: it does not reply, or did not a moment ago.
+func (l *lostPulls) any() bool {
+	_, any := l.first()
+	return any
+}
+
 func (l *lostPulls) first() (owner string, any bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -172,20 +166,21 @@ func (l *lostPulls) done(owner string) {
 	l.owners = slices.DeleteFunc(l.owners, func(o string) bool { return o == owner })
 }
 
-// reclaim returns the jobs of lost pulls to their groups, until the store does not reply.
-func (b *Broker) reclaim(ctx context.Context) {
+// reclaim returns the jobs of a shard's lost pulls to their groups. It returns false if the shard does not reply.
+func (b *Broker) reclaim(ctx context.Context, s *shard) bool {
 	for ctx.Err() == nil {
-		owner, more := b.lost.first()
+		owner, more := s.lost.first()
 		if !more {
-			return
+			return true
 		}
-		n, err := b.queue.ReclaimFrom(ctx, owner, nil)
+		n, err := s.queue.ReclaimFrom(ctx, owner, nil)
 		if err != nil {
-			return // the store is away; tried again in the next round
+			return false // tried again in the next round
 		}
-		b.lost.done(owner)
+		s.lost.done(owner)
 		if n > 0 {
 			b.o.Log.Info("returned jobs whose worker never received them", "owner", owner, "jobs", n)
 		}
 	}
+	return false
 }

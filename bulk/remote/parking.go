@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/anteroom/anteroom/bulk"
-	"github.com/anteroom/anteroom/bulk/store"
 )
 
 const (
@@ -29,11 +28,11 @@ type parking struct {
 	lanes    map[string]*lane
 	seq      int64
 	events   int64
-	requests int           // that wait or pull again
-	parked   int           // that wait in a lane
-	pulls    int           // in progress
-	some     chan struct{} // signals that a request waits; capacity 1
-	closed   chan struct{} // closed while no request may wait
+	requests int             // that wait or pull again
+	parked   int             // that wait in a lane
+	pulls    int             // in progress
+	some     []chan struct{} // by shard: signals that a request waits; capacity 1
+	closed   chan struct{}   // closed while no request may wait
 }
 
 // lane has the requests that wait for the same types, in the order in which they came.
@@ -46,6 +45,7 @@ type lane struct {
 	pause   time.Duration // next pause for a limit
 	timer   *time.Timer   // wakes the first waiting request; nil: not set
 	due     time.Time     // when timer fires
+	quiet   []time.Time   // by shard: until when a pull is not expected to find jobs, unless there is an event
 }
 
 // place is one request.
@@ -59,8 +59,11 @@ type place struct {
 	wake   chan struct{}
 }
 
-func newParking(most int, m *bulk.LeaseMetrics) *parking {
-	p := &parking{most: most, metrics: m, lanes: map[string]*lane{}, some: make(chan struct{}, 1), closed: make(chan struct{})}
+func newParking(most, shards int, m *bulk.LeaseMetrics) *parking {
+	p := &parking{most: most, metrics: m, lanes: map[string]*lane{}, closed: make(chan struct{})}
+	for range shards {
+		p.some = append(p.some, make(chan struct{}, 1))
+	}
 	close(p.closed)
 	return p
 }
@@ -78,8 +81,8 @@ func (p *parking) close() {
 	close(p.closed)
 }
 
-// occupied returns true as soon as a request is parked, or false when ctx ends.
-func (p *parking) occupied(ctx context.Context) bool {
+// occupied returns true as soon as a request is parked, or false when ctx ends. Each shard has one caller.
+func (p *parking) occupied(ctx context.Context, shard int) bool {
 	for ctx.Err() == nil {
 		p.mu.Lock()
 		n := p.parked
@@ -88,19 +91,20 @@ func (p *parking) occupied(ctx context.Context) bool {
 			return true
 		}
 		select {
-		case <-p.some:
+		case <-p.some[shard]:
 		case <-ctx.Done():
 		}
 	}
 	return false
 }
 
-// event wakes the first request of each lane and reports whether any request waits or pulls.
-func (p *parking) event() bool {
+// event wakes the first request of each lane for an event of a shard, and reports whether any request waits or pulls.
+func (p *parking) event(shard int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.events++
 	for _, l := range p.lanes {
+		l.quiet[shard] = time.Time{}
 		p.wakeFirst(l)
 	}
 	return p.parked+p.pulls > 0
@@ -113,7 +117,7 @@ func (p *parking) enter(types []string) *place {
 	defer p.mu.Unlock()
 	l := p.lanes[name]
 	if l == nil {
-		l = &lane{name: name, pause: shortestWait}
+		l = &lane{name: name, pause: shortestWait, quiet: make([]time.Time, len(p.some))}
 		p.lanes[name] = l
 	}
 	p.seq++
@@ -145,23 +149,51 @@ func (p *place) pull() {
 }
 
 // pulled ends a pull that found jobs, or none.
-func (p *place) pulled(found *store.Pulled, want int) {
+func (p *place) pulled(found *found) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.pulls--
 	l := p.lane
 	switch {
-	case len(found.Jobs) > 0:
+	case len(found.jobs) > 0:
 		l.pause = shortestWait
-	case found.Next > 0:
+	case found.next > 0:
 		l.pause = min(2*l.pause, longestPause)
 	}
 	d := longestWait
-	if found.Next > 0 {
-		d = min(max(found.Next, l.pause), longestWait)
+	if found.next > 0 {
+		d = min(max(found.next, l.pause), longestWait)
 	}
 	p.arm(l, d)
-	p.next(found.More || len(found.Jobs) == want)
+	p.next(found.more)
+}
+
+// turns returns the shards in the order in which the request asks them: first those that may have jobs, from another one for each
+// request, then the quiet ones, of which there are quiet.
+func (p *place) turns() (order []int, quiet int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now, shards := time.Now(), len(p.some)
+	var later []int
+	for i := range shards {
+		n := int((p.seq + int64(i)) % int64(shards))
+		if now.Before(p.lane.quiet[n]) {
+			later = append(later, n)
+		} else {
+			order = append(order, n)
+		}
+	}
+	return append(order, later...), len(later)
+}
+
+// noteShard records until when a pull of the lane is not expected to find jobs in a shard: 0 if it may now. before is parking.events before
+// the pull, since a later event may be about new jobs.
+func (p *place) noteShard(n int, quiet time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.events == p.before {
+		p.lane.quiet[n] = time.Now().Add(quiet)
+	}
 }
 
 // failed ends a pull to which the store has not replied.
@@ -238,9 +270,11 @@ func (p *place) park() (closed <-chan struct{}, missed bool, err error) {
 	if l.timer == nil { // it fired meanwhile
 		p.arm(l, l.pause)
 	}
-	select {
-	case p.some <- struct{}{}:
-	default:
+	for _, some := range p.some {
+		select {
+		case some <- struct{}{}:
+		default:
+		}
 	}
 	return p.closed, false, nil
 }

@@ -2,6 +2,7 @@ package remote
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -17,9 +18,9 @@ const (
 
 // presence tracks the workers that ask this process for jobs.
 type presence struct {
-	registry registry
-	mu       sync.Mutex
-	workers  map[string]*puller
+	registries []registry // of all shards
+	mu         sync.Mutex
+	workers    map[string]*puller
 }
 
 type puller struct {
@@ -29,11 +30,9 @@ type puller struct {
 	requests int       // in progress
 }
 
-func newPresence(r registry) *presence { return &presence{registry: r, workers: map[string]*puller{}} }
-
 // enter notes a request and returns a function that notes its end.
 func (p *presence) enter(r *Request, now time.Time) (leave func()) {
-	p.registry.Serve(r.Types)
+	p.serve(r.Types)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	w := p.workers[r.Worker]
@@ -58,9 +57,21 @@ func (p *presence) enter(r *Request, now time.Time) (leave func()) {
 func (p *presence) report(ctx context.Context, now time.Time) error {
 	list := p.present(now)
 	for i := range list {
-		p.registry.Serve(list[i].Types)
+		p.serve(list[i].Types)
 	}
-	return p.registry.NotePullers(ctx, list)
+	errs := make([]error, len(p.registries))
+	var all sync.WaitGroup
+	for n, r := range p.registries {
+		all.Go(func() { errs[n] = r.NotePullers(ctx, list) })
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+func (p *presence) serve(types []string) {
+	for _, r := range p.registries {
+		r.Serve(types)
+	}
 }
 
 // present returns the workers that report lists.

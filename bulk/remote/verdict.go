@@ -2,6 +2,8 @@ package remote
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"time"
 
 	"github.com/anteroom/anteroom/bulk"
@@ -22,19 +24,35 @@ type Verdict struct {
 // longestRun bounds Took.
 const longestRun = 24 * time.Hour
 
-// End records verdicts in one step, at most store.MaxPull with at most store.VisitBytes together. It returns one state for
-// each.
+// Away is the state of a verdict whose shard does not reply while others do: it may not be recorded, and has to be sent again.
+const Away store.AckState = "away"
+
+// End records verdicts, at most store.MaxPull with at most store.VisitBytes together, in one step for each shard. It returns one
+// state for each verdict, or an error if no shard has recorded its verdicts.
 func (b *Broker) End(ctx context.Context, verdicts []Verdict) ([]store.AckState, error) {
 	acks := make([]store.Ack, len(verdicts))
 	for i := range verdicts {
 		acks[i] = b.ack(&verdicts[i])
 	}
-	states, err := b.leases.Ack(ctx, acks)
-	if err != nil {
+	states, errs := onShards(b, len(verdicts), func(i int) int { return verdicts[i].Lease.Shard }, Away, func(s *shard, part []int) ([]store.AckState, error) {
+		of := make([]store.Ack, len(part))
+		for k, i := range part {
+			of[k] = acks[i]
+		}
+		return s.leases.Ack(ctx, of)
+	})
+	for _, err := range errs {
+		if err != nil && !errors.Is(err, store.ErrStore) {
+			return nil, err
+		}
+	}
+	if err := errors.Join(errs...); err != nil && !slices.ContainsFunc(states, func(s store.AckState) bool { return s != Away }) {
 		return nil, err
 	}
 	for i, s := range states {
-		b.o.Engine.Ended(verdicts[i].Lease.Type, &acks[i], s)
+		if s != Away {
+			b.o.Engine.Ended(verdicts[i].Lease.Type, &acks[i], s)
+		}
 	}
 	return states, nil
 }
@@ -58,11 +76,18 @@ func (b *Broker) ack(v *Verdict) store.Ack {
 	return a
 }
 
-// Extend extends at most store.MaxPull leases: each then lasts LeaseFor from now. It returns one state for each.
+// Extend extends at most store.MaxPull leases: each then lasts LeaseFor from now. It returns one state for each. If a shard does
+// not reply, it returns an error after it has extended the leases of the others.
 func (b *Broker) Extend(ctx context.Context, held []Handle) ([]store.LeaseState, error) {
-	all := make([]store.Lease, len(held))
-	for i := range held {
-		all[i] = store.Lease{Key: held[i].Key, Fence: held[i].Fence}
+	states, errs := onShards(b, len(held), func(i int) int { return held[i].Shard }, store.LeaseLost, func(s *shard, part []int) ([]store.LeaseState, error) {
+		of := make([]store.Lease, len(part))
+		for k, i := range part {
+			of[k] = store.Lease{Key: held[i].Key, Fence: held[i].Fence}
+		}
+		return s.leases.Renew(ctx, of)
+	})
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
 	}
-	return b.leases.Renew(ctx, all)
+	return states, nil
 }

@@ -62,10 +62,7 @@ func apiOptions(cfg *config.Bulk) (api.Options, error) {
 // complete adds the options that a reload does not change, and the dashboard, which offers the types that workers lease.
 func (w *worker) complete(o api.Options, pulled []string) api.Options {
 	name, _ := cli.BuildVersion(version)
-	o.Store, o.ParseAggregate, o.Log = w.store, w.engine.ParseAggregate, w.log
-	if w.cfg.Shards == 1 { // workers over HTTP lease from one shard
-		o.Work = w.pulled.Broker
-	}
+	o.Store, o.ParseAggregate, o.Work, o.Log = w.store, w.engine.ParseAggregate, w.pulled.Broker, w.log
 	if w.cfg.Worker.Count > 0 { // otherwise other processes run the jobs, and report them
 		o.AllowType = func(kind string) bool {
 			return w.processors[kind] != nil || slices.Contains(*w.pulled.types.Load(), kind)

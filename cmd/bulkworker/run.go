@@ -162,7 +162,7 @@ func (w *worker) build() error {
 	if err != nil {
 		return err
 	}
-	w.pulled.Broker, err = remote.New(remote.Options{Store: w.store.Shards()[0], Engine: w.engine, MaxResult: int(cfg.Limits.Result), Metrics: &w.metrics.Leases, Log: w.log})
+	w.pulled.Broker, err = remote.New(remote.Options{Store: w.store, Engine: w.engine, MaxResult: int(cfg.Limits.Result), Metrics: &w.metrics.Leases, Log: w.log})
 	if err != nil {
 		return err
 	}

@@ -227,9 +227,6 @@ func (c bulkChecker) processor(name string, p Processor) {
 			c.Add(path+".smtp", "is missing; from alone sends nothing")
 		}
 	case KindPull:
-		if c.cfg.Shards > 1 {
-			c.Add(path+".kind", "pull needs shards: 1; workers over HTTP lease jobs from one shard only")
-		}
 		if p.Timeout != defaultTimeout {
 			c.Add(path+".timeout", "belongs to kinds webhook, email and push, and this is pull, whose workers end their runs themselves; leave it out")
 		}

@@ -493,7 +493,7 @@ public final class BulkWorker {
         while (true) {
             until(() -> over || !verdicts.isEmpty(), 60_000);
             if (!stopped()) until(() -> over, GATHER); // for more verdicts
-            List<Recorded> part = new ArrayList<>();
+            List<Recorded> part = new ArrayList<>(), away = new ArrayList<>();
             StringBuilder body = new StringBuilder("{\"jobs\":[");
             synchronized (this) {
                 if (verdicts.isEmpty() && over) return;
@@ -505,7 +505,10 @@ public final class BulkWorker {
             }
             if (part.isEmpty()) continue;
             try {
-                call("ack", body.append("]}").toString(), 15_000, false);
+                List<?> states = (List<?>) call("ack", body.append("]}").toString(), 15_000, false).get("jobs");
+                for (int i = 0; i < part.size(); i++) {
+                    if (((Map<?, ?>) states.get(i)).get("state").equals("away")) away.add(part.get(i)); // its part of the store does not reply
+                }
                 failures = 0;
                 most = MOST;
             } catch (CallError e) {
@@ -525,8 +528,9 @@ public final class BulkWorker {
             synchronized (this) {
                 for (Recorded v : part) {
                     verdicts.remove();
-                    held.remove(v.run.lease);
+                    if (!away.contains(v)) held.remove(v.run.lease);
                 }
+                verdicts.addAll(away);
                 notifyAll();
             }
         }

@@ -419,9 +419,11 @@ class BulkWorker:
                 while n < len(self._verdicts) and n < most and (n == 0 or size + len(self._verdicts[n][1]) < _LARGEST):
                     size += len(self._verdicts[n][1])
                     n += 1
-                part = self._verdicts[:n]
+                part, away = self._verdicts[:n], []
             try:
-                client.call("ack", '{"jobs":[' + ",".join(text for _, text in part) + "]}", 15, again=True)
+                states = client.call("ack", '{"jobs":[' + ",".join(text for _, text in part) + "]}", 15, again=True)["jobs"]
+                away = [v for v, s in zip(part, states) if s["state"] == "away"]  # their part of the store does not reply
+                part = [v for v, s in zip(part, states) if s["state"] != "away"]
                 failures, most = 0, _MOST
             except _CallError as e:
                 if e.status not in (400, 413, 422):
@@ -437,6 +439,7 @@ class BulkWorker:
                 self._log(f"anteroom: the verdict of job {job.group}/{job.id} is refused; the job runs again: {e}")
             with self._change:
                 del self._verdicts[:n]
+                self._verdicts += away
                 for job, _ in part:
                     self._held.pop(job._lease, None)
                 self._change.notify_all()

@@ -379,9 +379,11 @@ export class BulkWorker {
       }
       let size = 0, n = 0;
       while (n < this.verdicts.length && n < most && (n === 0 || size + this.verdicts[n]!.body.length < LARGEST)) size += this.verdicts[n++]!.body.length;
-      const part = this.verdicts.slice(0, n);
+      let part = this.verdicts.slice(0, n), away: typeof part = [];
       try {
-        await this.call('ack', `{"jobs":[${part.map((v) => v.body).join(',')}]}`, 15_000);
+        const answer = await this.call('ack', `{"jobs":[${part.map((v) => v.body).join(',')}]}`, 15_000);
+        away = part.filter((_, i) => answer.jobs[i].state === 'away'); // their part of the store does not reply
+        part = part.filter((v) => !away.includes(v));
         most = MOST;
         failures = 0;
       } catch (e) {
@@ -398,6 +400,7 @@ export class BulkWorker {
         this.o.log(`anteroom: the verdict of job ${part[0]!.run.job.group}/${part[0]!.run.job.id} is refused; the job runs again: ${message}`);
       }
       this.verdicts.splice(0, n);
+      this.verdicts.push(...away);
       for (const { run } of part) this.held.delete(run.lease);
       this.wake();
     }
