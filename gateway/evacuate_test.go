@@ -137,3 +137,27 @@ func TestEvacuate_VoidPassAloneKeepsOrderOnceAdmitted(t *testing.T) {
 		}
 	}
 }
+
+// A visitor whom an evacuation sent away, and who finds the room free, is admitted immediately. The next pass has the order of arrival, so
+// that a second evacuation does not put the visitor behind those who came in between.
+func TestEvacuate_ImmediateReturnKeepsOrder(t *testing.T) {
+	t.Parallel()
+	b, _ := one(t, Room{ID: "sale", Policy: policy(5), Renew: true, MaxSession: time.Hour})
+	raw := b.call("GET /", asPage).code(t, 200).cookies["wr_sale_pass"]
+	first := readPass(t, raw, "sale")
+	if err := b.line("sale").Evacuate(t.Context(), "ann", "the origin is down"); err != nil {
+		t.Fatal(err)
+	}
+	b.rate("sale", 1000)
+	eventually(t, "the room admits again", func() bool { return b.call("GET /", asPage).code(t, 200).cookies["wr_sale_pass"] != "" })
+	a := b.call("GET /", asJSON, "Cookie: wr_sale_pass="+raw)
+	eventually(t, "the visitor is admitted", func() bool {
+		if a.status != 200 {
+			a = b.call("GET /", asJSON, "Cookie: wr_sale_pass="+raw)
+		}
+		return a.status == 200
+	})
+	if p := readPass(t, a.cookies["wr_sale_pass"], "sale"); p.Order != first.Order {
+		t.Errorf("the next pass has order %d, want %d", p.Order, first.Order)
+	}
+}
