@@ -12,7 +12,7 @@ export RAPID_CHECKS ?= 20
 # A test binary with the race detector sleeps for a second at its end unless told otherwise.
 export GORACE ?= atexit_sleep_ms=0
 # The longest time of a package's tests; then go test prints what each test waits for. The slowest take 4 minutes, and 11 with ten programs beside them.
-TEST_TIMEOUT ?= 15m
+TEST_TIMEOUT ?= 25m
 # Property tests draw the same cases in every run, so that a failure is caused by the change; `make explore` draws others.
 export RAPID_SEED ?= 20260901
 EXPLORE_CHECKS   ?= 1000

@@ -104,9 +104,12 @@ const (
 	mostCompared = 20_000
 )
 
+// labelSearch finds groups by labels.
+type labelSearch struct{ groupStore }
+
 // labelled returns the newest places, at most n, of groups with all labels of the filter and its status. end is where the next page
 // begins if the search has stopped before the end of the list, else "".
-func (s groupStore) labelled(ctx context.Context, f *Filter, before string, n int) (places []string, end string, err error) {
+func (s labelSearch) labelled(ctx context.Context, f *Filter, before string, n int) (places []string, end string, err error) {
 	rarest, err := s.rarest(ctx, f)
 	if err != nil {
 		return nil, "", err
@@ -137,7 +140,7 @@ func (s groupStore) labelled(ctx context.Context, f *Filter, before string, n in
 }
 
 // rarest returns the label of the filter that the fewest groups have.
-func (s groupStore) rarest(ctx context.Context, f *Filter) (string, error) {
+func (s labelSearch) rarest(ctx context.Context, f *Filter) (string, error) {
 	if len(f.Labels) == 1 {
 		return f.Labels[0], nil
 	}
@@ -164,7 +167,7 @@ func (s groupStore) rarest(ctx context.Context, f *Filter) (string, error) {
 }
 
 // withAll returns those of the places whose groups have all labels but one, which they have anyway, and the filter's status.
-func (s groupStore) withAll(ctx context.Context, f *Filter, has string, places []string) ([]string, error) {
+func (s labelSearch) withAll(ctx context.Context, f *Filter, has string, places []string) ([]string, error) {
 	var every, statuses []string
 	for _, label := range f.Labels {
 		if label != has {

@@ -74,7 +74,7 @@ func (s groupStore) listed(ctx context.Context, f Filter, before string) (groups
 		var places []string
 		last := ""
 		if len(f.Labels) > 0 {
-			places, last, err = s.labelled(ctx, &f, before, limit-len(groups))
+			places, last, err = labelSearch{s}.labelled(ctx, &f, before, limit-len(groups))
 		} else if places, err = s.newest(ctx, lists, before, limit-len(groups)); len(places) > 0 {
 			last = places[len(places)-1]
 		}
