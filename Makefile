@@ -28,8 +28,9 @@ PLAIN := CGO_ENABLED=0
 # Tests of programs, as processes and in a browser: the race detector would check their clients, or multiply the time in which a process
 # starts. `make race` builds the programs with it.
 PROGRAMS := ./test/e2e ./test/integrations ./gateway/page ./cmd/... ./examples/...
-# Tests on one goroutine: the race detector would find nothing and multiply their time.
-SEQUENTIAL := ./eta/... ./bulk/congestion ./admission/drawcheck ./lua ./test/docs ./test/mutations ./test/paths ./test/shape ./internal/config/...
+# Tests that the race detector would only slow down. Their goroutines are started by the harness: a server, a client, a check of a property.
+# tools/sequential.sh finds the packages that start none.
+SEQUENTIAL := ./eta/... ./lua ./test/mutations ./test/paths
 # The modules of this tree.
 MODULES := . bench deploy/helm/test sdk/go test/sdk test/integrations/caddy
 
@@ -71,11 +72,11 @@ test-build: ## Compile what the targets below share: side by side, each would co
 # -count=1 in all of these targets: the cache's key does not include the programs that tests build.
 .PHONY: test-programs
 test-programs: ## Run the tests of the built programs and of the pages in a browser, and the simulations
-	SDK_REQUIRED=1 $(PLAIN) $(GO) test -count=1 -vet=off $(LINK) -timeout $(TEST_TIMEOUT) $(PROGRAMS) $(SEQUENTIAL) ./gateway/console
+	SDK_REQUIRED=1 $(PLAIN) $(GO) test -count=1 -vet=off $(LINK) -timeout $(TEST_TIMEOUT) $(PROGRAMS) $(SEQUENTIAL) $$(tools/sequential.sh)
 
 .PHONY: test-race
 test-race: ## Run all other tests but the long ones with the race detector
-	$(GO) test -race -short -count=1 -vet=off $(LINK) -timeout $(TEST_TIMEOUT) $$($(GO) list ./... | grep -vxF "$$($(GO) list $(PROGRAMS) $(SEQUENTIAL))")
+	$(GO) test -race -short -count=1 -vet=off $(LINK) -timeout $(TEST_TIMEOUT) $$($(GO) list ./... | grep -vxF "$$($(GO) list $(PROGRAMS) $(SEQUENTIAL) $$(tools/sequential.sh))")
 
 .PHONY: test-long
 test-long: ## Run the long tests, which -short leaves out, and tests that the race detector disturbs: allocations, memory of connections

@@ -21,7 +21,7 @@ func TestPresenceBuckets_HoldQueuedTicketsOnly(t *testing.T) {
 		ctx, clock := context.Background(), newTestClock()
 		p := basePolicy
 		p.Rate, p.Burst, p.Absence = rapid.Int64Range(0, 2000).Draw(t, "rate"), 1000, 2*time.Minute
-		core, err := New(Options{Client: client, Prefix: "bags" + testID().String(), Timeout: 5 * time.Second, Log: quiet(), Now: clock.now})
+		core, err := New(Options{Client: client, Prefix: "bags" + testID().String(), Timeout: patience, Log: quiet(), Now: clock.now})
 		if err != nil {
 			t.Fatal(err)
 		}

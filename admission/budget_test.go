@@ -34,7 +34,7 @@ func newSharing(test *testing.T, t rapid.TB, client redis.UniversalClient, prefi
 	b := policies[0].Budget
 	s.bound = limiter.TokenBucket{Level: b.Burst * 1_000_000, At: s.clock.us, Rate: b.Rate, Burst: b.Burst}
 	for range gateways {
-		core, err := New(Options{Client: client, Prefix: prefix, Timeout: 5 * time.Second, Log: quiet(), Now: s.clock.now})
+		core, err := New(Options{Client: client, Prefix: prefix, Timeout: patience, Log: quiet(), Now: s.clock.now})
 		if err != nil {
 			t.Fatal(err)
 		}

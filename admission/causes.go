@@ -65,7 +65,8 @@ func (r *Recorder) Notice(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// tooOld is the age of a snapshot at which the store counts as away. An idle room is read every keepTime.
+// tooOld is the age of a snapshot at which the store counts as away. The snapshot of an idle room is younger than keepTime and two
+// pauses between reads unless reads fail, and reads that fail for store.timeout mark the store as away earlier.
 const tooOld = 10 * time.Second
 
 // Reason returns why a room admits, or does not.

@@ -78,7 +78,7 @@ func New(o Options) (*Core, error) {
 	}
 	scripts, err := redisstore.New(redisstore.Options{
 		Client: o.Client, LayoutKey: layoutKey(o.Prefix), Layout: layout, Prefix: o.Prefix, Data: "data",
-		CallTimeout: o.tickTimeout(), LoadTimeout: loadTimeout, Outage: ErrStore, Observe: o.Observe,
+		CallTimeout: o.tickTimeout(), LoadTimeout: max(loadTimeout, o.tickTimeout()), Outage: ErrStore, Observe: o.Observe,
 	})
 	if err != nil {
 		return nil, err
@@ -228,7 +228,7 @@ func (c *Core) prepare(ctx context.Context) error {
 	return err
 }
 
-// loadTimeout bounds the loading of all scripts, a round trip each.
+// loadTimeout is the shortest deadline of the loading of all scripts, a round trip each.
 const loadTimeout = 5 * time.Second
 
 // tickTimeout is the deadline of the calls off the request path.

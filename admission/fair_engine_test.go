@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"testing"
-	"time"
 
 	"pgregory.net/rapid"
 
@@ -115,7 +114,7 @@ func TestFairTree_MatchesEngine(t *testing.T) {
 				settings.Strict, settings.Global, settings.Burst, settings.ByStarts = strict, 1e6, 1e6, true // no limit in the way, costs as declared
 				run++
 				s, err := store.New(store.Options{
-					Client: client, Prefix: fmt.Sprint(prefix, "r", run), Timeout: 5 * time.Second, Settings: settings,
+					Client: client, Prefix: fmt.Sprint(prefix, "r", run), Timeout: patience, Settings: settings,
 					Log: slog.New(slog.DiscardHandler), Now: func() int64 { return 1_780_000_000_000_000 },
 				})
 				if err != nil {
@@ -184,7 +183,7 @@ func BenchmarkEnginePull(b *testing.B) {
 			settings.Global, settings.Burst = 1e6, 1e6
 			now := int64(1_780_000_000_000_000)
 			s, err := store.New(store.Options{
-				Client: redistest.Client(b), Prefix: redistest.Prefix(b), Timeout: 5 * time.Second, Settings: settings,
+				Client: redistest.Client(b), Prefix: redistest.Prefix(b), Timeout: patience, Settings: settings,
 				Log: slog.New(slog.DiscardHandler), Now: func() int64 { return now },
 			})
 			if err != nil {

@@ -267,7 +267,7 @@ func TestIdleRoom_TicksSoonAfterStoreFails(t *testing.T) {
 // Touch records heartbeats while a tick sends earlier ones, or has none to send (for the race detector).
 func TestTouch_DuringTick(t *testing.T) {
 	t.Parallel()
-	core, err := New(Options{Client: redistest.Client(t), Prefix: redistest.Prefix(t), Timeout: 10 * time.Second, Log: slog.New(slog.DiscardHandler)})
+	core, err := New(Options{Client: redistest.Client(t), Prefix: redistest.Prefix(t), Timeout: patience, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,7 +23,7 @@ func TestIdleRooms_GatewaysTakeTurns(t *testing.T) {
 	defer cancel()
 	var all []*Room
 	for range gateways {
-		core, err := New(Options{Client: client, Prefix: "wr", Timeout: 5 * time.Second, Log: quiet(), Observe: func(script string, _ time.Duration, _ error) {
+		core, err := New(Options{Client: client, Prefix: "wr", Timeout: patience, Log: quiet(), Observe: func(script string, _ time.Duration, _ error) {
 			switch script {
 			case "snapshot_read":
 				reads.Add(1)

@@ -125,7 +125,7 @@ func TestJoins_AddressGetsOnlyItsShare(t *testing.T) {
 	client, prefix := redistest.Client(t), redistest.Prefix(t)
 	now := int64(1_700_000_000_000_000)
 	gateway := func() *Room {
-		core, err := New(Options{Client: client, Prefix: prefix, Timeout: 5 * time.Second, Now: func() int64 { return now }})
+		core, err := New(Options{Client: client, Prefix: prefix, Timeout: patience, Now: func() int64 { return now }})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -177,7 +177,7 @@ func TestJoins_AddressGetsOnlyItsShare(t *testing.T) {
 // A ticket with an epoch was counted when the store confirmed it, and a ticket in the queue is no join.
 func TestJoins_PlaceIsCountedOnce(t *testing.T) {
 	client, prefix := redistest.Client(t), redistest.Prefix(t)
-	core, err := New(Options{Client: client, Prefix: prefix, Timeout: 5 * time.Second})
+	core, err := New(Options{Client: client, Prefix: prefix, Timeout: patience})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,7 +208,7 @@ func TestJoins_PlaceIsCountedOnce(t *testing.T) {
 	if _, refusal, _ := r.Join(t.Context(), Arrival{ID: ID{3}, Keyed: true, Address: at(1, 1)}); refusal != TooMany {
 		t.Errorf("the gateway has forgotten the windows with the store: %q", refusal)
 	}
-	other, err := New(Options{Client: client, Prefix: prefix, Timeout: 5 * time.Second})
+	other, err := New(Options{Client: client, Prefix: prefix, Timeout: patience})
 	if err != nil {
 		t.Fatal(err)
 	}

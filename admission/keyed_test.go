@@ -38,7 +38,7 @@ func TestKeyedJoin_CostsAsMuchAsPlain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			client := redistest.Server(t).Client()
 			var calls atomic.Int64
-			core, err := New(Options{Client: client, Timeout: 5 * time.Second, Log: quiet(),
+			core, err := New(Options{Client: client, Timeout: patience, Log: quiet(),
 				Observe: func(string, time.Duration, error) { calls.Add(1) }})
 			if err != nil {
 				t.Fatal(err)
@@ -68,8 +68,9 @@ func TestKeyedJoin_CostsAsMuchAsPlain(t *testing.T) {
 			flood(frontSizeTest+connections, "", Granted) // fills the front
 			before, had := usedMemory(t, client), calls.Load()
 			flood(joins, "", Granted)
-			if n := calls.Load() - had; n > 500 {
-				t.Errorf("%d joins over %d connections made %d calls, want at most 500", joins, connections, n)
+			// How many joins a batch has depends on the machine's load: without batches each join is a call.
+			if n := calls.Load() - had; n > joins/4 {
+				t.Errorf("%d joins over %d connections made %d calls, want at most %d", joins, connections, n, joins/4)
 			}
 			if grew := usedMemory(t, client) - before; grew > 40*joins {
 				t.Errorf("the store grew by %d bytes for each of %d joins behind the front, want at most 40", grew/joins, joins)
@@ -84,8 +85,8 @@ func TestKeyedJoin_CostsAsMuchAsPlain(t *testing.T) {
 			flood(connections, "address-1network-1", TooMany) // all of an address at the same time; those within the limit are granted
 			had = calls.Load()
 			flood(joins, "address-1network-1", TooMany)
-			if n := calls.Load() - had; n > 20 {
-				t.Errorf("%d joins that a limit refuses made %d calls, want at most 20", joins, n)
+			if n := calls.Load() - had; n > joins/40 {
+				t.Errorf("%d joins that a limit refuses made %d calls, want at most %d", joins, n, joins/40)
 			}
 		})
 	}

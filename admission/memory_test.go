@@ -50,7 +50,7 @@ func TestMemory_AsksStoreOncePerSecond(t *testing.T) {
 	p := basePolicy
 	p.Rate, p.Burst = 1000, 1000
 	calls := 0
-	core, err := New(Options{Client: redistest.Client(t), Prefix: redistest.Prefix(t), Timeout: 2 * time.Second, Log: quiet(), Now: clock.now,
+	core, err := New(Options{Client: redistest.Client(t), Prefix: redistest.Prefix(t), Timeout: patience, Log: quiet(), Now: clock.now,
 		Observe: func(string, time.Duration, error) { calls++ }})
 	if err != nil {
 		t.Fatal(err)
@@ -114,7 +114,7 @@ func TestMemory_AsksStoreOncePerSecond(t *testing.T) {
 		check(Active)
 		claim(Active)
 	})
-	next, err := New(Options{Client: r.c.o.Client, Prefix: r.c.o.Prefix, Timeout: 2 * time.Second, Log: quiet(), Now: clock.now,
+	next, err := New(Options{Client: r.c.o.Client, Prefix: r.c.o.Prefix, Timeout: patience, Log: quiet(), Now: clock.now,
 		Observe: func(string, time.Duration, error) { calls++ }})
 	if err != nil {
 		t.Fatal(err)
@@ -262,7 +262,7 @@ func TestJoin_AsksOnceAboutEndedPlace(t *testing.T) {
 func TestJoin_RepeatedCostsOnePoll(t *testing.T) {
 	t.Parallel()
 	c, calls := newTestClock(), 0
-	core, err := New(Options{Client: redistest.Client(t), Prefix: redistest.Prefix(t), Timeout: 5 * time.Second, Log: quiet(), Now: c.now,
+	core, err := New(Options{Client: redistest.Client(t), Prefix: redistest.Prefix(t), Timeout: patience, Log: quiet(), Now: c.now,
 		Observe: func(string, time.Duration, error) { calls++ }})
 	if err != nil {
 		t.Fatal(err)

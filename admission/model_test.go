@@ -50,7 +50,7 @@ type gateway struct {
 func (c *crowd) newGateway() *gateway {
 	g := &gateway{}
 	core, err := New(Options{
-		Client: c.client, Prefix: c.prefix, Timeout: 5 * time.Second, Tick: tick, Log: slog.New(slog.DiscardHandler),
+		Client: c.client, Prefix: c.prefix, Timeout: patience, Tick: tick, Log: slog.New(slog.DiscardHandler),
 		Now: func() int64 { return c.now },
 		Observe: func(script string, _ time.Duration, _ error) {
 			g.calls++

@@ -198,7 +198,7 @@ type inHall struct {
 }
 
 func (h *hall) gateway() *Room {
-	core, err := New(Options{Client: h.client, Prefix: "wr", Timeout: 2 * time.Second, Log: quiet(), Now: h.c.now})
+	core, err := New(Options{Client: h.client, Prefix: "wr", Timeout: patience, Log: quiet(), Now: h.c.now})
 	if err != nil {
 		h.t.Fatal(err)
 	}

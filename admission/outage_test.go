@@ -32,7 +32,7 @@ func counted(t *testing.T, client redis.UniversalClient, prefix string, c *testC
 	t.Helper()
 	calls := map[string]int{}
 	core, err := New(Options{
-		Client: client, Prefix: prefix, Timeout: 2 * time.Second, Log: quiet(), Now: c.now,
+		Client: client, Prefix: prefix, Timeout: patience, Log: quiet(), Now: c.now,
 		Observe: func(script string, _ time.Duration, _ error) { calls[script]++ },
 	})
 	if err != nil {
@@ -221,7 +221,7 @@ func TestRestore_LargeCrowdInParts(t *testing.T) {
 	var cut context.CancelFunc
 	calls := 0
 	core, err := New(Options{
-		Client: client, Timeout: 2 * time.Second, Log: quiet(), Now: c.now,
+		Client: client, Timeout: patience, Log: quiet(), Now: c.now,
 		Observe: func(script string, _ time.Duration, _ error) {
 			if script == "room_restore" {
 				if calls++; calls%3 == 0 {

@@ -34,7 +34,7 @@ func TestRace_GatewaysKeepPromises(t *testing.T) {
 	var loops sync.WaitGroup
 	rooms := make([]*Room, gateways)
 	for i := range rooms {
-		core, err := New(Options{Client: client, Prefix: prefix, Timeout: 10 * time.Second, Tick: 20 * time.Millisecond, Log: slog.New(slog.DiscardHandler)})
+		core, err := New(Options{Client: client, Prefix: prefix, Timeout: patience, Tick: 20 * time.Millisecond, Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}

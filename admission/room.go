@@ -71,11 +71,8 @@ func newRoom(c *Core, id string, p Policy) *Room {
 // ID returns the room's id.
 func (r *identity) ID() string { return r.id }
 
-// Up reports whether the store of the room replies.
-func (r *Room) Up() bool { return !r.store.away.Load() }
-
-// Reachable reports whether the store has replied and does not count as away.
-func (r *Room) Reachable() bool { return r.Snapshot().Known && !r.store.away.Load() }
+// Reachable reports whether the store of the room does not count as away. Before the first reply Snapshot().Known is false.
+func (r *Room) Reachable() bool { return !r.store.away.Load() }
 
 // tickTimeout is the deadline of calls off the request path.
 func (r *identity) tickTimeout() time.Duration { return r.c.tickTimeout() }

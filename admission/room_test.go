@@ -35,8 +35,11 @@ func newTestClock() *testClock            { return &testClock{us: 1_780_000_000_
 func quiet() *slog.Logger                 { return slog.New(slog.DiscardHandler) }
 func testID() (id ID)                     { _, _ = rand.Read(id[:]); return }
 func testClient(b byte) (c Client)        { c[0] = b; return }
+// patience bounds every call. Only a failing test takes that long.
+const patience = time.Minute
+
 func ctx5(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -58,7 +61,7 @@ func testRoom(t *testing.T, client redis.UniversalClient, prefix string, c *test
 // testCore returns a room that has not reached the store yet.
 func testCore(t *testing.T, client redis.UniversalClient, prefix string, c *testClock, p Policy) *Room {
 	t.Helper()
-	core, err := New(Options{Client: client, Prefix: prefix, Timeout: 2 * time.Second, Log: quiet(), Now: c.now})
+	core, err := New(Options{Client: client, Prefix: prefix, Timeout: patience, Log: quiet(), Now: c.now})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,6 +96,22 @@ func TestTick_KeepsMaxActive(t *testing.T) {
 	}
 	if s := r.Snapshot(); s.Active+s.Admitted != 3 || s.Waiting != 7 {
 		t.Fatalf("%d inside, %d admitted and %d waiting", s.Active, s.Admitted, s.Waiting)
+	}
+}
+
+// A join into an empty queue enters at once only below max_active, however many tokens are left.
+func TestJoin_KeepsMaxActive(t *testing.T) {
+	p := basePolicy
+	p.Burst, p.MaxActive = 100_000, 3
+	r := testRoom(t, redistest.Client(t), redistest.Prefix(t), newTestClock(), p)
+	for i := range 5 {
+		want := Active
+		if i >= 3 {
+			want = Waiting
+		}
+		if s := mustJoin(t, r, testID(), Client{}); s.State != want {
+			t.Errorf("visitor %d is %v, want %v", i, s.State, want)
+		}
 	}
 }
 

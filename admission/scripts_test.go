@@ -25,7 +25,7 @@ func oneOfEverything(t *testing.T, client redis.UniversalClient, rooms ...string
 	ran := map[string]bool{}
 	gateway := func() *Core {
 		core, err := New(Options{
-			Client: client, Timeout: 5 * time.Second, Log: slog.New(slog.DiscardHandler),
+			Client: client, Timeout: patience, Log: slog.New(slog.DiscardHandler),
 			Observe: func(script string, _ time.Duration, err error) {
 				ran[script] = true
 				if err != nil {

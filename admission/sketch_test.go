@@ -123,7 +123,7 @@ func TestPositions_AreExactAtFront(t *testing.T) {
 		policy.Rate, policy.Burst = rapid.Int64Range(0, 200_000).Draw(t, "rate"), 1000
 		l := &longQueue{t: t, clock: clock, left: []int{0}}
 		for _, name := range []string{"a", "b"} {
-			core, err := New(Options{Client: client, Prefix: prefix, Timeout: 5 * time.Second, Log: quiet(), Now: clock.now, Gateway: name})
+			core, err := New(Options{Client: client, Prefix: prefix, Timeout: patience, Log: quiet(), Now: clock.now, Gateway: name})
 			if err != nil {
 				t.Fatal(err)
 			}

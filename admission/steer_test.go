@@ -43,7 +43,7 @@ func newPilots(t *testing.T, p Policy, n int) *pilots {
 
 func (s *pilots) another() *Core {
 	s.t.Helper()
-	core, err := New(Options{Client: s.client, Prefix: s.prefix, Timeout: 5 * time.Second, Gateway: fmt.Sprintf("g%d", len(s.cores)),
+	core, err := New(Options{Client: s.client, Prefix: s.prefix, Timeout: patience, Gateway: fmt.Sprintf("g%d", len(s.cores)),
 		Log: slog.New(slog.DiscardHandler), Now: s.now.Load})
 	if err != nil {
 		s.t.Fatal(err)

@@ -33,7 +33,7 @@ var endlessRooms atomic.Int64 // numbers the rooms
 
 func newEndless(t rapid.TB, client redis.UniversalClient, prefix string, s Strategy, rate, burst, now int64) *endless {
 	e := &endless{t: t, now: now}
-	core, err := New(Options{Client: client, Prefix: fmt.Sprintf("%sx%d", prefix, endlessRooms.Add(1)), Timeout: 5 * time.Second, Log: slog.New(slog.DiscardHandler),
+	core, err := New(Options{Client: client, Prefix: fmt.Sprintf("%sx%d", prefix, endlessRooms.Add(1)), Timeout: patience, Log: slog.New(slog.DiscardHandler),
 		Now: func() int64 { return e.now }})
 	if err != nil {
 		t.Fatal(err)

@@ -19,7 +19,7 @@ func TestLoop_TicksAtInterval(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var looks atomic.Int64
-			core, err := New(Options{Client: redistest.Client(t), Prefix: redistest.Prefix(t), Timeout: 5 * time.Second, Log: quiet(),
+			core, err := New(Options{Client: redistest.Client(t), Prefix: redistest.Prefix(t), Timeout: patience, Log: quiet(),
 				Observe: func(script string, _ time.Duration, _ error) {
 					if script == "room_advance" {
 						looks.Add(1)

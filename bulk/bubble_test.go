@@ -72,8 +72,8 @@ func bubble(t *testing.T, m *memory, o Options, handlers map[string]Handler, tes
 				t.Errorf("Run: %v", err)
 			}
 		})
+		defer stop() // also when the test fails: otherwise the bubble's clock would run for ever
 		test(t, e, log, stop)
-		stop()
 	})
 }
 

@@ -355,7 +355,8 @@ func (e *Engine) Run(ctx context.Context) error {
 	types := e.Types()
 	takes := o.Worker.Count != NoWorkers && len(types) > 0
 	m.know(types)
-	base := context.WithoutCancel(ctx) // loops are stopped one by one below
+	e.pool.ahead.off = len(e.batched) > 0 // a job of a batch waits for others, not for a worker
+	base := context.WithoutCancel(ctx)    // loops are stopped one by one below
 	var lanes lanes
 	for n := range e.shards {
 		lanes = append(lanes, e.newLane(ctx, n, types))
@@ -386,6 +387,7 @@ func (e *Engine) Run(ctx context.Context) error {
 
 	// Shutdown: first take no new jobs, which bounds the following steps.
 	lanes.each(func(l *lane) { l.fetching.stop() })
+	e.pool.giveBackWaiting()
 	scaling.stop()
 	for _, l := range lanes {
 		l.batches.flush()

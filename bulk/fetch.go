@@ -25,8 +25,8 @@ const (
 	shortListen = 5 * time.Millisecond
 )
 
-// fetcher takes jobs for free workers from the fair queue. It leases only jobs that start immediately. Without any,
-// it waits for an event or the next slot of a limit, at most a second.
+// fetcher takes jobs for free workers from the fair queue. It leases only jobs that start immediately or, where jobs are short,
+// within milliseconds (ahead.go). Without any, it waits for an event or the next slot of a limit, at most a second.
 type fetcher struct {
 	store    source
 	pool     *pool
@@ -34,6 +34,7 @@ type fetcher struct {
 	types    []string                              // that this process runs
 	start    func(l store.Leased, since time.Time) // since is when its pull began
 	giveBack func(l store.Leased, since time.Time) // returns a job that was not started to its group
+	later    func(l store.Leased, since time.Time) // starts a job when a worker is free
 	runs     *registry
 	acks     *acker
 	metrics  *Metrics
@@ -113,8 +114,10 @@ func (f *fetcher) run(ctx context.Context) {
 	listening := begin(ctx, f.events.run)
 	defer listening.stop()
 	defer f.acks.leave(false)
-	unsure := false // an unanswered pull may have leased jobs
-	more := false   // the last pull left jobs, and the next one follows
+	limited := false // a limit stopped the last pull
+	unsure := false  // an unanswered pull may have leased jobs
+	more := false    // the last pull left jobs, and the next one follows
+	beyond := 0      // jobs of a pull beyond the free workers
 	for {
 		if f.turn != nil && !f.turn(ctx) {
 			return
@@ -139,7 +142,7 @@ func (f *fetcher) run(ctx context.Context) {
 			}
 			continue
 		}
-		f.acks.leave(more && free <= fewJobs)
+		f.acks.leave(more && free+beyond <= fewJobs)
 		want := f.pool.hold(f.batch)
 		if want == 0 { // another lane has taken them
 			f.pool.pulled(more)
@@ -148,8 +151,13 @@ func (f *fetcher) run(ctx context.Context) {
 		f.events.ignore()
 		// The call outlives ctx: a shutdown must not lose the jobs that it leases.
 		began := time.Now()
-		p, err := f.pull(context.WithoutCancel(ctx), want)
-		f.pool.drop(want - len(p.Jobs))
+		if beyond = 0; !limited {
+			beyond = f.pool.holdAhead(f.batch - want)
+		}
+		p, err := f.pull(context.WithoutCancel(ctx), want+beyond)
+		now := min(want, len(p.Jobs))
+		f.pool.drop(want - now)
+		f.pool.dropAhead(beyond - (len(p.Jobs) - now))
 		if err != nil {
 			unsure, more = true, false
 			f.pool.pulled(false)
@@ -163,13 +171,9 @@ func (f *fetcher) run(ctx context.Context) {
 		f.role.ok()
 		f.metrics.pulled(p)
 		f.gather.pulled(&p)
-		take := f.start
-		if ctx.Err() != nil {
-			take = f.giveBack
-		}
-		for _, j := range p.Jobs {
-			take(j, began)
-		}
+		f.take(ctx, p.Jobs, now, began)
+		limited = p.Limited
+		want += beyond
 		// Handlers that end at once free their workers first, for one pull instead of many.
 		runtime.Gosched()
 		f.pool.pulled(p.More)
@@ -180,6 +184,24 @@ func (f *fetcher) run(ctx context.Context) {
 		}
 		if !p.More && len(p.Jobs) < want {
 			f.events.wait(ctx, next(p.Next, f.gather.least(&p), longestWait))
+		}
+	}
+}
+
+// take starts the first jobs of a pull, for which workers are reserved, and the others when workers are free.
+func (f *fetcher) take(ctx context.Context, jobs []store.Leased, now int, began time.Time) {
+	stopping := ctx.Err() != nil
+	if len(jobs) > now {
+		crashedLast(jobs)
+	}
+	for i, j := range jobs {
+		switch {
+		case i >= now:
+			f.later(j, began)
+		case stopping:
+			f.giveBack(j, began)
+		default:
+			f.start(j, began)
 		}
 	}
 }

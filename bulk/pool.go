@@ -7,7 +7,8 @@ import (
 
 // pool counts workers, running jobs, and runs whose ack is not recorded yet. Invariant: a job starts only while
 // active < size and active + unacked < size + window, which bounds memory during an outage. Abandoned handlers beyond
-// size count as active until they return, so that never more than twice size run. The lanes of several shards share the
+// size count as active until they return, so that never more than twice size run. Jobs that wait for a worker (ahead) count as
+// active too, and those for which a pull is in progress count towards the window. The lanes of several shards share the
 // workers; the acks that wait for one shard, which may be away, do not hold up the others.
 type pool struct {
 	*slots
@@ -29,10 +30,11 @@ type slots struct {
 	peak    int // highest active since the scaler's last tick
 	left    int // lanes whose last pull left jobs
 	turn    turn
+	ahead   ahead
 }
 
 func newPool(size, window int) *pool {
-	return newLanePool(&slots{size: size, window: window})
+	return newLanePool(&slots{size: size, window: window, ahead: ahead{mean: unknownRun}})
 }
 
 func newLanePool(s *slots) *pool { return &pool{slots: s, changed: make(chan struct{}, 1)} }
@@ -41,8 +43,8 @@ func newLanePool(s *slots) *pool { return &pool{slots: s, changed: make(chan str
 func (p *pool) lane() *pool { return newLanePool(p.slots) }
 
 func (p *pool) freeLocked() int {
-	active := p.active + p.held + max(0, p.givenUp-p.size)
-	return max(0, min(p.size-active, p.size+p.window-active-p.unacked))
+	active := p.occupied() + len(p.ahead.jobs)
+	return max(0, min(p.size-active, p.size+p.window-active-p.ahead.pulling-p.unacked))
 }
 
 // full reports whether no worker is free.
@@ -60,6 +62,7 @@ func (p *pool) abandon() {
 }
 
 func (p *pool) returned() {
+	defer p.startNext()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.givenUp--
@@ -85,6 +88,7 @@ func (p *pool) hold(most int) int {
 
 // drop releases n reserved workers.
 func (p *pool) drop(n int) {
+	defer p.startNext()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.held -= n; n > 0 {
@@ -103,6 +107,7 @@ func (p *pool) start() {
 
 // finish frees a worker whose ack is queued.
 func (p *pool) finish() {
+	defer p.startNext()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.active--
@@ -121,6 +126,7 @@ func (p *pool) acked(n int) {
 }
 
 func (p *pool) resize(n int) {
+	defer p.startNext()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.size = n

@@ -24,7 +24,7 @@ type reductions interface {
 // splits ends split groups, of which each shard has a part.
 type splits interface {
 	Join(ctx context.Context, shard int, group string) (store.Joining, error)
-	OtherOutcomes(ctx context.Context, group, cursor string, limit int) (page store.Page, settled bool, err error)
+	OtherParts(ctx context.Context, group string) (others store.OtherParts, settled bool, err error)
 	FinishSplit(ctx context.Context, group string, fence int64, result []byte) (g store.Group, ok bool, err error)
 }
 
@@ -122,15 +122,21 @@ func (r *reducing) reduce(ctx context.Context, group string, until time.Time, wi
 // others reduces the outcomes of the other parts of a split group, after those of the first one, and ends the group.
 func (r *reducing) others(ctx context.Context, at *store.Reduction, red *reduction, cursor string, until time.Time) (more bool, err error) {
 	group := at.Group.ID
-	for {
+	parts, settled, err := r.splits.OtherParts(ctx, group)
+	if err != nil || !settled {
+		return false, err // the store names the group again
+	}
+	for ahead := readAhead(ctx, parts, cursor); ; {
 		if !time.Now().Before(until) || ctx.Err() != nil {
 			return true, nil
 		}
-		page, settled, err := r.splits.OtherOutcomes(ctx, group, cursor, reducePage)
-		if err != nil || !settled {
-			return false, err // the store names the group again
+		page, err := ahead()
+		if err != nil {
+			return false, err
 		}
-		if len(page.Outcomes) == 0 {
+		if len(page.Outcomes) > 0 {
+			ahead = readAhead(ctx, parts, page.Next)
+		} else {
 			break
 		}
 		state, err := take(red, page.Outcomes)
@@ -142,7 +148,6 @@ func (r *reducing) others(ctx context.Context, at *store.Reduction, red *reducti
 			return false, err
 		}
 		r.metrics.reduced.Add(float64(len(page.Outcomes)))
-		cursor = page.Next
 	}
 	result, err := conclude(red, group)
 	if err != nil {
@@ -153,6 +158,19 @@ func (r *reducing) others(ctx context.Context, at *store.Reduction, red *reducti
 		r.metrics.Concluded(ended.Status, 1)
 	}
 	return ok, err
+}
+
+// readAhead reads a page of the other parts while the one before is reduced and committed, which is a call to another shard. The
+// result waits for it.
+func readAhead(ctx context.Context, parts store.OtherParts, cursor string) (wait func() (store.Page, error)) {
+	var page store.Page
+	var err error
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		page, err = parts.Outcomes(ctx, cursor, reducePage)
+	}()
+	return func() (store.Page, error) { <-read; return page, err }
 }
 
 // take adds a page and returns the state. A reducer is users' code: its panics are errors.

@@ -182,6 +182,7 @@ func (w *workers) end(r *run, a store.Ack) {
 	w.metrics.ran(l.Type, &a, r.traced.TraceID())
 	r.traced.End(string(a.Verdict), a.Code, a.Error)
 	w.recent.ran(&a)
+	w.pool.ran(a.Took)
 	w.acks.add(r, a)
 	w.pool.finish()
 }

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/anteroom/anteroom/bulk/store"
@@ -294,18 +295,19 @@ func TestHandlers_ThatNeverReturnAreBounded(t *testing.T) {
 // A process without a free worker passes a wakeup for new jobs on to another process.
 func TestFetcher_PassesOnWhatItHearsOfWhileAllWorkersAreBusy(t *testing.T) {
 	m := newMemory()
-	bubble(t, m, Options{Worker: WorkerOptions{Count: 1}}, map[string]Handler{"t": noop}, func(t *testing.T, e *Engine, _ *journal, _ func()) {
-		e.pool.start() // busy
-		f := &fetcher{store: m, pool: e.pool, acks: &acker{}, events: newListener(m, nil)}
+	synctest.Test(t, func(t *testing.T) {
+		m.event = make(chan struct{}, 1) // of this bubble
+		workers := newPool(1, 1)
+		workers.start() // busy
+		f := &fetcher{store: m, pool: workers, acks: &acker{}, events: newListener(m, nil)}
 		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
 		ended := make(chan struct{})
 		go func() { f.run(ctx); close(ended) }()
 		f.events.arrived <- struct{}{}
 		until(t, "nobody else is told", func() bool { return called(m, "Ring") == 1 })
 		cancel()
 		<-ended
-		e.pool.finish()
-		e.pool.acked(1)
 	})
 }
 

@@ -228,7 +228,7 @@ func admitNow(v *visit, policy *admission.Policy) (decision, *answer.Problem) {
 	addEndedPass(v, &a)
 	a.SessionOnly, a.Held = true, v.room.asks()
 	s, refusal, err := v.room.store.Join(callsOf(v, a.ID), a.Arrival)
-	if a.Return != nil && !a.Account && noOrderKept(err) {
+	if a.Return != nil && !a.Account && v.noOrderKept(err) {
 		a, _ = newArrival(v)
 		a.SessionOnly, a.Held = true, v.room.asks()
 		s, refusal, err = v.room.store.Join(callsOf(v, a.ID), a.Arrival)

@@ -69,9 +69,10 @@ func (r *request) ended(p *token.Pass) (end int64, out bool) {
 // longestSession returns session.max in seconds; 0: no limit.
 func (r *request) longestSession() int64 { return int64(r.room.options.MaxSession.Seconds()) }
 
-// noOrderKept reports whether a join with an ended pass failed because the pass keeps no order, or because the store is away.
-func noOrderKept(err error) bool {
-	return errors.Is(err, admission.ErrUnknown) || errors.Is(err, admission.ErrStore)
+// noOrderKept reports whether a join with an ended pass failed because the pass keeps no order, or because the store is away. A single
+// call without a reply is neither: the visitor tries again with the pass, since a new ticket would have the order of now.
+func (r *request) noOrderKept(err error) bool {
+	return errors.Is(err, admission.ErrUnknown) || errors.Is(err, admission.ErrStore) && !r.room.queue.Reachable()
 }
 
 // joinReturning responds to a join with the pass of an ended session that keeps an order. done is false without such a pass: then the
@@ -100,7 +101,7 @@ func joinReturning(v *visit, body *joinBody, a arrival) (d decision, p *answer.P
 	}
 	s, refusal, err := v.room.store.Join(callsOf(v, a.ID), a.Arrival)
 	switch {
-	case noOrderKept(err):
+	case v.noOrderKept(err):
 		return d, nil, false
 	case a.Proof != (admission.ID{}) && err == nil && refusal == admission.Granted && s.State == admission.Ended:
 		return d, v.room.refuseProof("spent", answer.ProofSpent), true

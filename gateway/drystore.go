@@ -35,7 +35,7 @@ func (r dryStore) Join(ctx context.Context, a admission.Arrival) (admission.Stan
 		return admission.Standing{}, why, nil
 	}
 	s := r.queue.Snapshot()
-	if !r.queue.Reachable() && s.Policy.OnStoreError == admission.OnErrorClosed {
+	if (!s.Known || !r.queue.Reachable()) && s.Policy.OnStoreError == admission.OnErrorClosed {
 		return admission.Standing{}, admission.Unavailable, nil
 	}
 	t := admission.Ticket{ID: a.ID, Order: r.queue.Now(), Epoch: s.Epoch, Fence: s.Fence}

@@ -215,7 +215,7 @@ func join(v *visit, lost string) (decision, *answer.Problem) {
 	}
 	a.Held = asks // an existing ticket of the account or pass needs no proof
 	s, refusal, err := v.room.store.Join(callsOf(v, a.ID), a.Arrival)
-	if back && !a.Account && noOrderKept(err) {
+	if back && !a.Account && v.noOrderKept(err) {
 		if asks {
 			return requireSolution(v, lost)
 		}

@@ -63,7 +63,7 @@ await() {
 	exit 1
 }
 
-bin/shop --listen "$shop" &
+bin/shop --listen "$shop" --facts "http://$console/admin/v1/rooms/default/facts" &
 pids+=($!)
 await shop "${pids[0]}" "$shop"
 

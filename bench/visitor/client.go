@@ -26,9 +26,17 @@ type Status struct {
 	AdmittedAt   string  `json:"admitted_at"`
 	ETA          *ETA    `json:"eta"` // nil if unknown
 	Reason       string  `json:"reason"`
+	Message      string  `json:"message"`
+	Facts        *Facts  `json:"facts"` // nil before the first publication
 	Token        string  `json:"token"`
 	Pass         string  `json:"pass"`
 	Code         string  `json:"code"`
+}
+
+// Facts name what the room publishes to those who wait.
+type Facts struct {
+	Version string `json:"version"`
+	URL     string `json:"url"`
 }
 
 // ETA is an estimate of the wait, in seconds.

@@ -234,36 +234,44 @@ func (f fleetJoins) settledParts(ctx context.Context, group string) (p parts, fi
 	return p, first, others, nil
 }
 
-// OtherOutcomes returns outcomes of the parts other than the first, for a reducer, once all have settled; settled is false before. An
-// empty page is the last. Cursors begin with a plus; any other stands for the beginning.
-func (f fleetJoins) OtherOutcomes(ctx context.Context, group, cursor string, limit int) (page Page, settled bool, err error) {
+// OtherParts are the parts of a settled group other than the first.
+type OtherParts struct {
+	parts parts
+	group string
+}
+
+// OtherParts returns the parts other than the first, for a reducer, once all have settled; settled is false before. No job of a
+// settled part runs again, so a reducer needs to ask only once.
+func (f fleetJoins) OtherParts(ctx context.Context, group string) (others OtherParts, settled bool, err error) {
 	p, _, _, err := f.settledParts(ctx, group)
-	if err != nil || p == nil {
-		return Page{}, false, err
-	}
-	part, inner := 1, ""
+	return OtherParts{parts: p, group: group}, p != nil, err
+}
+
+// Outcomes returns outcomes of the parts. An empty page is the last. Cursors begin with a plus; any other stands for the beginning.
+func (o OtherParts) Outcomes(ctx context.Context, cursor string, limit int) (page Page, err error) {
+	p, part, inner := o.parts, 1, ""
 	if rest, is := strings.CutPrefix(cursor, "+"); is {
 		number, after, _ := strings.Cut(rest, "/")
 		n, bad := strconv.Atoi(number)
 		if bad != nil || n < 1 || n >= len(p) {
-			return Page{}, false, refuse(CodeInvalid, "cursor %q: use next of the previous page", cursor)
+			return Page{}, refuse(CodeInvalid, "cursor %q: use next of the previous page", cursor)
 		}
 		part, inner = n, after
 	}
 	for ; part < len(p); part, inner = part+1, "" {
-		page, err := p[part].Results(ctx, group, inner, limit)
+		page, err := p[part].Results(ctx, o.group, inner, limit)
 		if isCode(err, CodeNotFound) {
 			continue // it was lost
 		}
 		if err != nil {
-			return Page{}, false, err
+			return Page{}, err
 		}
 		if len(page.Outcomes) > 0 {
 			page.Next = fmt.Sprintf("+%d/%s", part, page.Next)
-			return page, true, nil
+			return page, nil
 		}
 	}
-	return Page{}, true, nil
+	return Page{}, nil
 }
 
 // FinishSplit is Finish for a split group whose outcomes, of all parts, are reduced.

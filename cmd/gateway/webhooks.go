@@ -100,7 +100,7 @@ func webhookRooms(g *gateway.Gateway) []webhook.Room {
 	for i := range views {
 		v := &views[i]
 		rooms[i] = webhook.Room{
-			ID: v.Line.ID(), Snapshot: v.Line.Snapshot(), Up: v.Line.Up(), Now: v.Line.RedisNow(),
+			ID: v.Line.ID(), Snapshot: v.Line.Snapshot(), Up: v.Line.Reachable(), Now: v.Line.RedisNow(),
 			Events: slices.Collect(v.Line.Scheduled().Plan.All()), Origin: v.Origin, MaxErrorRate: v.File.Adaptive.MaxErrorRate, SessionEnds: v.Line.SessionEnds,
 		}
 	}

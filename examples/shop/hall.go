@@ -25,7 +25,8 @@ var (
 
 // show is one event and its hall.
 type show struct {
-	ID, Title, Place, When, Price, Blurb string
+	ID, Title, Place, When, Blurb string
+	Euros                         int // for a seat
 
 	mu    sync.Mutex
 	sold  map[string]bool
@@ -51,13 +52,13 @@ type order struct {
 
 func newShows() []*show {
 	all := []*show{
-		{ID: "aurora", Title: "Aurora Orchestra: Night Music", Place: "Harbour Hall", When: "Fri 12 June, 20:00", Price: "€48",
+		{ID: "aurora", Title: "Aurora Orchestra: Night Music", Place: "Harbour Hall", When: "Fri 12 June, 20:00", Euros: 48,
 			Blurb: "Strings under a ceiling of northern light. One night only."},
-		{ID: "paper-boats", Title: "Paper Boats", Place: "The Old Dock", When: "Sat 13 June, 19:30", Price: "€32",
+		{ID: "paper-boats", Title: "Paper Boats", Place: "The Old Dock", When: "Sat 13 June, 19:30", Euros: 32,
 			Blurb: "Four voices, one piano and the record that everybody hums."},
-		{ID: "second-half", Title: "The Second Half", Place: "Harbour Hall", When: "Sun 14 June, 17:00", Price: "€26",
+		{ID: "second-half", Title: "The Second Half", Place: "Harbour Hall", When: "Sun 14 June, 17:00", Euros: 26,
 			Blurb: "A comedy about eleven people and the goalkeeper who never came."},
-		{ID: "deep-field", Title: "Deep Field: live film score", Place: "Planetarium", When: "Thu 18 June, 21:00", Price: "€39",
+		{ID: "deep-field", Title: "Deep Field: live film score", Place: "Planetarium", When: "Thu 18 June, 21:00", Euros: 39,
 			Blurb: "A telescope's first light, played by a band of nine in the dark."},
 	}
 	for _, s := range all {
@@ -65,6 +66,9 @@ func newShows() []*show {
 	}
 	return all
 }
+
+// Price returns the price of a seat as pages show it.
+func (s *show) Price() string { return fmt.Sprintf("€%d", s.Euros) }
 
 // seatNames are A1 … A24, B1 …, the best seats first.
 var seatNames = func() (names []string) {

@@ -11,6 +11,8 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -20,6 +22,8 @@ type options struct {
 	listen   string
 	delay    time.Duration
 	capacity int
+	facts    string // URL of the room's facts; empty: none are published
+	token    string // a file
 }
 
 func main() {
@@ -48,6 +52,8 @@ func parse(args []string, out io.Writer) (options, error) {
 	f.StringVar(&o.listen, "listen", "127.0.0.1:9000", "where to serve")
 	f.DurationVar(&o.delay, "delay", 0, "how long every page and purchase takes, as behind a slow database")
 	f.IntVar(&o.capacity, "capacity", 0, "how many pages and purchases are worked on at a time; the others wait their turn; 0: any number")
+	f.StringVar(&o.facts, "facts", "", "publish what is left to those who wait: the URL of a room's facts, as http://127.0.0.1:9090/admin/v1/rooms/default/facts")
+	f.StringVar(&o.token, "facts-token-file", "", "file with a token of the role facts, for --facts")
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}
@@ -58,6 +64,10 @@ func parse(args []string, out io.Writer) (options, error) {
 		return o, fmt.Errorf("--delay %s: want 0 or more", o.delay)
 	case o.capacity < 0:
 		return o, fmt.Errorf("--capacity %d: want 0 or more", o.capacity)
+	case o.facts != "" && !strings.HasPrefix(o.facts, "http://") && !strings.HasPrefix(o.facts, "https://"):
+		return o, fmt.Errorf("--facts %s: want a URL that begins with http:// or https://", o.facts)
+	case o.token != "" && o.facts == "":
+		return o, errors.New("--facts-token-file: is used with --facts only")
 	}
 	return o, nil
 }
@@ -77,6 +87,14 @@ func serve(ctx context.Context, l net.Listener, opt options, log *slog.Logger) e
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}
 	log.Info("listening", "addr", l.Addr().String(), "delay", opt.delay, "capacity", opt.capacity)
+	if opt.facts != "" {
+		p := publisher{url: opt.facts, tokenFile: opt.token, every: 2 * time.Second, log: log}
+		publishing, stop := context.WithCancel(ctx)
+		var over sync.WaitGroup
+		over.Go(func() { p.run(publishing, s) })
+		defer over.Wait()
+		defer stop()
+	}
 	failed := make(chan error, 1)
 	go func() { failed <- srv.Serve(l) }()
 	select {

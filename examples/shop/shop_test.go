@@ -393,9 +393,12 @@ func TestFlags(t *testing.T) {
 		err  string
 	}{
 		{"", options{listen: "127.0.0.1:9000"}, ""},
-		{"--listen 127.0.0.1:0 --delay 50ms --capacity 20", options{"127.0.0.1:0", 50 * time.Millisecond, 20}, ""},
+		{"--listen 127.0.0.1:0 --delay 50ms --capacity 20", options{listen: "127.0.0.1:0", delay: 50 * time.Millisecond, capacity: 20}, ""},
 		{"--delay -1s", options{}, "--delay -1s"},
 		{"--capacity -1", options{}, "--capacity -1"},
+		{"--facts https://ops.test/facts --facts-token-file t", options{listen: "127.0.0.1:9000", facts: "https://ops.test/facts", token: "t"}, ""},
+		{"--facts ops.test", options{}, "--facts ops.test"},
+		{"--facts-token-file t", options{}, "--facts-token-file"},
 		{"extra", options{}, `argument "extra"`},
 	}
 	for _, tt := range tests {

@@ -163,7 +163,6 @@ func New(o Options) (*Console, error) {
 	if o.SignIn != nil {
 		c.guard.RequireToken()
 	}
-	c.frames.open = make(chan struct{}, streamsMost)
 	c.mux = c.newMux()
 	c.serve(c.routes())
 	return c, nil

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"context"
 	"log/slog"
 	"strconv"
 	"strings"
@@ -74,14 +75,22 @@ func TestPage_IncidentsAreSolved(t *testing.T) {
 	run(t, tab, expect(shown(""))...)
 
 	// Two gateways more, of which one has another key.
-	for _, keys := range []string{"k", "other"} {
+	var odd atomic.Value
+	odd.Store("other")
+	reports := map[string]*admission.Fleet{}
+	for _, host := range []string{"edge-k", "edge-other"} {
 		core, err := admission.New(admission.Options{Client: store.Client(), Prefix: b.prefix, Timeout: 5 * time.Second, Log: slog.New(slog.DiscardHandler), Now: func() int64 { return b.clock.now().UnixMicro() }})
 		if err != nil {
 			t.Fatal(err)
 		}
 		fleet := admission.NewFleet(core, func() admission.Gateway {
-			return admission.Gateway{Host: "edge-" + keys, Version: "v1", Started: b.clock.now().UnixMicro(), Keys: keys, Configuration: admission.Configuration{Generation: 1, Hash: "h", Loaded: b.clock.now().UnixMicro()}}
+			keys := "k"
+			if host == "edge-other" {
+				keys = odd.Load().(string)
+			}
+			return admission.Gateway{Host: host, Version: "v1", Started: b.clock.now().UnixMicro(), Keys: keys, LastError: &admission.LastError{At: b.clock.now().UnixMicro(), Text: "a fault of " + host}, Configuration: admission.Configuration{Generation: 1, Hash: "h", Loaded: b.clock.now().UnixMicro()}}
 		})
+		reports[host] = fleet
 		for range 2 { // the second reads the reports of all
 			if err := fleet.Report(t.Context()); err != nil {
 				t.Fatal(err)
@@ -92,8 +101,17 @@ func TestPage_IncidentsAreSolved(t *testing.T) {
 		t.Fatal(err)
 	}
 	run(t, tab, expect(`document.querySelector('[data-incident=other-keys]')?.innerText.includes('edge-other')`)...)
-	run(t, tab, click(`#tab-changes`), click(`[data-incident=other-keys] button`))
-	run(t, tab, expect(`document.querySelector('#fleet').innerText.includes('other keys')`)...)
+	run(t, tab, click(`#tab-changes`))
+	steps(t, tab, "other-keys", "anteroomforgedtokens", "edge-other out of the load balancer", "tokens.keys")
+	run(t, tab, expect(`document.querySelector('#fleet').innerText.includes('other keys')`, `document.querySelector('#fleet').innerText.includes('a fault of edge-other')`)...)
+	// The gateway gets the keys of the others: the steps have helped.
+	odd.Store("k")
+	for _, f := range []*admission.Fleet{reports["edge-other"], b.fleet} {
+		if err := f.Report(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run(t, tab, expect(`document.querySelector('[data-incident=other-keys]') === null`)...)
 
 	want(t, b.ask("PUT", "/admin/v1/rooms/sale/facts", `{"items":[`+strings.Replace(item, "low", "sold_out", 1)+`]}`), 200)
 	run(t, tab, expect(`document.querySelector('[data-incident=sold-out]') !== null`)...)
@@ -106,11 +124,29 @@ func TestPage_IncidentsAreSolved(t *testing.T) {
 	store.Kill()
 	b.clock.move(10 * time.Second)
 	run(t, tab, expect(`document.querySelector('[data-incident=store-away]') !== null`, `document.querySelector('#word').textContent === 'Store away'`)...)
+	steps(t, tab, "store-away", "anteroomstoredown", "Do not empty it", "until the store replies")
+	store.Restart()
+	for b.sale.Tick(t.Context()) != nil && t.Context().Err() == nil { // the first calls may find the connections that have ended
+	}
+	run(t, tab, expect(`document.querySelector('[data-incident=store-away]') === null`)...)
 	for _, c := range complaints() {
 		if !ordinary(c) {
 			t.Error(c)
 		}
 	}
+}
+
+// steps follows an incident that ends outside of the console in two clicks: the steps to take, with a link to the runbook, and the gateways.
+func steps(t *testing.T, tab context.Context, incident, runbook string, texts ...string) {
+	t.Helper()
+	run(t, tab, click(`[data-incident=`+incident+`] button`), chromedp.WaitVisible(chromedp.CSS(`#dialog .steps`)))
+	shown := []string{`document.querySelector('#dialog a').href.endsWith('docs/runbooks.md#` + runbook + `')`}
+	for _, text := range texts {
+		shown = append(shown, `document.querySelector('#dialog').innerText.includes(`+strconv.Quote(text)+`)`)
+	}
+	run(t, tab, expect(shown...)...)
+	run(t, tab, click(`#dialog [type=submit]`))
+	run(t, tab, expect(`!document.querySelector('#dialog').open`, `document.querySelector('#fleet').offsetHeight > 0`)...)
 }
 
 // The parts of the page that show what gateways and visitors send treat it as text.

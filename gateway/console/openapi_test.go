@@ -148,13 +148,9 @@ func TestResponses_MatchOpenAPI(t *testing.T) {
 	b.leaving = leaving
 	ask(200, "GET", "/admin/v1/stream", "")
 	b.leaving = nil
-	for range streamsMost {
-		b.console.frames.open <- struct{}{}
-	}
+	b.console.frames.open.all += streamsMost
 	ask(503, "GET", "/admin/v1/stream", "")
-	for range streamsMost {
-		<-b.console.frames.open
-	}
+	b.console.frames.open.all -= streamsMost
 	ask(200, "POST", "/admin/v1/rooms/vip/evacuate", `{"reason":"the origin is down"}`)
 	ask(404, "GET", room+"/ramp", "")
 	ask(404, "DELETE", room+"/ramp", "")

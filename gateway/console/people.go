@@ -18,6 +18,18 @@ func (c *Console) admit(r *http.Request) (*access.Person, error) {
 	return c.guard.Admit(r, readsOnly(r))
 }
 
+// admitAgain authenticates a request that is still being served. The session of a browser counts as in use.
+func (c *Console) admitAgain(r *http.Request, who *access.Person) (*access.Person, error) {
+	if who.Via != access.ViaOIDC {
+		return c.guard.Admit(r, readsOnly(r))
+	}
+	session := c.o.SignIn.SessionInUse(r)
+	if session == nil {
+		return nil, ophttp.NewProblem(http.StatusUnauthorized, "unauthorized", "the session has ended; sign in again")
+	}
+	return &session.Person, nil
+}
+
 // session returns the session of a request without a token, nil if it has none.
 func (c *Console) session(r *http.Request) *signin.Session {
 	if c.o.SignIn == nil || r.Header.Get("Authorization") != "" {

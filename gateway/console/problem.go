@@ -19,7 +19,7 @@ func asProblem(err error) *ophttp.Problem {
 	case errors.Is(err, admission.ErrUnknown):
 		return ophttp.NewProblem(http.StatusNotFound, "unknown_ticket", "the store holds no ticket or session with that id in this room")
 	case errors.Is(err, admission.ErrStore):
-		p = ophttp.NewProblem(http.StatusServiceUnavailable, "store_unavailable", "the store did not reply in time; the change may or may not have been made, and can be repeated")
+		p = ophttp.NewProblem(http.StatusServiceUnavailable, "store_unavailable", "the store did not reply in time; a change may or may not have been made, and the request can be repeated")
 		p.RetryAfter = time.Second
 	default:
 		p = ophttp.NewProblem(http.StatusInternalServerError, "internal", "the gateway's log has the cause")

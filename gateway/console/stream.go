@@ -14,15 +14,48 @@ import (
 
 const (
 	streamsMost = 64                     // of one gateway
+	streamsOne  = streamsMost / 2        // of one person
 	frameEvery  = time.Second            // between two frames without a change
 	lookEvery   = 100 * time.Millisecond // for a change
 	fleetEvery  = 2 * time.Second        // between two events of the fleet
 	streamRetry = 5 * time.Second
 )
 
+// openStreams counts the open streams of each person. The zero value is ready.
+type openStreams struct {
+	mu  sync.Mutex
+	of  map[string]int
+	all int
+}
+
+// take counts one more stream of a person. It reports false if the gateway has streamsMost, or the person streamsOne: the holder of one
+// token must not keep all others from the console.
+func (o *openStreams) take(person string) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.all >= streamsMost || o.of[person] >= streamsOne {
+		return false
+	}
+	if o.of == nil {
+		o.of = map[string]int{}
+	}
+	o.of[person]++
+	o.all++
+	return true
+}
+
+func (o *openStreams) release(person string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.all--
+	if o.of[person]--; o.of[person] == 0 {
+		delete(o.of, person)
+	}
+}
+
 // frames makes the frame of the rooms once for all streams. The zero value is ready.
 type frames struct {
-	open chan struct{} // a value for each stream; nil: not made yet
+	open openStreams
 
 	mu      sync.Mutex
 	seq     int64
@@ -174,16 +207,14 @@ func (c insights) storeTime() timestamp {
 	return timestamp(c.o.Now().UnixMicro())
 }
 
-// stream sends the rooms and the fleet as server-sent events until the client leaves.
+// stream sends the rooms and the fleet as server-sent events until the client leaves, or may not read them any more.
 func (c insights) stream(w http.ResponseWriter, r *http.Request, who *access.Person) error {
-	select {
-	case c.frames.open <- struct{}{}:
-	default:
-		p := ophttp.NewProblem(http.StatusServiceUnavailable, "too_many_streams", "this gateway has %d open streams, the most it allows; close one or use another gateway", streamsMost)
+	if !c.frames.open.take(unique(who)) {
+		p := ophttp.NewProblem(http.StatusServiceUnavailable, "too_many_streams", "this gateway allows %d open streams, and %d of one person; close one or use another gateway", streamsMost, streamsOne)
 		p.RetryAfter = streamRetry
 		return p
 	}
-	defer func() { <-c.frames.open }()
+	defer c.frames.open.release(unique(who))
 	flow := ophttp.Flowing(w, c.o.Idle)
 	flow.Header().Set("Content-Type", "text/event-stream")
 	flow.Header().Set("X-Accel-Buffering", "no")
@@ -209,6 +240,9 @@ func (c insights) stream(w http.ResponseWriter, r *http.Request, who *access.Per
 		}
 		if now.Sub(fleetAt) >= fleetEvery {
 			fleetAt = now
+			if who, err = c.admitAgain(r, who); err != nil || !who.Has(access.Viewer) { // a reload may have removed the token, or changed its rooms
+				return nil // the client learns why when it opens the next stream
+			}
 			text, err := json.Marshal(c.viewFleet(who))
 			if err != nil {
 				return err

@@ -465,7 +465,7 @@ rooms:
 		"admission: {strategy: adaptive, min_rate: 3, max_rate: 150}":           "",
 		"admission: {rate: 41, burst: 1.9}":                                     "admission.burst: 1.9 is below rate/40 and prevents the full rate (41)",
 		"admission: {rate: 40, burst: 1}":                                       "",
-		"guard: {proof: {number: 5000, most: 6000}}":                            "guard.proof_of_work: is none, so proof.number, proof.most does nothing",
+		"guard: {proof: {number: 5000, most: 6000}}":                            "guard.proof_of_work: is none: until an operator sets another challenge level, nothing uses proof.number, proof.most",
 		"guard: {proof_of_work: auto, proof: {number: 5000}}":                   "",
 		"eta: {model_file: model.json}":                                         "eta.model_file: is for estimator: model, and that is window",
 		"eta: {weights: '0=1 12=2'}":                                            "eta.weights: are for estimator: hourly, and that is window",

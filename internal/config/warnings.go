@@ -181,7 +181,7 @@ func warnUnused(warn func(path, message string), path string, room *Room) {
 		differs("join_rate", g.Proof.JoinRate, b.Proof.JoinRate)
 		differs("most", g.Proof.Most, b.Proof.Most)
 		if len(unused) > 0 {
-			warn(path+".guard.proof_of_work", "is none, so proof."+strings.Join(unused, ", proof.")+" does nothing; auto and always use it")
+			warn(path+".guard.proof_of_work", "is none: until an operator sets another challenge level, nothing uses proof."+strings.Join(unused, ", proof."))
 		}
 	}
 	e := room.ETA

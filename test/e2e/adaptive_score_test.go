@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// prometheusOf starts a real Prometheus that scrapes the target five times a second, and returns its address.
-func prometheusOf(t testing.TB, target string) string {
+// prometheusOf starts a real Prometheus that scrapes the targets five times a second and evaluates the rules of files, and returns its address.
+func prometheusOf(t testing.TB, targets []string, rules ...string) string {
 	t.Helper()
 	binary, err := exec.LookPath("prometheus")
 	if err != nil {
@@ -25,7 +25,12 @@ func prometheusOf(t testing.TB, target string) string {
 	}
 	dir, port := tempDir(t), freePort(t)
 	config := filepath.Join(dir, "prometheus.yml")
-	write(t, config, fmt.Sprintf("global: {scrape_interval: 200ms, scrape_timeout: 200ms}\nscrape_configs: [{job_name: shop, static_configs: [{targets: [%q]}]}]\n", target))
+	text, _ := json.Marshal(map[string]any{ // JSON is YAML
+		"global":         map[string]string{"scrape_interval": "200ms", "scrape_timeout": "200ms", "evaluation_interval": "200ms"},
+		"rule_files":     rules,
+		"scrape_configs": []any{map[string]any{"job_name": "shop", "static_configs": []any{map[string]any{"targets": targets}}}},
+	})
+	write(t, config, string(text))
 	addr := net.JoinHostPort("127.0.0.1", port)
 	cmd := exec.Command(binary, "--config.file="+config, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+addr)
 	if err := cmd.Start(); err != nil {
@@ -50,7 +55,7 @@ func TestAdaptive_UsesPrometheusScore(t *testing.T) {
 	const password = "a-word-that-is-hidden"
 	g := start(t, setup{origin: site.URL, rooms: []string{room(fmt.Sprintf(
 		"admission: {strategy: adaptive, rate: 20, min_rate: 2, max_rate: 40, prometheus: {url: 'http://ann:%s@%s', query: 'min(shop_health)'}}",
-		password, prometheusOf(t, target.Listener.Addr().String())))}})
+		password, prometheusOf(t, []string{target.Listener.Addr().String()})))}})
 	g.secret(password)
 	state := func(want string, score float64) bool {
 		var r struct {

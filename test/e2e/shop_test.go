@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bufio"
+	"encoding/json"
 	"net/http"
 	"os/exec"
 	"regexp"
@@ -21,9 +22,9 @@ func startShop(t *testing.T) string {
 }
 
 // startShopAt starts the demo shop at an address; kill ends it like a crash.
-func startShopAt(t *testing.T, addr string) (url string, kill func()) {
+func startShopAt(t *testing.T, addr string, args ...string) (url string, kill func()) {
 	t.Helper()
-	cmd := exec.Command(shopBinary, "--listen", addr)
+	cmd := exec.Command(shopBinary, append([]string{"--listen", addr}, args...)...)
 	out, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -98,5 +99,31 @@ func TestShop_WorksBehindGateway(t *testing.T) {
 	}
 	if _, message, err := conn.ReadMessage(); err != nil || !strings.Contains(string(message), `"kind":"change"`) {
 		t.Errorf("after the sale: %v: %s", err, message)
+	}
+}
+
+// The shop publishes what is left, and those who wait see it: in their status, and at the URL that it names.
+func TestShop_PublishesFacts(t *testing.T) {
+	t.Parallel()
+	at := "127.0.0.1:" + freePort(t)
+	g := start(t, setup{origin: "http://" + at, rooms: []string{room("admission: {rate: 0}")}})
+	startShopAt(t, at, "--facts", "http://"+g.admin+"/admin/v1/rooms/sale/facts")
+	c := newClient(t, g).lax()
+	waiting := c.join(g)
+	var facts struct{ Version, URL string }
+	until(t, "the status names the facts", func() bool {
+		var status struct {
+			Facts *struct{ Version, URL string }
+		}
+		a := c.get(g, "/.waiting-room/sale/status", headers{"X-Waiting-Room-Token": waiting.Token})
+		if json.Unmarshal([]byte(a.body), &status) != nil || status.Facts == nil {
+			return false
+		}
+		facts = *status.Facts
+		return true
+	})
+	body := c.get(g, facts.URL).want(http.StatusOK).body
+	if !strings.Contains(body, `"Aurora Orchestra: Night Music"`) || !strings.Contains(body, `"available"`) {
+		t.Errorf("the facts: %s", body)
 	}
 }

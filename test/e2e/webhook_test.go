@@ -50,4 +50,18 @@ func TestWebhooks_SurviveKill(t *testing.T) {
 	if first.kind != "room.queue.started" || again != first {
 		t.Errorf("%v was repeated as %v", first, again)
 	}
+	o := adminOf(t, g)
+	var body string
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(body)
+		}
+	})
+	until(t, "the delivery is recorded", func() bool {
+		body = o.get("webhooks").body
+		var state struct {
+			Webhooks []struct{ Pending, Delivered int }
+		}
+		return json.Unmarshal([]byte(body), &state) == nil && len(state.Webhooks) == 1 && state.Webhooks[0].Delivered == 1 && state.Webhooks[0].Pending == 0
+	})
 }

@@ -44,7 +44,7 @@ var mutations = []mutation{
 		fault: "a join ignores max_active",
 		file:  "lua/room_enter.lua",
 		old:   "and free >= 1 and limit", new: "and limit",
-		pkg: "./admission", tests: "^(TestRoom_FollowsModel|TestJoin_AdmitsThenQueues)$",
+		pkg: "./admission", tests: "^TestJoin_KeepsMaxActive$",
 	},
 	{
 		fault: "a tick ignores max_active",

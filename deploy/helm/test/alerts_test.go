@@ -52,3 +52,10 @@ func TestAlerts_HaveRunbooks(t *testing.T) {
 		t.Errorf("docs/runbooks.md has %d headings, there are %d alerts", all, n)
 	}
 }
+
+// TestDashboards_AreThoseOfGrafana checks that the chart's dashboards are the files of deploy/grafana.
+func TestDashboards_AreThoseOfGrafana(t *testing.T) {
+	for _, name := range []string{"sale", "fleet", "bulk"} {
+		current(t, filepath.Join(chartDir, "files", "dashboard-"+name+".json"), read(t, filepath.Join(root, "deploy", "grafana", name+".json")))
+	}
+}

@@ -5,7 +5,7 @@ import * as words from './words.js';
 const slow = 1;      // seconds of p95 that are slow where no target is configured
 const failing = .05; // share of errors
 
-// incidents returns the incidents of a room, the worst first: {id, level, title, evidence, actions}. An action opens a lever with a value, or a panel.
+// incidents returns the incidents of a room, the worst first: {id, level, title, evidence, actions}. An action opens a lever with a value, or steps to take elsewhere.
 export function incidents(room, detail, fleet) {
   return [storeAway(room), otherKeys(fleet), ...alarms(room, detail), originSlow(room, detail), full(room), soldOut(room, detail), rateTooLow(room, detail), heldRamp(detail)].filter(Boolean);
 }
@@ -15,15 +15,25 @@ function storeAway(r) {
   return {id: 'store-away', level: 'bad', title: 'The store is away',
     evidence: (r.store_age_seconds === undefined ? 'Never reached since the start.' : 'Last read ' + words.span(r.store_age_seconds) + ' ago.') +
       ' Passes keep working and nobody loses a place. Changes are refused until it is back.',
-    actions: [{label: 'Which gateways', panel: 'now'}]};
+    actions: [{label: 'What to do', steps: {title: 'The store is away', runbook: 'anteroomstoredown', text: 'The console cannot bring it back. Nothing is lost while it is away.', list: [
+      'Open the console of another gateway. If the store is there for it, repair network and DNS of this gateway, or restart it: it holds no places.',
+      'Otherwise start the store of store.url again, with its data. Do not empty it. Disk full or maxmemory reached: free space.',
+      'Leave the rate as it is: pause and every other change are refused until the store replies. Newcomers are served by on_store_error.',
+      'Watch this page: the strip goes when the store replies. Admission starts by itself, after an outage of more than 5 s with a pause of 5 s.']}}]};
 }
 
 function otherKeys(fleet) {
   const odd = (fleet || []).filter(g => g.differs?.includes('keys'));
   if (!odd.length) return null;
-  return {id: 'other-keys', level: 'bad', title: 'Another key on ' + odd.map(g => g.host || g.id).join(', '),
+  const hosts = odd.map(g => g.host || g.id).join(', '), mark = g => (g.keys || '–').slice(0, 6), most = fleet.find(g => !odd.includes(g));
+  return {id: 'other-keys', level: 'bad', title: 'Another key on ' + hosts,
     evidence: 'It rejects the tokens of the other gateways: its visitors start again at the end of the queue. Give it the same tokens.keys, or take it out of the balancer.',
-    actions: [{label: 'Which gateway', panel: 'now'}]};
+    actions: [{label: 'What to do', steps: {title: 'Other keys on ' + hosts, runbook: 'anteroomforgedtokens',
+      text: 'Keys ' + odd.map(mark).join(', ') + ' there' + (most ? ', ' + mark(most) + ' on most gateways' : '') + '.', list: [
+        'Take ' + hosts + ' out of the load balancer. Its visitors go on at the other gateways, with their places.',
+        'Give it the tokens.keys of the others, and the same active key. gateway check-config --config FILE names faults before they are in force.',
+        'Reload it with SIGHUP, or restart it. The strip goes when its keys are those of most gateways, within two seconds.',
+        'Put it back into the balancer. Tell those who wait if many had to start again.']}}, {label: 'Tell them', lever: 'message'}]};
 }
 
 function originSlow(r, detail) {

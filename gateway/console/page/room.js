@@ -6,6 +6,7 @@ import {$, fillIf, make, set} from './dom.js';
 import {Figures} from './figures.js';
 import {Fleet} from './fleet.js';
 import {incidents} from './incidents.js';
+import {openSteps} from './steps.js';
 import {Levers} from './levers.js';
 import {Lookup} from './lookup.js';
 import {Now} from './panels.js';
@@ -106,7 +107,7 @@ export class RoomView {
         b.addEventListener('click', () => {
           const now = incidents(this.room, this.detail, this.fleetRows).find(x => x.id === i.id && x.key === i.key)?.actions.find(x => x.label === a.label) || a;
           if (now.lever) this.levers.open(now.lever, now.value);
-          else this.tabs.open(now.panel);
+          else openSteps(now.steps, () => this.tabs.open('now'));
         });
         return b;
       });

@@ -32,6 +32,15 @@ type Session struct {
 
 // Session returns the session of a request's cookie; nil without one, and for one that has ended.
 func (s *SignIn) Session(r *http.Request) *Session {
+	v := s.SessionInUse(r)
+	if v == nil || !s.tools.Now().Before(v.IdleEnd) {
+		return nil
+	}
+	return v
+}
+
+// SessionInUse returns the session of a request that is being served and so keeps its session in use: as Session, whenever it was used last.
+func (s *SignIn) SessionInUse(r *http.Request) *Session {
 	o := s.settings.Load()
 	var c record
 	if !o.sessions.open(r, &c) {
@@ -40,7 +49,7 @@ func (s *SignIn) Session(r *http.Request) *Session {
 	now := s.tools.Now()
 	v := &Session{CSRF: c.CSRF, Expires: time.Unix(c.Began, 0).Add(o.Session), IdleEnd: time.Unix(c.Used, 0).Add(o.Idle), record: c}
 	v.Person = access.Person{Name: c.Name, Subject: c.Subject, Via: access.ViaOIDC, Grants: o.grants(c.Claims)}
-	if !now.Before(v.Expires) || !now.Before(v.IdleEnd) || len(v.Person.Grants) == 0 {
+	if !now.Before(v.Expires) || len(v.Person.Grants) == 0 {
 		return nil
 	}
 	return v

@@ -35,6 +35,12 @@ func Serve(t *testing.T, root *cobra.Command, yaml string) (stderr *Output, stop
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	write(t, file, yaml)
+	return Run(t, root, file)
+}
+
+// Run is Serve with a file that exists, for tests that change it.
+func Run(t *testing.T, root *cobra.Command, file string) (stderr *Output, stop func() string) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	stderr = &Output{}
 	root.SetArgs([]string{"--config", file})
