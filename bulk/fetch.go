@@ -172,7 +172,7 @@ func (f *fetcher) run(ctx context.Context) {
 		f.metrics.pulled(p)
 		f.gather.pulled(&p)
 		f.take(ctx, p.Jobs, now, began)
-		limited = p.Limited
+		limited = p.Limited || p.Next > 0
 		want += beyond
 		// Handlers that end at once free their workers first, for one pull instead of many.
 		runtime.Gosched()

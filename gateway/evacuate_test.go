@@ -113,36 +113,6 @@ func TestEvacuate_OfPassesWithoutClaimTime(t *testing.T) {
 	}
 }
 
-// A visitor who shows nothing but the void pass keeps the order of arrival when the place is admitted, and in the next pass: a second
-// evacuation must not put the visitor behind those who came later.
-func TestEvacuate_VoidPassAloneKeepsOrderOnceAdmitted(t *testing.T) {
-	t.Parallel()
-	b, _ := one(t, Room{ID: "sale", Policy: policy(2), Renew: true, MaxSession: time.Hour})
-	var cookies []string
-	var passes []token.Pass
-	for range 2 {
-		raw := b.call("GET /", asPage).code(t, 200).cookies["wr_sale_pass"]
-		cookies, passes = append(cookies, "Cookie: wr_sale_pass="+raw), append(passes, readPass(t, raw, "sale"))
-	}
-	if err := b.line("sale").Evacuate(t.Context(), "ann", "the origin is down"); err != nil {
-		t.Fatal(err)
-	}
-	for _, cookie := range cookies {
-		b.call(tickets, cookie).code(t, 201)
-	}
-	b.rate("sale", 1000)
-	eventually(t, "both places are admitted", func() bool { return b.line("sale").Snapshot().Admitted == 2 })
-	if w := waitingIn(t, b.call(tickets, cookies[0]).code(t, 200)); w.Order != passes[0].Order {
-		t.Errorf("the token of an admitted place has order %d, want %d", w.Order, passes[0].Order)
-	}
-	for range 2 { // the second request repeats the claim
-		raw := b.call("GET /", asJSON, cookies[1]).code(t, 200).cookies["wr_sale_pass"]
-		if p := readPass(t, raw, "sale"); p.Order != passes[1].Order {
-			t.Errorf("the next pass has order %d, want %d", p.Order, passes[1].Order)
-		}
-	}
-}
-
 // A visitor who returns while the store misses one deadline gets no ticket with the order of now, and the old order with the next
 // request.
 func TestReturn_KeepsOrderThoughOneCallFails(t *testing.T) {
@@ -214,6 +184,36 @@ func TestEvacuate_AtChecks(t *testing.T) {
 		}
 		if a := c.call(tickets, jar, "X-Forwarded-For: 192.0.2.7"); a.field("reason") != "evacuated" || waitingIn(t, a).Order != order {
 			t.Errorf("gateway %d, the join: %s, want order %d", i, a.text(), order)
+		}
+	}
+}
+
+// A visitor who shows nothing but the void pass keeps the order of arrival when the place is admitted, and in the next pass: a second
+// evacuation must not put the visitor behind those who came later.
+func TestEvacuate_VoidPassAloneKeepsOrderOnceAdmitted(t *testing.T) {
+	t.Parallel()
+	b, _ := one(t, Room{ID: "sale", Policy: policy(2), Renew: true, MaxSession: time.Hour})
+	var cookies []string
+	var passes []token.Pass
+	for range 2 {
+		raw := b.call("GET /", asPage).code(t, 200).cookies["wr_sale_pass"]
+		cookies, passes = append(cookies, "Cookie: wr_sale_pass="+raw), append(passes, readPass(t, raw, "sale"))
+	}
+	if err := b.line("sale").Evacuate(t.Context(), "ann", "the origin is down"); err != nil {
+		t.Fatal(err)
+	}
+	for _, cookie := range cookies {
+		b.call(tickets, cookie).code(t, 201)
+	}
+	b.rate("sale", 1000)
+	eventually(t, "both places are admitted", func() bool { return b.line("sale").Snapshot().Admitted == 2 })
+	if w := waitingIn(t, b.call(tickets, cookies[0]).code(t, 200)); w.Order != passes[0].Order {
+		t.Errorf("the token of an admitted place has order %d, want %d", w.Order, passes[0].Order)
+	}
+	for range 2 { // the second request repeats the claim
+		raw := b.call("GET /", asJSON, cookies[1]).code(t, 200).cookies["wr_sale_pass"]
+		if p := readPass(t, raw, "sale"); p.Order != passes[1].Order {
+			t.Errorf("the next pass has order %d, want %d", p.Order, passes[1].Order)
 		}
 	}
 }

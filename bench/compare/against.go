@@ -37,13 +37,18 @@ func (b *bench) againstRows() (rows []table.Row) {
 			r.Credentials = kind.file(builds[i])
 			return b.fire(fmt.Sprintf("%s, round %d of %d", kind.what, n, b.rounds), builds[i].contest, r)
 		})
-		ratios := make([]float64, b.rounds)
+		ratios, tails := make([]float64, b.rounds), make([]float64, b.rounds)
 		for n := range ratios {
-			ratios[n] = ratio(shots[1][n].CPU, shots[0][n].CPU)
+			ratios[n], tails[n] = ratio(shots[1][n].CPU, shots[0][n].CPU), ratio(shots[1][n].P99, shots[0][n].P99)
 		}
 		rows = append(rows,
 			table.Row{What: kind.what, Unit: "CPU µs", Peers: []float64{median(shots[0]).CPU}, Ours: median(shots[1]).CPU},
 			table.Row{What: "… median of the rounds' ratios", Unit: "×", Ours: table.Median(ratios), Bars: []table.Bar{{Limit: 1.05, AtMost: true}}})
+		if b.hooked {
+			rows = append(rows,
+				table.Row{What: "… p99", Unit: "ms", Peers: []float64{median(shots[0]).P99}, Ours: median(shots[1]).P99},
+				table.Row{What: "… median of the rounds' ratios of p99", Unit: "×", Ours: table.Median(tails), Bars: []table.Bar{{Limit: 1.02, AtMost: true}}})
+		}
 	}
 	return rows
 }

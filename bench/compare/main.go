@@ -22,6 +22,7 @@ type options struct {
 	gateway, loadgen         string
 	against                  string  // an older gateway's program
 	traced                   float64 // share of requests; 0: none
+	hooked                   bool    // events of the rooms go to a webhook
 	rounds, seconds, waiting int
 	connections, mixRate     int
 	slow, million            int
@@ -41,7 +42,7 @@ func (o options) wants(part string) bool {
 
 // beside returns the program that the gateway is compared with; empty: other servers.
 func (o options) beside() string {
-	if o.against == "" && o.traced > 0 {
+	if o.against == "" && (o.traced > 0 || o.hooked) {
 		return o.gateway
 	}
 	return o.against
@@ -69,6 +70,7 @@ func command() *cobra.Command {
 	f.StringVar(&o.gateway, "gateway", "bin/gateway", "the gateway's program")
 	f.StringVar(&o.against, "against", "", "an older gateway's program: compare only the processor time of a request, a poll and a join with it, in turns")
 	f.Float64Var(&o.traced, "traced", 0, "trace this share of requests, and compare with the same program that traces nothing, or with that of --against, as --against does")
+	f.BoolVar(&o.hooked, "webhooks", false, "send an event every second to a webhook, and compare as --traced does, with the p99 beside the processor time")
 	f.StringVar(&o.loadgen, "loadgen", "bin/loadgen", "the load generator's program")
 	f.IntVar(&o.rounds, "rounds", 5, "how often each is measured; the median is printed")
 	f.IntVar(&o.seconds, "seconds", 3, "how long each measurement takes")
@@ -109,17 +111,23 @@ func run(r *rig.Run, o options) {
 	if o.traced > 0 {
 		settings += fmt.Sprintf("tracing: {otlp_endpoint: \"http://%s\", sample: %g}\n", r.Serve(collect), o.traced)
 	}
+	if o.hooked {
+		settings += b.webhook()
+	}
 	if o.beside() == "" {
 		b.checks = r.Port()
 		settings += fmt.Sprintf("check: {listen: %q, trusted: [127.0.0.1/32]}\n", b.checks)
 	}
 	b.gateway = r.Gateway(o.gateway, settings)
+	if o.hooked {
+		defer b.changes()()
+	}
 	peers := []string{"nginx", "HAProxy"}
 	var rows []table.Row
 	if o.beside() != "" {
 		peers, rows = []string{"older"}, b.againstRows()
 		if o.against == "" {
-			peers[0] = "untraced"
+			peers[0] = "without"
 		}
 	} else {
 		rows = b.measure()

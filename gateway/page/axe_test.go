@@ -23,6 +23,7 @@ func TestPage_IsAccessible(t *testing.T) {
 		"prequeue": {State: "prequeue", OpensAt: "2026-03-02T10:00:00Z", RefreshAfter: 30},
 		"expired":  {State: "expired", Reason: "late", Position: 42, Ahead: 41, Waiting: 99, RefreshAfter: 5},
 		"rejected": {State: "rejected", Reason: "full", RefreshAfter: 30},
+		"sold out": {State: "rejected", Reason: "sold_out", RefreshAfter: 30},
 		"admitted": {State: "admitted", RefreshAfter: 30},
 	} {
 		t.Run(name, func(t *testing.T) {

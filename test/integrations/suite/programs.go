@@ -36,6 +36,7 @@ func Program(t testing.TB, name string) string {
 	build, _ := built.LoadOrStore(name, sync.OnceValue(func() error {
 		cmd := exec.Command("go", "build", "-ldflags=-s -w", "-o", path, source)
 		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), "GOGC=400") // as in the Makefile
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("build %s: %w\n%s", name, err, out)
 		}
