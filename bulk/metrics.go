@@ -121,7 +121,7 @@ func NewMetrics(reg prometheus.Registerer, version string) *Metrics {
 		storeErrors: counters("store_errors_total", "Calls to the store that failed.", "script"),
 		jobSeconds: histogram("job_seconds", "Run time of handlers.",
 			[]float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}, "type"),
-		queueSeconds: histogram("queue_seconds", "Time from the acceptance of a job to its first start.",
+		queueSeconds: histogram("queue_seconds", "Time from the acceptance of a job until it is leased for its first run.",
 			[]float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 14400, 86400}, "level", "type"),
 		jobs:        counters("job_runs_total", "Runs of jobs by outcome.", "type", "verdict"),
 		jobTimeouts: counters("job_timeouts_total", "Runs that took longer than worker.job_timeout.", "type"),

@@ -51,7 +51,8 @@ if last > 0 and now - last < 5000000 and shard.queued > 0 and backlog > 0 and se
 end
 
 -- The oldest job of each level that waits for its turn or a limit, as the time at which it was accepted, in ms. A job is no older than its group, so the
--- search goes through the groups under way by age and stops at the first that cannot have an older one, or after OLD_GROUPS.
+-- search goes through the groups under way by age and stops at the first that cannot have an older one, or after OLD_GROUPS. It reads the groups'
+-- records itself: bulk_save writes back those that bulk_group has read.
 local OLD_GROUPS = 200
 
 -- first_job returns the job of a group that is next, and its record.
@@ -76,11 +77,20 @@ local function waits(g)
     and (g[G_SEALED] == 1 or g[G_HELD] == 0)
 end
 
+-- packed_records returns the records of the groups of a status, the oldest first, packed.
+local function packed_records(status)
+  local gkeys = {}
+  for i, place in ipairs(redis.call('ZRANGEBYLEX', K.lists, '[s' .. status, '(s' .. (status + 1), 'LIMIT', 0, OLD_GROUPS)) do
+    gkeys[i] = string.sub(place, 10) -- lib bulklife: place_in_lists
+  end
+  return gkeys[1] and redis.call('HMGET', K.flow, unpack(gkeys)) or {}
+end
+
 local oldest = {}
 for status = CREATED, RUNNING do
-  for _, place in ipairs(redis.call('ZRANGEBYLEX', K.lists, '[s' .. status, '(s' .. (status + 1), 'LIMIT', 0, OLD_GROUPS)) do
-    local g = bulk_group(string.sub(place, 10))
-    local created = g and g[G_CREATED] / 1000 or 0
+  for _, packed in ipairs(packed_records(status)) do
+    local g = packed and unpack_record(packed, G_LENGTH)
+    local created = g and math.floor(g[G_CREATED] / 1000) or 0
     if oldest[1] and oldest[2] and oldest[3] and created > math.max(oldest[1], oldest[2], oldest[3]) then break end
     if g and waits(g) and not (oldest[g[G_LEVEL]] and oldest[g[G_LEVEL]] <= created) then
       local head = first_job(g)

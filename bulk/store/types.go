@@ -249,8 +249,8 @@ type Leased struct {
 	Fence   int64 // increases with every start of any job; an Ack with an old one is refused
 	Until   time.Time
 	Trace   Trace // of the submission; of a redriven job none
-	// Level is that of its group among tenants. Waited is how long the job waited for its first run since its group accepted it; negative
-	// for later runs.
+	// Level is that of its group among tenants. Waited is the time from the acceptance of the job until this lease; negative if the job
+	// has a record of earlier runs. A returned job may have none, and counts as new.
 	Level  Level
 	Waited time.Duration
 }
