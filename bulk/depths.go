@@ -15,7 +15,7 @@ import (
 // depthsCollector exports the counts of the store, as the stats loop last read them, and of the pool.
 type depthsCollector struct {
 	m                                                                   *Metrics
-	queue                                                               *prometheus.Desc
+	queue, oldest                                                       *prometheus.Desc
 	pending, ready, nonReady, inFlight, active, gated                   *prometheus.Desc
 	unserved                                                            *prometheus.Desc
 	processorRate, processorMost, processorRuns                         *prometheus.Desc
@@ -34,6 +34,7 @@ func newDepthsCollector(m *Metrics) *depthsCollector {
 	return &depthsCollector{
 		m:              m,
 		queue:          d("queue_groups", "Groups that wait in the fair queue.", "level"),
+		oldest:         d("oldest_job_seconds", "Age of the oldest job that waits for its turn or a limit; 0 without one.", "level"),
 		pending:        d("pending_jobs", "Jobs that wait in the queue of their group."),
 		ready:          d("ready_jobs", "Jobs that are ready to start."),
 		nonReady:       d("non_ready_jobs", "Jobs that wait for a backoff, a Retry-After or their run_at."),
@@ -75,7 +76,7 @@ func newDepthsCollector(m *Metrics) *depthsCollector {
 }
 
 func (c *depthsCollector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.queue, c.pending, c.ready, c.nonReady, c.inFlight, c.active, c.gated, c.jain, c.accuracy, c.unserved, c.processorRate, c.processorMost, c.processorRuns, c.breaker, c.breakerTenants,
+	for _, d := range []*prometheus.Desc{c.queue, c.oldest, c.pending, c.ready, c.nonReady, c.inFlight, c.active, c.gated, c.jain, c.accuracy, c.unserved, c.processorRate, c.processorMost, c.processorRuns, c.breaker, c.breakerTenants,
 		c.level, c.backoff, c.backoffLimit, c.throttles, c.spins, c.age, c.workers, c.workersActive, c.workersIdle, c.unacked, c.unackedMax,
 		c.rate, c.leader, c.pinned, c.p95, c.failed, c.peopleP95, c.peopleFailed, c.peopleWaiting, c.gateways, c.shardUp, c.shardPending, c.shardInFlight} {
 		out <- d
@@ -142,6 +143,7 @@ func (c *depthsCollector) Collect(out chan<- prometheus.Metric) {
 	}
 	for _, level := range []store.Level{store.High, store.Normal, store.Low} {
 		gauge(c.queue, float64(d.Groups[level]), string(level))
+		gauge(c.oldest, d.Oldest[level].Seconds(), string(level))
 	}
 	gauge(c.pending, float64(d.Pending))
 	gauge(c.ready, float64(d.Ready))

@@ -34,7 +34,7 @@ type Metrics struct {
 	storeFull                         prometheus.Counter
 	storeSeconds                      *prometheus.HistogramVec
 	storeErrors                       *prometheus.CounterVec
-	jobSeconds                        *prometheus.HistogramVec
+	jobSeconds, queueSeconds          *prometheus.HistogramVec
 	waits                             prometheus.Histogram
 	jobs                              *prometheus.CounterVec
 	jobTimeouts, jobPanics            *prometheus.CounterVec
@@ -61,6 +61,7 @@ type LeaseMetrics struct {
 // typeMetrics are the metrics of one job type.
 type typeMetrics struct {
 	seconds          prometheus.Observer
+	waited           map[store.Level]prometheus.Observer
 	states           map[store.AckState]prometheus.Counter
 	timeouts, panics prometheus.Counter
 }
@@ -120,6 +121,8 @@ func NewMetrics(reg prometheus.Registerer, version string) *Metrics {
 		storeErrors: counters("store_errors_total", "Calls to the store that failed.", "script"),
 		jobSeconds: histogram("job_seconds", "Run time of handlers.",
 			[]float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}, "type"),
+		queueSeconds: histogram("queue_seconds", "Time from the acceptance of a job until it is leased for its first run.",
+			[]float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 14400, 86400}, "level", "type"),
 		jobs:        counters("job_runs_total", "Runs of jobs by outcome.", "type", "verdict"),
 		jobTimeouts: counters("job_timeouts_total", "Runs that took longer than worker.job_timeout.", "type"),
 		jobPanics:   counters("job_panics_total", "Runs in which the handler panicked.", "type"),
@@ -158,8 +161,11 @@ func NewMetrics(reg prometheus.Registerer, version string) *Metrics {
 }
 
 func (m *Metrics) newType(name string) *typeMetrics {
-	t := &typeMetrics{seconds: m.jobSeconds.WithLabelValues(name), states: map[store.AckState]prometheus.Counter{},
+	t := &typeMetrics{seconds: m.jobSeconds.WithLabelValues(name), waited: map[store.Level]prometheus.Observer{}, states: map[store.AckState]prometheus.Counter{},
 		timeouts: m.jobTimeouts.WithLabelValues(name), panics: m.jobPanics.WithLabelValues(name)}
+	for _, level := range []store.Level{store.High, store.Normal, store.Low} {
+		t.waited[level] = m.queueSeconds.WithLabelValues(string(level), name)
+	}
 	for s, label := range ackLabels {
 		t.states[s] = m.jobs.WithLabelValues(name, label)
 	}
@@ -217,6 +223,13 @@ func (m *Metrics) pulled(p store.Pulled) {
 	m.fetched.Add(float64(p.Fetched))
 	if len(p.Jobs) == 0 {
 		m.emptyPolls.Inc()
+	}
+	for i := range p.Jobs {
+		if j := &p.Jobs[i]; j.Waited >= 0 {
+			if o := m.of(j.Type).waited[j.Level]; o != nil {
+				o.Observe(j.Waited.Seconds())
+			}
+		}
 	}
 	m.admitted["ready"].Add(float64(p.ToReady))
 	m.admitted["non_ready"].Add(float64(p.ToNonReady))

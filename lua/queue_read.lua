@@ -4,7 +4,7 @@
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists,
 --   uniques, lapses, links, batches
 -- ARGV: now, settings
--- RETURNS: {groups high, normal, low, pending, ready, waiting, in flight, busy tenants, gates, jain, accuracy, longest backoff, mean refusals, spins, open groups, unserved jobs, their types, limits of types that are live, open breakers}
+-- RETURNS: {groups high, normal, low, pending, ready, waiting, in flight, busy tenants, gates, jain, accuracy, longest backoff, mean refusals, spins, open groups, unserved jobs, their types, limits of types that are live, open breakers, ages of the oldest waiting jobs high, normal, low (ms; -1: there is none)}
 -- INVARIANT: reads only.
 -- INCLUDE: clock, limiter, fair, bulk
 
@@ -20,4 +20,9 @@ for i = 1, 4 do reply[9 + i] = s[i] or '0' end
 reply[14], reply[15] = int(shard.spins), int(shard.open_groups)
 reply[16], reply[17] = int(shard.unserved), redis.call('HGET', K.state, 'unserved_types') or ''
 reply[18], reply[19] = set.live_types, int(shard.tripped)
+local n = 0
+for at in string.gmatch(redis.call('HGET', K.state, 'oldest') or '0 0 0', '%d+') do
+  n = n + 1
+  reply[19 + n] = at == '0' and -1 or int(math.max(0, (now - now % 1000) / 1000 - tonumber(at)))
+end
 return reply

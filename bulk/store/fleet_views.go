@@ -341,7 +341,7 @@ func SumDepths(all []Depths) Depths {
 	if len(all) == 1 {
 		return sum
 	}
-	sum.Groups = maps.Clone(sum.Groups)
+	sum.Groups, sum.Oldest = maps.Clone(sum.Groups), maps.Clone(sum.Oldest)
 	throttled, weight := sum.AvgThrottles*float64(sum.InFlight+sum.Pending+sum.NonReady), float64(sum.InFlight+sum.Pending+sum.NonReady)
 	var breakers [][]OpenBreaker
 	breakers = append(breakers, sum.Breakers)
@@ -360,6 +360,12 @@ func SumDepths(all []Depths) Depths {
 		}
 		w := float64(d.InFlight + d.Pending + d.NonReady)
 		throttled, weight = throttled+d.AvgThrottles*w, weight+w
+		for level, age := range d.Oldest {
+			if sum.Oldest == nil {
+				sum.Oldest = map[Level]time.Duration{}
+			}
+			sum.Oldest[level] = max(sum.Oldest[level], age)
+		}
 		sum.Unserved += d.Unserved
 		sum.UnservedTypes = append(slices.Clone(sum.UnservedTypes), d.UnservedTypes...)
 		sum.Types = sumTypes(sum.Types, d.Types)

@@ -140,7 +140,7 @@ func parseRecord(line reply) (found, error) {
 	}
 	n := func(name string) int64 { return asInt(v[name]) }
 	g.key = v["key"]
-	g.Level = []Level{"", High, Normal, Low}[min(max(cmp.Or(n("inner"), n("level")), 0), 3)]
+	g.Level = levelOf(cmp.Or(n("inner"), n("level")))
 	g.Weight, g.BasePriority = float64(n("weight"))/1000, n("base")
 	g.partRate, g.partSlots = n("rate"), n("conc")
 	g.Rate, g.Concurrency = g.wholeOf(g.partRate, g.partSlots)

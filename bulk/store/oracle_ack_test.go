@@ -111,6 +111,7 @@ func bySince(a, b *job) int { return cmp.Or(cmp.Compare(a.since, b.since), byID(
 
 // giveBack puts a job back to the front of its group, to those that were due, or came back, at since.
 func (m *Model) giveBack(j *job, since int64) {
+	j.returned = j.returned || j.state == inFlight
 	j.state, j.scheduled, j.since = pending, false, since
 	i, _ := slices.BinarySearchFunc(j.g.front, j, bySince)
 	j.g.front = slices.Insert(j.g.front, i, j)

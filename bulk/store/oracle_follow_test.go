@@ -59,6 +59,9 @@ func (m *Model) follow(l store.Leased, types []string) error {
 	mine := m.start(j)
 	m.Rename(mine.Key, l.Key)
 	l.Until, mine.Until, mine.Key = time.Time{}, time.Time{}, l.Key
+	if j.returned && l.Waited < 0 { // whether a returned job has a record of runs depends on its lease
+		mine.Waited = l.Waited
+	}
 	if have, want := fmt.Sprintf("%+v", l), fmt.Sprintf("%+v", mine); have != want {
 		return fmt.Errorf("leased as %s, want %s", have, want)
 	}

@@ -181,7 +181,16 @@ func (m *Model) start(j *job) store.Leased {
 	return store.Leased{
 		Key: j.lease, ID: j.ID, Root: j.g.root, Group: g.ID, Tenant: g.Tenant, Type: j.kind(), Payload: j.Payload, Cost: j.Cost,
 		Attempt: j.tries + 1, Crashes: j.crashes, Fence: j.fence, Until: at(j.until),
+		Level: g.turn(), Waited: j.waited(),
 	}
+}
+
+// waited returns how long a job that starts has waited for its first run: from the millisecond of its acceptance to its fence.
+func (j *job) waited() time.Duration {
+	if j.tries+j.crashes+j.throttles > 0 {
+		return -1
+	}
+	return max(0, time.Duration(j.fence-j.accepted/1000*1000)*time.Microsecond)
 }
 
 func (j *job) kind() string {

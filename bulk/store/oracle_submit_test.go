@@ -109,7 +109,7 @@ func (m *Model) AddJobs(_ context.Context, id string, c store.Chunk, jobs []stor
 func (m *Model) add(g *group, in store.Job) {
 	in.Cost = max(1, in.Cost)
 	m.uneven = m.uneven || in.Cost > 1
-	j := &job{Job: in, g: g}
+	j := &job{Job: in, g: g, accepted: m.Now()}
 	g.jobs[in.ID] = j
 	g.Total++
 	g.t.open++

@@ -91,6 +91,8 @@ type job struct {
 	short     bool  // gone as soon as its group has ended
 	calledOff bool  // in flight: is to be cancelled
 	marked    bool  // in flight: counts towards the concurrency of its type
+	accepted  int64 // when it was added
+	returned  bool  // at least once, from a run that did not count
 }
 
 type group struct {

@@ -209,6 +209,14 @@ func (s rateStore) Depths(ctx context.Context) (Depths, error) {
 		AvgThrottles: float64(r.int(12)) / 1e6, SavedSpins: r.int(13), OpenGroups: r.int(14),
 		Unserved: r.int(15), UnservedTypes: strings.Fields(r.string(16)),
 	}
+	for i, level := range []Level{High, Normal, Low} {
+		if ms := r.int(19 + i); ms >= 0 && len(r) > 19+i {
+			if d.Oldest == nil {
+				d.Oldest = map[Level]time.Duration{}
+			}
+			d.Oldest[level] = time.Duration(ms) * time.Millisecond
+		}
+	}
 	conf := s.conf.Load()
 	d.BackoffLimit = conf.MaxBackoff
 	d.MaxCongestion = congestion.Level(d.MaxBackoff, conf.BaseBackoff)

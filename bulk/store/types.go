@@ -249,6 +249,10 @@ type Leased struct {
 	Fence   int64 // increases with every start of any job; an Ack with an old one is refused
 	Until   time.Time
 	Trace   Trace // of the submission; of a redriven job none
+	// Level is that of its group among tenants. Waited is the time from the acceptance of the job until this lease; negative if the job
+	// has a record of earlier runs. A returned job may have none, and counts as new.
+	Level  Level
+	Waited time.Duration
 }
 
 // IdempotencyKey is the same for every run of the job, including redrives.
@@ -449,11 +453,13 @@ type Depths struct {
 	MaxBackoff                         time.Duration
 	BackoffLimit                       time.Duration // highest MaxBackoff: congestion.max_backoff of this process
 	AvgThrottles                       float64
-	Unserved                           int64    // jobs whose type no process has run for a minute
-	UnservedTypes                      []string // their types
-	Types                              map[string]TypeLimits
-	Breakers                           []OpenBreaker
-	SavedSpins                         int64 // pulls that a gate or a longer backoff saved so far
+	// Oldest is the age of the oldest job of each level that waits for its turn or a limit; none without such a job.
+	Oldest        map[Level]time.Duration
+	Unserved      int64    // jobs whose type no process has run for a minute
+	UnservedTypes []string // their types
+	Types         map[string]TypeLimits
+	Breakers      []OpenBreaker
+	SavedSpins    int64 // pulls that a gate or a longer backoff saved so far
 }
 
 // Tended is the result of one step of housekeeping of a group.

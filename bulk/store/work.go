@@ -141,14 +141,14 @@ func (s queueStore) leased(r reply) Pulled {
 	p := Pulled{Next: duration(max(r.int(0), -r.int(0))), Limited: r.int(0) < 0, More: r.int(1) == 1, Dropped: r.int(2)}
 	fence, until := r.int(4), time.Now().Add(s.conf.Load().Lease)
 	p.Jobs = make([]Leased, 0, len(r)/2)
-	for i := 5; i+3 < len(r); {
-		of := Leased{Group: r.string(i), Tenant: r.string(i + 1), Type: r.string(i + 2), Attempt: 1, Until: until}
+	for i := 5; i+4 < len(r); {
+		of := Leased{Level: levelOf(r.int(i + 3)), Waited: -1, Group: r.string(i), Tenant: r.string(i + 1), Type: r.string(i + 2), Attempt: 1, Until: until}
 		of.Root = of.Group
 		if group, redrive := strings.CutSuffix(of.Group, "*"); redrive {
 			of.Group, of.Root = group, rootOf(group)
 		}
-		n := int(r.int(i + 3))
-		for i += 4; n > 0 && i+1 < len(r); n, i, fence = n-1, i+2, fence+1 {
+		n := int(r.int(i + 4))
+		for i += 5; n > 0 && i+1 < len(r); n, i, fence = n-1, i+2, fence+1 {
 			j := of
 			j.Key, j.Fence = r.string(i), fence
 			_, j.ID, _ = strings.Cut(j.Key, "/")
@@ -159,10 +159,14 @@ func (s queueStore) leased(r reply) Pulled {
 	return p
 }
 
+// levelOf returns the level of its number in the group's record.
+func levelOf(n int64) Level { return []Level{"", High, Normal, Low}[min(max(n, 0), 3)] }
+
 // read parses a job's record, read_head of lua/lib/bulkjobs.lua, after its attempt and crashes if it has run before.
 func (j *Leased) read(record string) {
 	head, payload, _ := strings.Cut(record, "\n")
-	if !strings.HasPrefix(head, "P") {
+	ran := !strings.HasPrefix(head, "P")
+	if ran {
 		attempt, rest, _ := strings.Cut(head, " ")
 		crashes, rest, _ := strings.Cut(rest, " ")
 		j.Attempt, j.Crashes, head = asInt(attempt), asInt(crashes), rest
@@ -170,6 +174,9 @@ func (j *Leased) read(record string) {
 	cost, rest, _ := strings.Cut(strings.TrimPrefix(head, "P"), " ")
 	kind, rest, _ := strings.Cut(rest, " ")
 	j.Trace = traceOf(" " + rest)
+	if created, _, _ := strings.Cut(rest, " "); !ran && asInt(created) > 0 { // a fence is at least the time of the start
+		j.Waited = max(0, time.Duration(j.Fence)*time.Microsecond-time.Duration(asInt(created))*time.Millisecond)
+	}
 	if kind != "-" {
 		j.Type = kind
 	}

@@ -111,8 +111,8 @@ function batches.start(g, t, reply, jobs)
   local n = #jobs
   if n == 0 then return end
   local started, r = batches.started, #reply
-  reply[r + 1], reply[r + 2], reply[r + 3], reply[r + 4] = g[G_OF] == 1 and g[G_ID] .. '*' or g[G_ID], g[G_TENANT], g[G_TYPE], n
-  r = r + 4
+  reply[r + 1], reply[r + 2], reply[r + 3], reply[r + 4], reply[r + 5] = g[G_OF] == 1 and g[G_ID] .. '*' or g[G_ID], g[G_TENANT], g[G_TYPE], g[G_LEVEL], n
+  r = r + 5
   for i = 1, n do
     local j = jobs[i]
     local run, record = j.run, j.record
