@@ -305,7 +305,7 @@ func (r *joins) place(j *joining, ans reply, hold time.Duration, fresh bool) Sta
 	case replyActive:
 		t.Order, t.Fence = ans.ord, ans.h.fence // 0: it was admitted before
 	}
-	if b := j.Return; b != nil && !j.Account && b.Fence == ans.h.fence && (ans.code == replyAdmitted || ans.code == replyActive && ans.ord == 0) {
+	if b := j.Return; b != nil && !j.Account && b.Fence == ans.h.fence && (ans.code == replyAdmitted || ans.code == replyActive) {
 		t.Order = min(b.Order, ans.h.time) // the store keeps no order of a place that was admitted; it was that of the pass
 	}
 	s := r.tickets.standing(t, ans, hold, false)

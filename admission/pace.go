@@ -8,7 +8,7 @@ type Rates struct {
 	Joins, Admissions, Claims, Abandoned float64 // over the last ten seconds
 	Abandonment                          float64 // share of those who left of those who left or were admitted in the last ten minutes
 	Left                                 int64   // that both are: 0: Abandonment is not known
-	EmptyIn                              int64   // s until the queue is empty at the pace of the last minute; 0: never, or nobody waits
+	EmptyIn                              int64   // s until the queue is empty at the pace of the last minute, or where it grew, of ten seconds; 0: never, or nobody waits
 }
 
 const (
@@ -69,10 +69,13 @@ func (p *pace) rates(s *Snapshot) (r Rates) {
 		r.Left = left + last.admissions - long.admissions
 		r.Abandonment = float64(left) / float64(r.Left)
 	}
-	minute := p.since(emptySeconds)
-	drained := (last.admissions - minute.admissions) + (last.abandons - minute.abandons) - (last.joins - minute.joins)
-	if drained > 0 && s.Waiting > 0 {
-		r.EmptyIn = int64(math.Ceil(float64(s.Waiting) * float64(max(1, last.at-minute.at)) / float64(drained)))
+	for _, seconds := range []int64{emptySeconds, paceSeconds} { // the minute after a burst of arrivals has more of them than admissions
+		from := p.since(seconds)
+		drained := (last.admissions - from.admissions) + (last.abandons - from.abandons) - (last.joins - from.joins)
+		if drained > 0 && s.Waiting > 0 {
+			r.EmptyIn = int64(math.Ceil(float64(s.Waiting) * float64(max(1, last.at-from.at)) / float64(drained)))
+			break
+		}
 	}
 	return r
 }

@@ -35,6 +35,7 @@ func newTestClock() *testClock            { return &testClock{us: 1_780_000_000_
 func quiet() *slog.Logger                 { return slog.New(slog.DiscardHandler) }
 func testID() (id ID)                     { _, _ = rand.Read(id[:]); return }
 func testClient(b byte) (c Client)        { c[0] = b; return }
+
 // patience bounds every call. Only a failing test takes that long.
 const patience = time.Minute
 

@@ -12,4 +12,4 @@ mkdir -p bin/static
 echo "deploy/helm/anteroom: helm lint --strict, and deploy/helm/test (helm is compiled the first time: a minute or two)" >&2
 cd deploy/helm/test
 # Without a package argument, go test shows the output of passing tests too.
-exec env GOGC=400 "$go" test -exec="env -u GOGC" -vet=off -count=1 -timeout 8m "$@"
+exec env GOGC=400 "$go" test -exec="env -u GOGC" -vet=off -count=1 -timeout 20m "$@"

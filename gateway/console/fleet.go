@@ -42,7 +42,8 @@ type fleetView struct {
 	Gateways []gatewayView `json:"gateways"`
 }
 
-// viewFleet returns the gateways as an operator sees them; of draw conflicts only those of rooms that the operator may see.
+// viewFleet returns the gateways as an operator sees them; draw conflicts only of rooms that the operator
+// may see.
 func (c insights) viewFleet(who *access.Person) fleetView {
 	all, at := c.o.Insight.Fleet.Gateways()
 	v := fleetView{At: optional(at), Gateways: make([]gatewayView, 0, len(all))}
@@ -58,7 +59,7 @@ func (c insights) viewFleet(who *access.Person) fleetView {
 		if g.StoreAge > 0 {
 			w.StoreAge = new(tidy(float64(g.StoreAge) / 1e6))
 		}
-		if e := g.LastError; e != nil {
+		if e := g.LastError; e != nil && who.May(access.Viewer, "") { // it may name any room
 			w.LastError = &lastErrorView{timestamp(e.At), e.Text}
 		}
 		for _, room := range g.Conflicts {

@@ -83,7 +83,7 @@ func newBenchOn(t *testing.T, client redis.UniversalClient, change ...func(*Opti
 	}
 	b.core, b.sale, b.vip = core, core.Room("sale", filePolicy), core.Room("vip", filePolicy)
 	b.fleet = admission.NewFleet(core, func() admission.Gateway {
-		return admission.Gateway{Version: "v1", Started: b.clock.now().UnixMicro(), Keys: "k", Configuration: admission.Configuration{Generation: 1, Hash: "h", Loaded: b.clock.now().UnixMicro()}, InFlight: map[string]int{"shop": 4}}
+		return admission.Gateway{Version: "v1", Started: b.clock.now().UnixMicro(), Keys: "k", LastError: &admission.LastError{At: b.clock.now().UnixMicro(), Text: "store unavailable room=sale"}, Configuration: admission.Configuration{Generation: 1, Hash: "h", Loaded: b.clock.now().UnixMicro()}, InFlight: map[string]int{"shop": 4}}
 	})
 	b.recorder = admission.NewRecorder(core, b.fleet, func(_ string, m *admission.Measures) {
 		*m = admission.Measures{Known: true, Wait: 60, Low: 30, High: 90, Counts: map[string]int64{"arrived": 40, "refused.full": 2, "proofs.accepted": 3}}

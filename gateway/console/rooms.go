@@ -319,7 +319,7 @@ func queuedSince(flow []admission.Flow, now int64) int64 {
 func seconds(s float64) int64 { return int64(math.Round(min(s, 1e9))) }
 
 // tidy rounds to three decimal places.
-func tidy(f float64) float64 { return math.Round(f*1000) / 1000 }
+func tidy(f float64) float64 { return math.Round(f*1000)/1000 + 0 } // + 0: JSON would show -0
 
 func finite(f float64) bool { return !math.IsNaN(f) && !math.IsInf(f, 0) }
 

@@ -227,6 +227,20 @@ func TestOwnRooms_ShowRoomsOfTheGrant(t *testing.T) {
 		}
 		return ids
 	}
+	b.record(1)
+	lastError := func(token string) any {
+		gateways, _ := decode(t, b.ask("GET", "/admin/v1/fleet", "", "Authorization: Bearer "+token).Body.Bytes())["gateways"].([]any)
+		if len(gateways) != 1 {
+			t.Fatalf("the fleet is %v", gateways)
+		}
+		return gateways[0].(map[string]any)["last_error"]
+	}
+	if got := lastError(scoped); got != nil {
+		t.Errorf("an operator of the room vip sees the last error of a gateway: %v", got)
+	}
+	if got := lastError(readToken); got == nil {
+		t.Error("a viewer of all rooms does not see the last error of a gateway")
+	}
 	if got := rooms(scoped); !slices.Equal(got, []string{"vip"}) {
 		t.Errorf("an operator of the room vip sees the rooms %q", got)
 	}
