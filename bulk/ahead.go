@@ -38,25 +38,33 @@ const unknownRun = time.Second
 type aheadJob struct {
 	work   *workers // of its lane
 	leased store.Leased
+	known  *run      // stands for it in the registry until it starts
 	since  time.Time // when its pull began
 	at     time.Time // when it began to wait
 }
 
+// start starts the job, unless a renewal has found meanwhile that its lease is lost or that it is cancelled: its run would not learn that
+// before the next renewal.
 func (j *aheadJob) start() {
+	if j.known.lost.Load() || j.known.called.Load() {
+		j.giveBack()
+		return
+	}
 	j.work.start(j.leased, j.since)
 	j.work.wg.Done()
 }
 
 func (j *aheadJob) giveBack() {
-	j.work.giveBack(j.leased, j.since)
+	j.work.giveBackRun(j.leased, j.since, j.known.lost.Load())
 	j.work.wg.Done()
 }
 
 // later starts a job when a worker is free. The caller has reserved its place with holdAhead.
 func (w *workers) later(l store.Leased, since time.Time) {
-	w.runs.add(&run{leased: l, renewed: since, cancel: func() {}}) // so that Reclaim leaves it; its run replaces it
+	known := &run{leased: l, renewed: since, cancel: func() {}}
+	w.runs.add(known) // so that Reclaim leaves it; its run replaces it
 	w.wg.Add(1)
-	w.pool.await(aheadJob{work: w, leased: l, since: since, at: time.Now()})
+	w.pool.await(aheadJob{work: w, leased: l, known: known, since: since, at: time.Now()})
 }
 
 // crashedLast puts jobs that have crashed a process behind the others: if one crashes this process as well, no other job of its

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/anteroom/anteroom/bulk/store"
 	"github.com/anteroom/anteroom/internal/sleep"
 )
@@ -16,6 +18,14 @@ type timed struct {
 	m                *memory
 	now, peak, waits atomic.Int64 // waits is the longest, in ns
 	runs             atomic.Int64
+	pool             *pool
+}
+
+// waiting returns the jobs that wait for a worker.
+func (h *timed) waiting() []aheadJob {
+	h.pool.mu.Lock()
+	defer h.pool.mu.Unlock()
+	return slices.Clone(h.pool.ahead.jobs)
 }
 
 func (h *timed) handle(ctx context.Context, j *Job, took time.Duration) {
@@ -73,6 +83,7 @@ func stuck(t *testing.T, test func(m *memory, h *timed, release func(), stop fun
 	})
 	o := Options{Worker: WorkerOptions{Count: 2, Batch: 50, ShutdownGrace: time.Millisecond}}
 	bubble(t, m, o, map[string]Handler{"t": handler}, func(t *testing.T, e *Engine, _ *journal, stop func()) {
+		h.pool = e.pool
 		until(t, "no job waits", func() bool {
 			e.pool.mu.Lock()
 			defer e.pool.mu.Unlock()
@@ -144,20 +155,73 @@ func TestAhead_KeepsTheBoundOfThePool(t *testing.T) {
 		t.Errorf("%d jobs beyond the bound", n)
 	}
 	p.dropAhead(15)
+	p.ahead.jobs = make([]aheadJob, 3)
+	if n := p.holdAhead(100); n != 12 {
+		t.Errorf("%d jobs ahead beside three that wait, want 12", n)
+	}
+	p.ahead.jobs = nil
+	p.drop(2) // a place for each of the two workers, but none within the bound
+	if p.ahead.pulling = 17; p.freeLocked() != 0 {
+		t.Errorf("%d workers are free while a pull may bring 17 jobs, want none", p.freeLocked())
+	}
+	if p.ahead.pulling = 16; p.freeLocked() != 1 {
+		t.Errorf("%d workers are free while a pull may bring 16 jobs, want one", p.freeLocked())
+	}
+	p.dropAhead(16)
 	p.ahead.mean = aheadMost + 1
 	if n := p.holdAhead(100); n != 0 {
 		t.Errorf("%d jobs of more than %s ahead", n, aheadMost)
 	}
 }
 
+// The jobs of a pull for which there are no workers wait, those that crashed a process last.
 func TestAhead_CrashedJobsStartLast(t *testing.T) {
-	jobs := []store.Leased{{ID: "a", Crashes: 2}, {ID: "b"}, {ID: "c", Crashes: 1}, {ID: "d"}}
-	crashedLast(jobs)
 	var order string
-	for _, j := range jobs {
-		order += j.ID
+	f := &fetcher{
+		start: func(l store.Leased, _ time.Time) { order += l.ID },
+		later: func(l store.Leased, _ time.Time) { order += "-" + l.ID },
 	}
-	if order != "bdac" {
-		t.Errorf("order %s, want bdac", order)
+	f.take(t.Context(), []store.Leased{{ID: "a", Crashes: 2}, {ID: "b"}, {ID: "c", Crashes: 1}, {ID: "d"}, {ID: "e"}}, 2, time.Now())
+	if order != "bd-e-a-c" {
+		t.Errorf("order %s, want bd-e-a-c", order)
+	}
+}
+
+// A renewal tells a waiting job, like one that runs, that it is cancelled or that its lease is lost. It then does not start.
+func TestAhead_RenewalReachesWaitingJobs(t *testing.T) {
+	for _, lost := range []bool{false, true} {
+		var mem *memory
+		var told []*run
+		stuck(t, func(m *memory, h *timed, release, _ func()) {
+			var waiting []*run
+			var all *registry
+			for _, r := range h.waiting() {
+				waiting, all = append(waiting, r.known), r.work.runs
+			}
+			m.under(func() {
+				m.calledOff = !lost
+				for _, r := range waiting {
+					if j := m.leases[r.leased.Fence]; lost {
+						delete(m.leases, r.leased.Fence)
+						m.pending = append(m.pending, j)
+					}
+				}
+			})
+			n := &renewer{store: m, runs: all, metrics: NewMetrics(prometheus.NewRegistry(), ""), log: discard()}
+			if err := n.renew(t.Context(), waiting); err != nil {
+				t.Error(err)
+			}
+			m.under(func() { m.calledOff = false })
+			mem, told = m, waiting
+			release() // and stuck finds that each job runs once
+		})
+		for _, r := range told {
+			if n := len(mem.starts[r.leased.ID]); n < 2 {
+				t.Errorf("lost: %t: job %s was pulled %d times, so it has started", lost, r.leased.ID, n)
+			}
+		}
+		if len(told) == 0 {
+			t.Error("no job waited")
+		}
 	}
 }

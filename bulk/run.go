@@ -188,9 +188,13 @@ func (w *workers) end(r *run, a store.Ack) {
 }
 
 // giveBack returns a job that was not started to its group.
-func (w *workers) giveBack(l store.Leased, since time.Time) {
+func (w *workers) giveBack(l store.Leased, since time.Time) { w.giveBackRun(l, since, false) }
+
+// giveBackRun is giveBack. If the lease is lost, there is nothing to return.
+func (w *workers) giveBackRun(l store.Leased, since time.Time, lost bool) {
 	r := w.open(l, since, func() {})
 	r.over.Store(true)
+	r.lost.Store(lost)
 	w.acks.add(r, store.Ack{Key: l.Key, Fence: l.Fence, Verdict: store.Returned})
 	w.pool.finish()
 }

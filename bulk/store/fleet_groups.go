@@ -371,10 +371,6 @@ func (f fleetGroups) Groups(ctx context.Context, filter Filter) (groups []Group,
 	if err != nil {
 		return nil, "", nil, err
 	}
-	type shardGroup struct {
-		listedGroup
-		shard int
-	}
 	all, away, err := read(ctx, f.allShards, func(ctx context.Context, s *Store) (list []shardGroup, err error) {
 		found, end, err := s.listed(ctx, filter, placeBefore(place, from, s.o.Shard))
 		for _, g := range found {
@@ -389,10 +385,7 @@ func (f fleetGroups) Groups(ctx context.Context, filter Filter) (groups []Group,
 		return nil, "", nil, err
 	}
 	list := slices.Concat(all...)
-	// By time, then shard, then short name: placeBefore continues in this order.
-	slices.SortFunc(list, func(a, b shardGroup) int {
-		return cmp.Or(cmp.Compare(b.place[:timeBytes], a.place[:timeBytes]), cmp.Compare(a.shard, b.shard), cmp.Compare(b.place, a.place))
-	})
+	slices.SortFunc(list, byPlace)
 	for _, g := range list {
 		if ends := g.ID == ""; !ends {
 			groups = append(groups, g.Group)
@@ -406,6 +399,19 @@ func (f fleetGroups) Groups(ctx context.Context, filter Filter) (groups []Group,
 		return nil, "", nil, err
 	}
 	return groups, next, away, nil
+}
+
+// shardGroup is a group of a shard in a list, or, without an ID, the place up to which the groups of the shard are known.
+type shardGroup struct {
+	listedGroup
+	shard int
+}
+
+// byPlace orders by time, then shard, then short name: placeBefore continues in this order. A group comes before the end at its place,
+// because a page after that end would not have it.
+func byPlace(a, b shardGroup) int {
+	return cmp.Or(cmp.Compare(b.place[:timeBytes], a.place[:timeBytes]), cmp.Compare(a.shard, b.shard), cmp.Compare(b.place, a.place),
+		cmp.Compare(min(1, len(b.ID)), min(1, len(a.ID))))
 }
 
 // placeBefore returns where the list of a shard goes on after a place of the shard from.

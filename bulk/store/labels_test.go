@@ -135,3 +135,20 @@ func TestGroups_FoundByLabels(t *testing.T) {
 		})
 	}
 }
+
+// A page that ends where its shard has been read to has the group of that place: sorting may not move the end before it.
+func TestGroups_PageEndsAfterItsLastGroup(t *testing.T) {
+	t.Parallel()
+	at := func(id, place string) shardGroup {
+		return shardGroup{listedGroup{Group{GroupSpec: GroupSpec{ID: id}}, strings.Repeat("t", timeBytes) + place}, 1}
+	}
+	want := []shardGroup{at("b", "2"), at("a", "1"), at("", "1")}
+	for _, list := range [][]shardGroup{{want[2], want[1], want[0]}, {want[1], want[2], want[0]}} {
+		slices.SortFunc(list, byPlace)
+		for i := range list {
+			if list[i].ID != want[i].ID {
+				t.Errorf("%d: group %q, want %q", i, list[i].ID, want[i].ID)
+			}
+		}
+	}
+}
