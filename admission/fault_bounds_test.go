@@ -136,7 +136,7 @@ func TestStart_ServesWithoutStore(t *testing.T) {
 				}
 			}
 			row.end(server, proxy)
-			awaitWithin(t, faultRecovery+faultSlack, "up", core.Up)
+			awaitWithin(t, patience, "up", core.Up)
 			for in := 0; in < len(tickets); {
 				in = 0
 				wait(t, faultTick)

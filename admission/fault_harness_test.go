@@ -27,8 +27,6 @@ const (
 	// faultSlack is what a machine may add to a deadline, beside what it does to others (lateness). A call that waits for
 	// the fault to end takes longer.
 	faultSlack = 2 * time.Second
-	// faultRecovery is how soon after the store is back every room has to be.
-	faultRecovery = 2 * time.Second
 	patience      = time.Minute
 )
 

@@ -259,7 +259,7 @@ func TestStoreFaults_KeepPromises(t *testing.T) {
 				t.Errorf("the store never replied %s", f.reply)
 			}
 			f.end(s)
-			awaitWithin(t, faultRecovery+faultSlack, "the rooms are back", s.up)
+			awaitWithin(t, patience, "the rooms are back", s.up)
 			a.judgeAfter(faultPolicy, lost)
 			t.Logf("%s: %d answers offline, %d claims unanswered, longest call %s", f.name, a.offline.Load(), a.refused.Load(), time.Duration(a.longest.Load()))
 		})

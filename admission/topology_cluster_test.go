@@ -33,7 +33,7 @@ func TestCluster_RoomMovesBetweenMasters(t *testing.T) {
 		if c.Master(key) != to {
 			t.Fatal("the slot was not moved")
 		}
-		awaitWithin(t, faultRecovery+faultSlack, "the rooms are back", s.up)
+		awaitWithin(t, patience, "the rooms are back", s.up)
 		s.await("the next are in", func() bool { return a.in.Load() > in })
 	}
 	a.judge(p)
