@@ -27,7 +27,7 @@ const (
 	// faultSlack is what a machine may add to a deadline, beside what it does to others (lateness). A call that waits for
 	// the fault to end takes longer.
 	faultSlack = 2 * time.Second
-	patience      = time.Minute
+	patience   = time.Minute
 )
 
 var faultPolicy = Policy{
