@@ -134,7 +134,10 @@ var listFields = []field[listFilter]{
 		return ""
 	}, true},
 	{labelParameter, "key=value, up to 16 times; groups that have all of them", func(f *listFilter, raw []byte) string {
-		key, value, _ := strings.Cut(ophttp.Text(raw), "=")
+		key, value, ok := strings.Cut(ophttp.Text(raw), "=")
+		if !ok {
+			return "has no ="
+		}
 		if wrong := store.CheckLabel(key, value); wrong != "" {
 			return wrong
 		}

@@ -124,6 +124,7 @@ func TestListGroups_FiltersAndPages(t *testing.T) {
 		}
 	}
 	wantCode(t, b.ask("GET", "/v1/groups?status=DONE&limit=0&sort=id", ""), 422, "invalid", "CREATED", "limit", "sort")
+	wantCode(t, b.ask("GET", "/v1/groups?label=region", ""), 422, "invalid", "label", "has no =", "key=value")
 	wantCode(t, b.ask("GET", "/v1/groups?cursor=x", ""), 422, "invalid", "cursor")
 	wantCode(t, b.ask("GET", "/v1/groups?tenant=zoo", "", "Authorization: Bearer "+acmeToken), 403, "wrong_tenant", "zoo")
 }
