@@ -322,6 +322,7 @@ func TestBulkWorker_BesideGateway(t *testing.T) {
 	w.submit("acme", "alone", 50)
 	w.completes("alone")
 	g.restart()
+	until(t, "the gateway has its store again", func() bool { return adminOf(t, g).metric("anteroom_store_up 1") })
 	newClient(t, g).get(g, "/").want(http.StatusOK)
 	w.submit("acme", "after", 50)
 	w.completes("after")

@@ -159,7 +159,7 @@ processors: {webhook: {kind: webhook, url: %q, timeout: 60s}}
 	do(t, p.ctx, chromedp.Evaluate[chromedp.Void](`window.heard = '';
 		new MutationObserver(() => heard += document.querySelector('#said').textContent + '\n').observe(document.querySelector('#said'), {childList: true, characterData: true, subtree: true})`))
 	p.press("#confirm [value=yes]")
-	p.shows(`heard.includes('is asked to stop')`)
+	p.shows(`heard.includes('is asked to stop') || heard.includes('is cancelled.')`) // it may have stopped before the answer
 	p.text("#job .tags", "cancelled")
 	p.shows(`document.querySelector('#group .tags').textContent === 'COMPLETED' || document.querySelector('#group .tags').textContent === 'FAILED'`)
 	do(t, p.ctx, chromedp.Reload()) // the address names the job
