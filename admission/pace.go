@@ -8,7 +8,7 @@ type Rates struct {
 	Joins, Admissions, Claims, Abandoned float64 // over the last ten seconds
 	Abandonment                          float64 // share of those who left of those who left or were admitted in the last ten minutes
 	Left                                 int64   // that both are: 0: Abandonment is not known
-	EmptyIn                              int64   // s until the queue is empty at the pace of the last minute, or where it grew, of ten seconds; 0: never, or nobody waits
+	EmptyIn                              int64   // s until the queue is empty at the pace of the last minute, or of ten seconds if it grew in that minute; 0: never, or nobody waits
 }
 
 const (

@@ -175,6 +175,17 @@ func TestAhead_KeepsTheBoundOfThePool(t *testing.T) {
 }
 
 // The jobs of a pull for which there are no workers wait, those that crashed a process last.
+// Jobs that wait for a worker take the next free ones, so that a pull does not count those workers again.
+func TestAhead_WaitingJobsTakeFreeWorkers(t *testing.T) {
+	p := newPool(4, 20)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ahead.jobs = make([]aheadJob, 3)
+	if n := p.freeLocked(); n != 1 {
+		t.Errorf("%d workers are free beside 3 waiting jobs, want 1 of 4", n)
+	}
+}
+
 func TestAhead_CrashedJobsStartLast(t *testing.T) {
 	var order string
 	f := &fetcher{

@@ -101,8 +101,8 @@ func change(f *fleet, o options, broken *table.Broken) {
 		}
 		for {
 			c, seen := latest(&console, rate)
-			v, told := latest(&visitors, 0)
-			if seen && told {
+			v, known := latest(&visitors, 0)
+			if seen && known {
 				onConsole, inForce = append(onConsole, c.Sub(sent)), append(inForce, v.Sub(sent))
 				both = append(both, max(c.Sub(sent), v.Sub(sent)))
 				break

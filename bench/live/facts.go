@@ -27,7 +27,7 @@ type publication struct {
 	version        string // empty: not known yet
 	at             time.Time
 	polled         []sighting
-	heard          []time.Duration
+	received       []time.Duration
 	seen, listened map[int]bool
 }
 
@@ -41,12 +41,12 @@ func (p *publication) saw(i int, version string, now time.Time, interval time.Du
 	}
 }
 
-func (p *publication) heardOf(i int, version string, now time.Time) {
+func (p *publication) receivedBy(i int, version string, now time.Time) {
 	p.Lock()
 	defer p.Unlock()
 	if version == p.version && !p.listened[i] {
 		p.listened[i] = true
-		p.heard = append(p.heard, now.Sub(p.at))
+		p.received = append(p.received, now.Sub(p.at))
 	}
 }
 
@@ -97,7 +97,7 @@ func facts(f *fleet, o options, broken *table.Broken) {
 				_ = listen(ctx, f.gateways[i%2].URL()+"/.waiting-room/sale/events", http.Header{"X-Waiting-Room-Token": {cr.Token}}, func(event string, data []byte) bool {
 					once.Do(func() { open.Add(1) })
 					if v, err := decode[visitor.Facts](data); event == "facts" && err == nil {
-						current.Load().heardOf(i, v.Version, time.Now())
+						current.Load().receivedBy(i, v.Version, time.Now())
 					}
 					return true
 				})
@@ -110,7 +110,7 @@ func facts(f *fleet, o options, broken *table.Broken) {
 		f.Wait(time.Second)
 	}
 	f.Wait(12 * time.Second) // every visitor has polled and polls at the advised intervals
-	var took, afterPoll, heard []time.Duration
+	var took, afterPoll, received []time.Duration
 	missed := 0
 	for n := range o.puts {
 		f.Wait(rand.N(time.Second)) //nolint:gosec // the phase is no secret
@@ -132,7 +132,7 @@ func facts(f *fleet, o options, broken *table.Broken) {
 		for _, s := range p.polled {
 			took, afterPoll = append(took, s.took), append(afterPoll, max(0, s.afterPoll))
 		}
-		heard = append(heard, p.heard...)
+		received = append(received, p.received...)
 		missed += o.pollers - len(p.polled)
 		p.Unlock()
 	}
@@ -141,14 +141,14 @@ func facts(f *fleet, o options, broken *table.Broken) {
 	client.Close()
 	fmt.Fprintf(f.Out, "facts      %d visitors poll every %v at most (%d polls failed); %d publications, not seen %d times\n", o.pollers, time.Duration(longest.Load()).Round(time.Second), failures.Load(), o.puts, missed)
 	fmt.Fprintf(f.Out, "           seen after %s; longer than one interval by %s\n", sentence(took), sentence(afterPoll))
-	fmt.Fprintf(f.Out, "           %d event streams: after %s\n", o.listeners, sentence(heard))
+	fmt.Fprintf(f.Out, "           %d event streams: after %s\n", o.listeners, sentence(received))
 	for range missed {
 		afterPoll = append(afterPoll, time.Hour)
 	}
-	for range o.listeners*o.puts - len(heard) {
-		heard = append(heard, time.Hour)
+	for range o.listeners*o.puts - len(received) {
+		received = append(received, time.Hour)
 	}
-	p99, most := quantile(afterPoll, 0.99), quantile(heard, 0.99)
+	p99, most := quantile(afterPoll, 0.99), quantile(received, 0.99)
 	broken.If(p99 > late, "1 %% of the visitors saw facts more than %v after their next poll was due, want at most %v", p99, late)
 	broken.If(most > late, "1 %% of the event streams showed facts after %v, want at most %v", most, late)
 }

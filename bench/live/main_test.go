@@ -38,13 +38,13 @@ func TestPublication_CountsTheVersionOnce(t *testing.T) {
 	p.saw(1, "v1", time.Unix(101, 0), 10*time.Second)
 	p.saw(1, "v2", time.Unix(111, 0), 10*time.Second)
 	p.saw(1, "v2", time.Unix(121, 0), 10*time.Second)
-	p.heardOf(1, "v1", time.Unix(101, 0))
-	p.heardOf(1, "v2", time.Unix(102, 0))
-	p.heardOf(1, "v2", time.Unix(103, 0))
+	p.receivedBy(1, "v1", time.Unix(101, 0))
+	p.receivedBy(1, "v2", time.Unix(102, 0))
+	p.receivedBy(1, "v2", time.Unix(103, 0))
 	if len(p.polled) != 1 || p.polled[0] != (sighting{11 * time.Second, time.Second}) {
 		t.Errorf("polled: %v", p.polled)
 	}
-	if len(p.heard) != 1 || p.heard[0] != 2*time.Second {
-		t.Errorf("heard: %v", p.heard)
+	if len(p.received) != 1 || p.received[0] != 2*time.Second {
+		t.Errorf("received: %v", p.received)
 	}
 }

@@ -42,8 +42,8 @@ type fleetView struct {
 	Gateways []gatewayView `json:"gateways"`
 }
 
-// viewFleet returns the gateways as an operator sees them; draw conflicts only of rooms that the operator
-// may see.
+// viewFleet returns the gateways as an operator sees them: draw conflicts of the rooms that the operator may see, and errors of gateways
+// only for who may see all rooms.
 func (c insights) viewFleet(who *access.Person) fleetView {
 	all, at := c.o.Insight.Fleet.Gateways()
 	v := fleetView{At: optional(at), Gateways: make([]gatewayView, 0, len(all))}
