@@ -74,6 +74,7 @@ func (e *Engine) newLane(ctx context.Context, n int, types []string) *lane {
 		&calling{store: l.stores.callbacks, send: o.Callback, body: o.CallbackBody, metrics: m, log: l.log, slots: make(chan struct{}, callbackAtOnce)},
 		m, l.log, l.health)
 	l.watch.shard = n
+	l.watch.chains = &chaining{chains: l.stores.chains, shard: n, slots: make(chan struct{}, chainAtOnce)}
 	l.keep = &keeper{store: l.stores.keeper, role: l.health.role("keeper"), status: e.status(ctx, types), needs: e.needs(), take: l.watch.name,
 		secondary: l.preference.secondary.Load}
 	return l

@@ -110,6 +110,8 @@ type GroupSpec struct {
 	Part  int    `json:",omitzero"`
 
 	MaxGroups int64 `json:"-"` // most groups of the tenant, including this one; 0: any number
+
+	predecessors string // After as group_create takes it, if some of them are on other shards
 }
 
 // Group is the state of a group.
@@ -474,6 +476,10 @@ type Tended struct {
 	Sealed   bool  // this step sealed it after Settings.UnsealedAfter
 	// Part is set for a split group: with Reduce, Fleet.Join decides what to do.
 	Part bool
+	// Chained reports that Fleet.Chain has to pass the end of a group from one shard to another.
+	Chained bool
+
+	chain chainStep
 }
 
 // Reduction is the state of a group's reducer.
