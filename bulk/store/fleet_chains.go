@@ -340,9 +340,5 @@ func (f fleetChains) ask(ctx context.Context, n int, group string, c *chainStep)
 
 // deleteWhole deletes a group that is not split, or the first part of one, whose end other shards may not have yet.
 func (f fleetChains) deleteWhole(ctx context.Context, s *Store, group string, patience time.Duration) (gone bool, err error) {
-	return s.delete(ctx, group, patience, func(t Tended) {
-		if err := f.Chain(ctx, s.o.Shard, group, t); err != nil {
-			s.o.Log.Debug("a deleted group stays until the shards of the groups that wait for it have its end", "group", group, "error", err)
-		}
-	})
+	return s.delete(ctx, group, patience, func(t Tended) error { return f.Chain(ctx, s.o.Shard, group, t) })
 }
