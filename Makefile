@@ -66,7 +66,7 @@ test: ## Run every test that CI runs: race, browser, cluster, chart
 	@tools/need.sh chromium-headless-shell || echo "make test: the browser tests run in a full Chromium, which takes a minute of processor time longer" >&2
 	@tools/npm.sh test/axe test/sdk
 	@$(MAKE) --no-print-directory test-build
-	@$(MAKE) --no-print-directory -j 4 --output-sync=target test-programs test-race test-long test-modules
+	@$(MAKE) --no-print-directory -j 2 --output-sync=target test-programs test-race test-long test-modules
 
 .PHONY: test-build
 test-build: ## Compile what the targets below share: side by side, each would compile it again
