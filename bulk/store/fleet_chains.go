@@ -24,7 +24,7 @@ type follower struct {
 	group string
 }
 
-// ending is what a shard knows of a predecessor: its status in the script's words, "-" until it has ended, and when it was created.
+// ending is the state of a predecessor: its status in the script's words, "-" until it has ended, and when it was created.
 type ending struct{ status, created string }
 
 const notEnded = "-"
@@ -96,8 +96,8 @@ func (f fleetChains) createChained(ctx context.Context, s *Store, g GroupSpec, c
 		if _, refused := errors.AsType[*Refusal](err); refused || group.Duplicate {
 			f.leave(ctx, s, g.ID, entered)
 		}
-		full, crowded := errors.AsType[*crowded](err)
-		if !crowded || !again || !f.prune(ctx, full.group) {
+		full, isFull := errors.AsType[*crowded](err)
+		if !isFull || !again || !f.prune(ctx, full.group) {
 			return group, created, err
 		}
 	}
@@ -156,7 +156,7 @@ func (f fleetChains) allChain(ctx context.Context, s *Store) error {
 	}
 	for _, p := range processes {
 		if !p.Chains {
-			return refuse(CodeState, "after: process %s on %s is of an earlier version, which does not know groups that wait for groups on other shards; upgrade every process, then repeat this request", p.ID, cmp.Or(p.Host, "an unknown host"))
+			return refuse(CodeState, "after: process %s on %s is of an earlier version, which does not support groups that wait for groups on other shards; upgrade every process, then repeat this request", p.ID, cmp.Or(p.Host, "an unknown host"))
 		}
 	}
 	return nil
@@ -186,7 +186,7 @@ func (f fleetChains) prune(ctx context.Context, group string) bool {
 		lines[i] = entries.string(i)
 	}
 	e.status = notEnded
-	gone, _ := f.tell(ctx, p[0].o.Shard, group, e, parseFollowers(lines), func(code int64) bool { return code != replyWaiting })
+	gone, _ := f.recordEnd(ctx, p[0].o.Shard, group, e, parseFollowers(lines), func(code int64) bool { return code != replyWaiting })
 	if len(gone) == 0 {
 		return false
 	}
@@ -203,9 +203,9 @@ func parseFollowers(lines []string) (all []follower) {
 	return all
 }
 
-// tell calls resume on the shards of groups that wait for a group of the shard n, at the same time, and returns those whose code is
+// recordEnd calls resume on the shards of groups that wait for a group of the shard n, at the same time, and returns those whose code is
 // accepted.
-func (f fleetChains) tell(ctx context.Context, n int, group string, e ending, waiting []follower, accept func(code int64) bool) (accepted []follower, err error) {
+func (f fleetChains) recordEnd(ctx context.Context, n int, group string, e ending, waiting []follower, accept func(code int64) bool) (accepted []follower, err error) {
 	byShard := map[int][]string{}
 	for _, w := range waiting {
 		byShard[w.shard] = append(byShard[w.shard], w.group)
@@ -307,7 +307,7 @@ func (f fleetChains) handOver(ctx context.Context, n int, group string, c *chain
 	if len(c.followers) == 0 {
 		return nil
 	}
-	have, err := f.tell(ctx, n, group, c.ending, c.followers, func(code int64) bool { return code == replyNotWaiting || c.orphans })
+	have, err := f.recordEnd(ctx, n, group, c.ending, c.followers, func(code int64) bool { return code == replyNotWaiting || c.orphans })
 	if len(have) == 0 {
 		return err
 	}

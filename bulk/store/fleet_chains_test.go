@@ -461,7 +461,7 @@ func TestFleetChains_GoOnAfterAnyStep(t *testing.T) {
 		tended, err := c.shards[0].Tend(t.Context(), a)
 		c.must(err)
 		for range 2 {
-			if _, err := c.tell(t.Context(), 0, a, tended.chain.ending, tended.chain.followers, func(int64) bool { return true }); err != nil {
+			if _, err := c.recordEnd(t.Context(), 0, a, tended.chain.ending, tended.chain.followers, func(int64) bool { return true }); err != nil {
 				t.Fatal(err)
 			}
 		}
