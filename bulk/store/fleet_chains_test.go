@@ -389,6 +389,7 @@ func TestFleetChains_GoOnAfterAnyStep(t *testing.T) {
 		if c.drop(a) {
 			t.Error("the predecessor is gone while the group may still be in creation")
 		}
+		refused(t, c.create(idOn(t, c.Fleet, "late", 2), OnEnd, a), CodeInvalid) // as behind a group that is gone
 		c.advance(time.Minute)
 		c.keep()
 		if _, err := c.Group(t.Context(), a); !isCode(err, CodeNotFound) || len(c.links()) > 0 {
