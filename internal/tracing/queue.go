@@ -102,11 +102,15 @@ func (q *queue) send(ctx context.Context, spans []sdk.ReadOnlySpan) {
 // ForceFlush does nothing: no caller needs it.
 func (*queue) ForceFlush(context.Context) error { return nil }
 
-// Shutdown exports the spans that have ended and stops. An export that runs when ctx ends is cut. It has to be called once.
+// Shutdown exports the spans that have ended and stops. An export that runs when ctx ends is cut. Only the first call does anything.
 func (q *queue) Shutdown(ctx context.Context) error {
 	q.mu.Lock()
+	again := q.ending
 	q.ending = true
 	q.mu.Unlock()
+	if again {
+		return nil
+	}
 	defer q.abort()
 	defer context.AfterFunc(ctx, q.abort)()
 	close(q.stopping)

@@ -111,4 +111,7 @@ func (t *Tracer) Start(ctx context.Context, name string, options ...trace.SpanSt
 }
 
 // Shutdown sends the spans that have ended and stops the exporter. Later spans are dropped.
-func (t *Tracer) Shutdown(ctx context.Context) error { return t.provider.Shutdown(ctx) }
+func (t *Tracer) Shutdown(ctx context.Context) error {
+	err := t.queue.Shutdown(ctx) // the provider would not call it after the end of ctx
+	return errors.Join(err, t.provider.Shutdown(ctx))
+}

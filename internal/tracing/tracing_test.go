@@ -227,7 +227,7 @@ func TestKeeper_EndsFormerTracers(t *testing.T) {
 	}
 	_, s = second.Start(t.Context(), "span")
 	s.End()
-	k.Close()
+	k.Close(t.Context())
 	if one.spans.Load() != 1 || two.spans.Load() != 1 {
 		t.Errorf("%d and %d spans arrived", one.spans.Load(), two.spans.Load())
 	}
