@@ -16,6 +16,9 @@ import (
 	"github.com/anteroom/anteroom/token"
 )
 
+// TracerOf returns the tracer of the configuration in force; nil: nothing is traced.
+func TracerOf(g *Gateway) *tracing.Tracer { return g.state.Load().options.Tracer }
+
 // callerOf returns what the trace of a request continues. As with the other fields that proxies forward, only a trusted proxy's trace context
 // counts: a visitor could otherwise have every request traced, or write into the traces of others.
 func callerOf(r *request) span.Caller {

@@ -18,6 +18,7 @@ import (
 	"github.com/anteroom/anteroom/gateway/console/signin"
 	"github.com/anteroom/anteroom/gateway/permit"
 	"github.com/anteroom/anteroom/internal/ophttp"
+	"github.com/anteroom/anteroom/internal/tracing"
 )
 
 // storeTimeout bounds an operator's call. It is longer than a visitor's: an operator prefers a late result to none.
@@ -120,6 +121,8 @@ type Options struct {
 	Registry prometheus.Gatherer
 	Ready    func() bool  // the visitors' listener accepts, and no SIGTERM was received
 	Health   func() error // an error means that the process must be restarted; may be nil
+
+	Tracer func() *tracing.Tracer // returns the tracer of requests, which may be nil; nil: none is traced
 
 	Log *slog.Logger     // nil: discarded
 	Now func() time.Time // nil: time.Now

@@ -149,6 +149,7 @@ type Facts struct {
 	Room, Outcome, Decision              string
 	Ticket                               string // or session
 	Problem                              string // code
+	Operator                             string // of the admin API
 	Status                               int
 }
 
@@ -194,7 +195,7 @@ func (s *server) Attributes() []attribute.KeyValue {
 	for _, a := range [...][2]string{
 		{"url.scheme", f.Scheme}, {"url.path", f.Path}, {"server.address", f.Host}, {"network.protocol.version", f.Protocol}, {"http.route", f.Route},
 		{"client.address", f.Client}, {"user_agent.original", f.UserAgent},
-		{"anteroom.room", f.Room}, {"anteroom.outcome", f.Outcome}, {"anteroom.decision", f.Decision}, {"anteroom.ticket", f.Ticket}, {"anteroom.problem", f.Problem},
+		{"anteroom.room", f.Room}, {"anteroom.outcome", f.Outcome}, {"anteroom.decision", f.Decision}, {"anteroom.ticket", f.Ticket}, {"anteroom.problem", f.Problem}, {"anteroom.operator", f.Operator},
 	} {
 		if a[1] != "" {
 			attributes = append(attributes, attribute.String(a[0], a[1]))
