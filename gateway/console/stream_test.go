@@ -87,7 +87,9 @@ func TestStream_FollowsSession(t *testing.T) {
 	ann, bob := b.newTab(), b.newTab()
 	ann.signIn(p, signintest.Ann)
 	bob.signIn(p, signintest.Bob)
-	cookie := func(c *tab) string { return c.cookies["__Host-anteroom_session"].Name + "=" + c.cookies["__Host-anteroom_session"].Value }
+	cookie := func(c *tab) string {
+		return c.cookies["__Host-anteroom_session"].Name + "=" + c.cookies["__Host-anteroom_session"].Value
+	}
 	idle := cookie(ann)
 	lines := bufio.NewScanner(openStreamWith(t, s, "Cookie", idle))
 	other := openStreamWith(t, s, "Cookie", cookie(bob))
