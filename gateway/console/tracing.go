@@ -15,12 +15,12 @@ import (
 
 // traced returns a handler that records the span of a request that is traced, and one for each call of a room's scripts. An operator has
 // been authenticated, so the trace context of any request counts.
-func (c *Console) traced(row route, serve handler) handler {
-	if c.o.Tracer == nil {
+func traced(tracer func() *tracing.Tracer, row route, serve handler) handler {
+	if tracer == nil {
 		return serve
 	}
 	return func(w http.ResponseWriter, r *http.Request, who *access.Person) (err error) {
-		s, began := span.New(c.o.Tracer()), time.Now()
+		s, began := span.New(tracer()), time.Now()
 		s.Decide(span.Caller{Began: began, Parent: []byte(r.Header.Get(tracing.ParentField)), State: []byte(r.Header.Get(tracing.StateField))})
 		if !s.Traced() {
 			return serve(w, r, who)
