@@ -146,11 +146,11 @@ func tooManyGroups(g *GroupSpec, has int64) error {
 	return refuse(CodeQuota, "tenant %q has %d groups: api_tokens[].max_groups is %d; a group that has ended counts until retention.groups has passed", g.Tenant, has, g.MaxGroups)
 }
 
-// sameSpec reports whether stored is the spec g, regardless of the token. It compares values, not texts: another
+// sameSpec reports whether stored is the spec g, regardless of the token and the trace. It compares values, not texts: another
 // version may write other fields.
 func sameSpec(stored string, g GroupSpec) bool {
 	var there GroupSpec
 	err := json.Unmarshal([]byte(stored), &there)
-	there.Own, there.MaxGroups, there.Parts, there.predecessors = g.Own, g.MaxGroups, g.Parts, g.predecessors
+	there.Own, there.MaxGroups, there.Parts, there.predecessors, there.Trace = g.Own, g.MaxGroups, g.Parts, g.predecessors, g.Trace
 	return err == nil && there == g
 }
