@@ -125,8 +125,8 @@ type Options struct {
 	Insight  Insight
 
 	Measures
-	Ready    func() bool  // the visitors' listener accepts, and no SIGTERM was received
-	Health   func() error // an error means that the process must be restarted; may be nil
+	Ready  func() bool  // the visitors' listener accepts, and no SIGTERM was received
+	Health func() error // an error means that the process must be restarted; may be nil
 
 	Log *slog.Logger     // nil: discarded
 	Now func() time.Time // nil: time.Now
