@@ -7,7 +7,7 @@ import (
 	"github.com/anteroom/anteroom/bulk/store"
 )
 
-// chainAtOnce is how many groups of a shard pass their ends at once.
+// chainAtOnce is how many groups of a shard hand their ends over at the same time.
 const chainAtOnce = 8
 
 // chains passes the ends of groups from one shard to another.

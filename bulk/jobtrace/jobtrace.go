@@ -102,16 +102,20 @@ func attributesOf(j *store.Leased, operation, name string) trace.SpanStartEventO
 		attribute.String("anteroom.group", j.Group), attribute.String("anteroom.tenant", j.Tenant), attribute.Int64("anteroom.attempt", j.Attempt))
 }
 
+// following returns ctx with the span of a submission, and what starts the spans that follow it; nil if nothing is traced.
+func (t *Tracer) following(ctx context.Context, of store.Trace) (context.Context, *tracing.Tracer) {
+	if of == (store.Trace{}) {
+		return ctx, nil
+	}
+	return trace.ContextWithRemoteSpanContext(ctx, contextOf(of)), t.tracer()
+}
+
 // Run is the span of a run. A nil *Run is of one that is not traced.
 type Run struct{ span trace.Span }
 
 // Run begins the span of a run of a job, if its submission is traced, and returns the context of its handler.
 func (t *Tracer) Run(ctx context.Context, j *store.Leased) (context.Context, *Run) {
-	if j.Trace == (store.Trace{}) {
-		return ctx, nil
-	}
-	ctx = trace.ContextWithRemoteSpanContext(ctx, contextOf(j.Trace))
-	tracer := t.tracer()
+	ctx, tracer := t.following(ctx, j.Trace)
 	if tracer == nil {
 		return ctx, nil
 	}
@@ -180,11 +184,7 @@ func (t *Tracer) Lease(j *store.Leased) (parent, state string) {
 // Callback begins the span of a try of a group's callback, if the request that created the group is traced, and returns the context of its
 // request.
 func (t *Tracer) Callback(ctx context.Context, g *store.Group) (context.Context, *Run) {
-	if g.Trace == (store.Trace{}) {
-		return ctx, nil
-	}
-	ctx = trace.ContextWithRemoteSpanContext(ctx, contextOf(g.Trace))
-	tracer := t.tracer()
+	ctx, tracer := t.following(ctx, g.Trace)
 	if tracer == nil {
 		return ctx, nil
 	}

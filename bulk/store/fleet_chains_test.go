@@ -208,21 +208,9 @@ func (c *chains) audit() {
 	}
 }
 
-// Chains over shards decide as those of one shard do: the rows are those of TestChain_StartsAsWhenRequires.
+// Chains over shards decide as those of one shard do.
 func TestFleetChains_StartAsWhenRequires(t *testing.T) {
-	for _, row := range []struct {
-		when       When
-		a, b, want Status
-	}{
-		{"", Completed, Completed, Dispatched},
-		{OnSuccess, Completed, Failed, Cancelled},
-		{OnSuccess, Cancelled, Completed, Cancelled},
-		{OnFailure, Completed, Completed, Cancelled},
-		{OnFailure, Failed, Completed, Dispatched},
-		{OnFailure, Completed, Cancelled, Dispatched},
-		{OnEnd, Completed, Completed, Dispatched},
-		{OnEnd, Failed, Cancelled, Dispatched},
-	} {
+	for _, row := range chainRows {
 		for shard := range 3 { // that of a, that of b, and another
 			t.Run(fmt.Sprint(row.when, row.a, row.b, shard), func(t *testing.T) {
 				c := newChains(t, redistest.Prefix(t), nil, redistest.Client(t))

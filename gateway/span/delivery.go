@@ -37,7 +37,7 @@ func Deliver(ctx context.Context, t *tracing.Tracer, e *Event) (context.Context,
 	return ctx, &Delivery{s}
 }
 
-// End ends the span. verdict is what becomes of the event; failed is why the try failed, if it did.
+// End ends the span. verdict is the outcome of the try: delivered, retry, dead or interrupted. failed is why it failed, if it did.
 func (d *Delivery) End(verdict string, failed error) {
 	if d == nil {
 		return

@@ -44,7 +44,7 @@ end
 --   f<group> <predecessor> <status> <id>   what a group waits for: the predecessor's short name and id, and - until it has ended
 --   a<predecessor> <group>                 that the group waits for it
 -- and for groups on different shards:
---   f<group> @<shard>:<created> <status> <id>   as above, with the time of the predecessor's creation in µs, which tells it from a later group of its id
+--   f<group> @<shard>:<created> <status> <id>   as above, with the time of the predecessor's creation in µs, by which a later group with its id is recognised
 --   r<predecessor> <shard> <id>                 that a group of that shard waits for it, until that shard has recorded its end
 -- A predecessor has ended once it has its status and, if it was cancelled, none of its jobs runs, in no part of it.
 local chain = {}
