@@ -24,6 +24,9 @@ GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.12.0
 # images are, so that all of them share the packages of test-build.
 LINK  := -ldflags=-w
 PLAIN := CGO_ENABLED=0
+# Packages are compiled without those tables too, and with the race detector without inlining: a tenth and a third less processor time.
+NO_TABLES := -gcflags=all=-dwarf=false
+NO_INLINE := '-gcflags=all=-dwarf=false -l'
 # The compiler uses a fifth less processor time with this heap. The tests themselves run with the usual one.
 COMPILE := GOGC=400
 RUN     := -exec='env -u GOGC'
@@ -68,6 +71,11 @@ test: ## Run every test that CI runs: race, browser, cluster, chart
 	@$(MAKE) --no-print-directory test-build
 	@$(MAKE) --no-print-directory -j 2 --output-sync=target test-programs test-race test-long test-modules
 
+# The programs that tests build inherit the flags, and so share the packages.
+test-build test-programs test-long test-modules: export GOFLAGS := $(shell $(GO) env GOFLAGS) $(NO_TABLES)
+RACE_GOFLAGS := $(shell $(GO) env GOFLAGS) $(NO_INLINE)
+test-race: export GOFLAGS := $(RACE_GOFLAGS)
+
 .PHONY: test-build
 test-build: ## Compile what the targets below share: side by side, each would compile it again
 	$(COMPILE) $(PLAIN) $(GO) build ./...
@@ -90,7 +98,7 @@ test-modules: ## Run the tests of the other modules: the load generators, the SD
 	cd test/sdk && SDK_REQUIRED=1 $(COMPILE) $(PLAIN) $(GO) test $(RUN) -count=1 -vet=off $(LINK) -timeout 5m ./...
 	@$(MAKE) --no-print-directory chart
 	# bench/chaos builds a gateway with the race detector, whose packages test-race has compiled by now.
-	cd bench && $(COMPILE) $(PLAIN) $(GO) test $(RUN) -count=1 -vet=off $(LINK) -timeout 10m ./...
+	cd bench && RACE_GOFLAGS="$(RACE_GOFLAGS)" $(COMPILE) $(PLAIN) $(GO) test $(RUN) -count=1 -vet=off $(LINK) -timeout 10m ./...
 
 .PHONY: sdk
 sdk: ## Run the tests of the SDKs alone: Go, Node, Python, PHP and Java, and the workers in TypeScript, Python and Java
