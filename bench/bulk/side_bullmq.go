@@ -177,7 +177,7 @@ func startNode(r *rig.Run, redis *rig.Redis, dir string) (*node, error) {
 	r.Cleanup(func() {
 		_ = n.in.Close() // the program ends
 		timer := time.AfterFunc(10*time.Second, n.kill)
-		for range n.replies { //nolint:revive // a reply that nobody waited for
+		for range n.replies { // replies that nobody waited for
 		}
 		<-ended
 		_ = n.cmd.Wait() // of no interest: it was killed, or has ended with its input
