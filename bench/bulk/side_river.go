@@ -143,6 +143,10 @@ func (s *riverSide) empty(ctx context.Context) error {
 
 func (s *riverSide) used(context.Context) (u usage, err error) {
 	u.worker = child.OwnCPU()
-	u.store, err = child.CPU(s.server.PID())
+	if u.store, err = child.CPU(s.server.PID()); err != nil {
+		return u, err
+	}
+	ended, err := child.Reaped(s.server.PID()) // of closed connections, and of vacuuming
+	u.store += ended
 	return u, err
 }
