@@ -67,7 +67,7 @@ run: ## Start the demo shop and the gateway in front of it; Ctrl-C stops both
 test: ## Run every test that CI runs: race, browser, cluster, chart
 	@tools/need.sh gcc redis-server postgres mariadbd nginx haproxy caddy chromium npm prometheus python3-sklearn $(SDK_NEEDS)
 	@tools/need.sh chromium-headless-shell || echo "make test: the browser tests run in a full Chromium, which takes a minute of processor time longer" >&2
-	@tools/npm.sh test/axe test/sdk
+	@tools/npm.sh test/axe test/sdk bench/bulk/bullmq
 	@$(MAKE) --no-print-directory test-build
 	@$(MAKE) --no-print-directory -j 2 --output-sync=target test-programs test-race test-long test-modules
 
@@ -158,14 +158,16 @@ browser: ## Run the browser tests alone
 	@tools/browser.sh
 
 .PHONY: bench
-bench: ## Compare with nginx, HAProxy and asynq in the same run; BENCH_ROUNDS, BENCH_SECONDS, BENCH_WAITING, BENCH_JOBS, BENCH_ONLY change its length
+bench: ## Compare with nginx, HAProxy, asynq, BullMQ and River in the same run; BENCH_ROUNDS, BENCH_SECONDS, BENCH_WAITING, BENCH_JOBS, BENCH_ONLY, BENCH_PEERS change its length
 	@tools/need.sh redis-server nginx haproxy wrk
+	@for s in postgres npm; do tools/need.sh $$s || echo "make bench: $$s cannot be installed; the peer that needs it is left out" >&2; done
+	@if command -v npm >/dev/null; then tools/npm.sh bench/bulk/bullmq; fi
 	@$(MAKE) --no-print-directory build
 	@mkdir -p bin && cd bench && $(GO) build -o ../bin/compare ./compare && $(GO) build -o ../bin/abuse ./abuse && $(GO) build -o ../bin/bulkbench ./bulk
 	@bin/compare --gateway bin/gateway \
 		--rounds "$${BENCH_ROUNDS:-5}" --seconds "$${BENCH_SECONDS:-3}" --waiting "$${BENCH_WAITING:-20000}" $${BENCH_ONLY:+--only "$$BENCH_ONLY"}
 	@bin/abuse --gateway bin/gateway
-	@exec bin/bulkbench --bulkworker bin/bulkworker --rounds "$${BENCH_ROUNDS:-5}" --jobs "$${BENCH_JOBS:-20000}"
+	@exec bin/bulkbench --bulkworker bin/bulkworker --rounds "$${BENCH_ROUNDS:-5}" --jobs "$${BENCH_JOBS:-20000}" --peers "$${BENCH_PEERS:-asynq,bullmq,river}"
 
 .PHONY: bench-million
 bench-million: ## Measure a queue of BENCH_MILLION (default 1000000) tickets: bytes, polls, joins, Redis's time of a tick
