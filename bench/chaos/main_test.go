@@ -17,7 +17,8 @@ func TestRun_KeepsPromisesDuringFaults(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "gateway")
 	build := exec.CommandContext(t.Context(), "go", "build", "-race", "-o", program, "./cmd/gateway")
 	build.Dir, build.Env = filepath.Join("..", ".."), append(os.Environ(), "CGO_ENABLED=1") // the race detector is in C
-	if flags, set := os.LookupEnv("RACE_GOFLAGS"); set { // of make test, which has compiled the packages with them
+	// make test has compiled the packages with these.
+	if flags, set := os.LookupEnv("RACE_GOFLAGS"); set {
 		build.Env = append(build.Env, "GOFLAGS="+flags)
 	}
 	if out, err := build.CombinedOutput(); err != nil {
