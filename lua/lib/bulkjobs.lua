@@ -382,15 +382,19 @@ end
 -- work.changed reports whether a limiter's state has to be written back: not one that was adopted and from which nothing was taken.
 function work.changed(b) return b and not (b.at == b.adopted_at and b.level == b.adopted_level) end
 
+-- parts.shift changes a limiter whose state was written in one phase (parts.steps) to a later one: each phase in between when it began.
+function parts.shift(b, from, to, steps)
+  for phase = from + 1, to do
+    local rate, burst = b.rate, b.burst
+    b.rate, b.burst = unpack(steps[phase])
+    parts.carry(b, rate, burst, steps[phase][3], 0)
+  end
+end
+
 local function global_limiter()
   if set.shards == 1 then return refilled(set.global, set.burst, shard.at, shard.level, shard.rate, shard.limiter) end
   local b = { at = shard.at, level = shard.level, rate = shard.rate, burst = parts.lent, whole = set.whole_burst }
-  -- Each phase that has begun since the state was written changes it when it began.
-  for phase = parts.was + 1, parts.phase do
-    local rate, burst = b.rate, b.burst
-    b.rate, b.burst = unpack(parts.steps[phase])
-    parts.carry(b, rate, burst, parts.steps[phase][3], 0)
-  end
+  parts.shift(b, parts.was, parts.phase, parts.steps)
   local rate, burst = b.rate, b.burst
   b.rate, b.burst = set.global, set.burst
   if rate == b.rate and burst == b.burst then strategy.refill(b, now) else parts.carry(b, rate, burst, now, 0) end
@@ -420,7 +424,20 @@ end
 
 local function group_limiter(g)
   if g[G_RATE] == 0 then return nil end
-  return refilled(g[G_RATE], 0, g[G_AT], g[G_FRAC], g[G_RATED], g[G_LIMITER])
+  local d = g[G_LENT] ~= 0 and parts.lease(g)
+  if not d or d.rate == 0 then return refilled(g[G_RATE], 0, g[G_AT], g[G_FRAC], g[G_RATED], g[G_LIMITER]) end
+  local phase, steps = parts.of_group(g, d)
+  local b
+  if d.phase == phase then
+    b = refilled(steps[phase][1], steps[phase][2], g[G_AT], g[G_FRAC], g[G_RATED], g[G_LIMITER])
+    b.burst = steps[phase][2] -- also where that is nothing
+  else
+    local rate, burst = unpack(steps[d.phase])
+    b = { at = g[G_AT], level = g[G_FRAC], rate = rate > 0 and g[G_RATED] > 0 and g[G_RATED] or rate, burst = burst }
+    parts.shift(b, d.phase, phase, steps)
+  end
+  b.lease, b.phase, b.whole = d, phase, default_burst(d.rate, 0)
+  return b
 end
 
 -- save_tenant_limiter and save_group_limiter write a limiter's state back.
@@ -429,7 +446,18 @@ local function save_tenant_limiter(t, b)
   if work.changed(b) then t[T_AT], t[T_FRAC], t[T_RATED], t[T_LIMITER] = b.at, b.level, b.rate > 0 and b.rate or t[T_RATED], set.by end
 end
 
-local function save_group_limiter(g, b)
+-- waits reports whether the group's rate has held a job back.
+local function save_group_limiter(g, b, waits)
+  if not b then return end
+  local d = b.lease
+  if d then
+    if waits then d.waited = now end
+    if b.wide then d.wide = now end
+    b.wide = nil
+    if b.rate > 0 then d.phase = b.phase end
+    parts.keep_lease(g, d)
+    if b.rate == 0 then return end -- nothing was taken
+  end
   if work.changed(b) then g[G_AT], g[G_FRAC], g[G_RATED], g[G_LIMITER] = b.at, b.level, b.rate, set.by end
 end
 
