@@ -35,7 +35,7 @@ PROGRAMS := ./test/e2e ./test/integrations ./gateway/page ./cmd/... ./examples/.
 # tools/sequential.sh finds the packages that start none.
 SEQUENTIAL := ./eta/... ./lua ./test/mutations ./test/paths
 # The modules of this tree.
-MODULES := . bench deploy/helm/test sdk/go test/sdk test/integrations/caddy
+MODULES := . bench deploy/helm/test sdk/go test/sdk
 
 # The toolchains of the SDKs in sdk/.
 SDK_NEEDS := node php javac python3-cryptography
@@ -62,11 +62,11 @@ run: ## Start the demo shop and the gateway in front of it; Ctrl-C stops both
 
 .PHONY: test
 test: ## Run every test that CI runs: race, browser, cluster, chart
-	@tools/need.sh gcc redis-server postgres mariadbd nginx haproxy chromium npm prometheus python3-sklearn $(SDK_NEEDS)
+	@tools/need.sh gcc redis-server postgres mariadbd nginx haproxy caddy chromium npm prometheus python3-sklearn $(SDK_NEEDS)
 	@tools/need.sh chromium-headless-shell || echo "make test: the browser tests run in a full Chromium, which takes a minute of processor time longer" >&2
 	@tools/npm.sh test/axe test/sdk
 	@$(MAKE) --no-print-directory test-build
-	@$(MAKE) --no-print-directory -j 4 --output-sync=target test-programs test-race test-long test-modules
+	@$(MAKE) --no-print-directory -j 2 --output-sync=target test-programs test-race test-long test-modules
 
 .PHONY: test-build
 test-build: ## Compile what the targets below share: side by side, each would compile it again
@@ -101,12 +101,12 @@ sdk: ## Run the tests of the SDKs alone: Go, Node, Python, PHP and Java, and the
 
 .PHONY: integrations
 integrations: ## Run the suites of checks alone, through nginx, HAProxy and Caddy with what gateway snippet prints
-	@tools/need.sh redis-server nginx haproxy
+	@tools/need.sh redis-server nginx haproxy caddy
 	$(PLAIN) $(GO) test -count=1 -vet=off $(LINK) -timeout 10m -v ./test/integrations
 
 .PHONY: race
 race: ## Run every test with the race detector, the programs' too; 25 minutes
-	@tools/need.sh gcc redis-server postgres mariadbd nginx haproxy chromium npm prometheus python3-sklearn $(SDK_NEEDS)
+	@tools/need.sh gcc redis-server postgres mariadbd nginx haproxy caddy chromium npm prometheus python3-sklearn $(SDK_NEEDS)
 	$(GO) test -race -count=1 -vet=off -timeout 1h ./...
 	cd bench && $(GO) test -race -count=1 -vet=off -timeout 10m ./...
 	cd test/sdk && SDK_REQUIRED=1 $(GO) test -race -count=1 -vet=off -timeout 10m ./...

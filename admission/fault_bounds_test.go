@@ -76,8 +76,8 @@ func TestSilentStore_NothingPilesUp(t *testing.T) {
 		proxy.Reset()
 		awaitWithin(t, patience, "the store is reachable", func() bool { return r.Tick(t.Context()) == nil && core.Up() })
 	}
-	// Join, check (which may have to enrol) and claim: four deadlines.
-	if d := time.Duration(longest.Load()); d > faultSlack {
+	// Join, check (which may have to enrol) and claim: four deadlines, far from it even on a busy machine. A call without one never ends.
+	if d := time.Duration(longest.Load()); d > patience/2 {
 		t.Errorf("three calls took %s, a deadline is %s", d, faultTimeout)
 	}
 	if n := most.Load(); n > int64(before)+600 {

@@ -22,12 +22,12 @@ import (
 // Settings of the fault tests. Calls time out and ticks follow each other many times faster than in production, so that an outage
 // of half a second is long.
 const (
-	faultTimeout = 50 * time.Millisecond
+	faultTimeout = 100 * time.Millisecond
 	faultTick    = 20 * time.Millisecond
 	// faultSlack is what a machine may add to a deadline, beside what it does to others (lateness). A call that waits for
 	// the fault to end takes longer.
 	faultSlack = 2 * time.Second
-	patience   = time.Minute
+	patience   = 3 * time.Minute
 )
 
 var faultPolicy = Policy{

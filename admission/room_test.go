@@ -37,7 +37,7 @@ func testID() (id ID)                     { _, _ = rand.Read(id[:]); return }
 func testClient(b byte) (c Client)        { c[0] = b; return }
 
 // patience bounds every call. Only a failing test takes that long.
-const patience = time.Minute
+const patience = 3 * time.Minute
 
 func ctx5(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

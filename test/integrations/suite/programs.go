@@ -21,21 +21,17 @@ const root = "../.." // of the repository, for tests in test/<package>
 
 var built sync.Map // name: func() error
 
-// Program returns the path of a program of this repository, which it builds once: gateway, or caddy of test/integrations/caddy.
+// Program returns the path of a program of this repository, which it builds once.
 // It keeps them in bin/integrations, so that an unchanged one is not linked again.
 func Program(t testing.TB, name string) string {
 	t.Helper()
-	dir, source := filepath.Join(root, "cmd", name), "."
-	if name == "caddy" {
-		dir = filepath.Join(root, "test/integrations/caddy")
-	}
 	path, err := filepath.Abs(filepath.Join(root, "bin/integrations", name))
 	if err != nil {
 		t.Fatal(err)
 	}
 	build, _ := built.LoadOrStore(name, sync.OnceValue(func() error {
-		cmd := exec.Command("go", "build", "-ldflags=-s -w", "-o", path, source)
-		cmd.Dir = dir
+		cmd := exec.Command("go", "build", "-ldflags=-s -w", "-o", path, ".")
+		cmd.Dir = filepath.Join(root, "cmd", name)
 		cmd.Env = append(os.Environ(), "GOGC=400") // as in the Makefile
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("build %s: %w\n%s", name, err, out)
