@@ -324,7 +324,7 @@ func TestLend_AdoptsASplitGroupOfAnEarlierVersion(t *testing.T) {
 // Groups beyond a number have fixed parts, and ended ones make room.
 func TestLend_BoundsTheGroupsWhoseLimitsAreLent(t *testing.T) {
 	l := newLending(t, 2, func(*Settings) {})
-	for n := range 203 {
+	for n := range 53 {
 		l.splitGroup(GroupSpec{ID: fmt.Sprintf("g%d", n), Rate: 60}, nil)
 	}
 	listed := func() int {
@@ -339,7 +339,7 @@ func TestLend_BoundsTheGroupsWhoseLimitsAreLent(t *testing.T) {
 		}
 		return len(r.Shares) - 1
 	}
-	if n := listed(); n != 200 {
+	if n := listed(); n != 50 {
 		t.Errorf("the limits of %d groups are lent", n)
 	}
 	for n := range 5 {
@@ -347,18 +347,18 @@ func TestLend_BoundsTheGroupsWhoseLimitsAreLent(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := listed(); n != 195 {
+	if n := listed(); n != 45 {
 		t.Errorf("after 5 have ended, the limits of %d groups are lent", n)
 	}
 	l.splitGroup(GroupSpec{ID: "more", Rate: 60}, nil)
-	if n := listed(); n != 196 {
+	if n := listed(); n != 46 {
 		t.Errorf("with one more, the limits of %d groups are lent", n)
 	}
 }
 
 // BenchmarkLend measures a call that renews the leases of many split groups.
 func BenchmarkLend(b *testing.B) {
-	for _, groups := range []int{0, 200} {
+	for _, groups := range []int{0, 50} {
 		b.Run(fmt.Sprint(groups), func(b *testing.B) {
 			f, err := NewFleet(Options{Shards: 2, Prefix: redistest.Prefix(b), Timeout: 10 * time.Second, Settings: Defaults(), Log: slog.New(slog.DiscardHandler)}, redistest.Client(b))
 			if err != nil {

@@ -156,8 +156,8 @@ function parts.slots_of(g)
   return d.l_conc > 0 and d.l_conc or parts.count(d.conc, g[G_PART] - 1, d.n)
 end
 
--- MOST_LENT bounds the groups of a shard whose limits are lent: each costs rates_lend 50 µs a call. Other groups have fixed parts.
-local MOST_LENT = 200
+-- MOST_LENT bounds the groups of a shard whose limits are lent: each costs rates_lend 0.1 ms a call. Other groups have fixed parts.
+local MOST_LENT = 50
 
 -- parts.divide sets the limits of the whole group of which g is a part, whose fixed parts the record has. nil: that limit is as it was. d is the
 -- lease before the change. A limit that stays the same keeps its lease: the other parts do so, too. shards are those of all parts, in words. The
