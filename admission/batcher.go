@@ -57,6 +57,16 @@ func ObserveBatches(ctx context.Context, observe func(BatchCall)) context.Contex
 	return context.WithValue(ctx, batchObserver{}, observe)
 }
 
+// observeCall begins a call that is alone in its batch, and returns what ends it. Without an observer it does nothing.
+func observeCall(ctx context.Context, script string) (end func(error)) {
+	observe, ok := ctx.Value(batchObserver{}).(func(BatchCall))
+	if !ok {
+		return func(error) {}
+	}
+	began := time.Now()
+	return func(err error) { observe(BatchCall{Script: script, Size: 1, Asked: began, Sent: began, Err: err}) }
+}
+
 // ask sends q with others and returns its reply. When ctx ends first, the request is sent all the same.
 func (b *batcher[Q, A]) ask(ctx context.Context, q Q) (A, error) {
 	observe, observed := ctx.Value(batchObserver{}).(func(BatchCall))

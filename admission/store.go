@@ -121,8 +121,10 @@ func (r *store) call(ctx context.Context, name string, args ...any) (header, []a
 	all := make([]any, 0, 4+len(args))
 	all = append(all, r.c.now(), k.epoch, k.seq, r.view.policyArg())
 	all = append(all, args...)
+	observed := observeCall(ctx, name)
 	sent := r.c.mono()
 	reply, err := r.c.scripts.Run(ctx, name, r.keys, all...)
+	observed(err)
 	if err != nil {
 		return header{}, nil, err
 	}

@@ -198,11 +198,11 @@ func TestAhead_CrashedJobsStartLast(t *testing.T) {
 	}
 }
 
-// A renewal tells a waiting job, like one that runs, that it is cancelled or that its lease is lost. It then does not start.
+// A renewal reaches waiting jobs as it reaches those that run: one that is cancelled, or whose lease is lost, does not start.
 func TestAhead_RenewalReachesWaitingJobs(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		var mem *memory
-		var told []*run
+		var renewed []*run
 		stuck(t, func(m *memory, h *timed, release, _ func()) {
 			var waiting []*run
 			var all *registry
@@ -223,15 +223,15 @@ func TestAhead_RenewalReachesWaitingJobs(t *testing.T) {
 				t.Error(err)
 			}
 			m.under(func() { m.calledOff = false })
-			mem, told = m, waiting
+			mem, renewed = m, waiting
 			release() // and stuck finds that each job runs once
 		})
-		for _, r := range told {
+		for _, r := range renewed {
 			if n := len(mem.starts[r.leased.ID]); n < 2 {
 				t.Errorf("lost: %t: job %s was pulled %d times, so it has started", lost, r.leased.ID, n)
 			}
 		}
-		if len(told) == 0 {
+		if len(renewed) == 0 {
 			t.Error("no job waited")
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/anteroom/anteroom/bulk/jobtrace"
 	"github.com/anteroom/anteroom/bulk/store"
 )
 
@@ -27,6 +28,7 @@ type calling struct {
 	store   callbacks
 	send    func(ctx context.Context, url string, body []byte) error
 	body    func(g store.Group) ([]byte, error)
+	tracer  *jobtrace.Tracer
 	metrics *Metrics
 	log     *slog.Logger
 	slots   chan struct{}
@@ -54,7 +56,7 @@ func (c *calling) back(ctx context.Context, t tender, group string) error {
 	}
 	body, err := c.body(g)
 	if err == nil {
-		err = c.deliver(ctx, g.CallbackURL, body)
+		err = c.deliver(ctx, &g, body)
 	}
 	if ctx.Err() != nil {
 		return nil // the shutdown interrupted it: due immediately
@@ -74,8 +76,15 @@ func (c *calling) back(ctx context.Context, t tender, group string) error {
 	return c.store.CallbackDone(ctx, group, err == nil, last, again)
 }
 
-func (c *calling) deliver(ctx context.Context, url string, body []byte) error {
+func (c *calling) deliver(ctx context.Context, g *store.Group, body []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, callbackTimeout)
 	defer cancel()
-	return c.send(ctx, url, body)
+	ctx, traced := c.tracer.Callback(ctx, g)
+	err := c.send(ctx, g.CallbackURL, body)
+	if err != nil {
+		traced.End("retry", "callback", err.Error())
+	} else {
+		traced.End("done", "", "")
+	}
+	return err
 }

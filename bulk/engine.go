@@ -70,6 +70,7 @@ type loopStores struct {
 	groups     tender
 	reductions reductions
 	splits     splits
+	chains     chains
 	callbacks  callbacks
 	history    historian
 	rate       steerStore
@@ -113,7 +114,7 @@ func New(o Options) (*Engine, error) {
 	fleet := store.FleetOf(o.Store)
 	shards[0].rate = fleet
 	for n := range shards {
-		shards[n].splits = fleet
+		shards[n].splits, shards[n].chains = fleet, fleet
 	}
 	shards[0].schedules = schedule.NewRunner(fleet)
 	return newEngine(o, shards[0], o.Store.Shards()[0].Settings(), shards[1:]...)
@@ -319,7 +320,7 @@ func (e *Engine) Workers() (size, active int) {
 // end of ctx on.
 func (e *Engine) status(ctx context.Context, types []string) func() store.ProcessStatus {
 	host, _ := os.Hostname() // empty if unknown
-	status := store.ProcessStatus{Host: host, StartedAt: time.Now(), Shards: len(e.shards)}
+	status := store.ProcessStatus{Host: host, StartedAt: time.Now(), Shards: len(e.shards), Chains: true}
 	if e.o.Worker.Count != NoWorkers {
 		status.Types = types
 	}

@@ -71,9 +71,10 @@ func (e *Engine) newLane(ctx context.Context, n int, types []string) *lane {
 		policies: e.policies, maxResult: o.MaxResult}
 	l.watch = newWatcher(l.stores.groups,
 		&reducing{store: l.stores.reductions, splits: l.stores.splits, reducers: e.reducers, metrics: m, patience: o.ReducerWait},
-		&calling{store: l.stores.callbacks, send: o.Callback, body: o.CallbackBody, metrics: m, log: l.log, slots: make(chan struct{}, callbackAtOnce)},
+		&calling{store: l.stores.callbacks, send: o.Callback, body: o.CallbackBody, tracer: o.Tracer, metrics: m, log: l.log, slots: make(chan struct{}, callbackAtOnce)},
 		m, l.log, l.health)
 	l.watch.shard = n
+	l.watch.chains = &chaining{chains: l.stores.chains, shard: n, slots: make(chan struct{}, chainAtOnce)}
 	l.keep = &keeper{store: l.stores.keeper, role: l.health.role("keeper"), status: e.status(ctx, types), needs: e.needs(), take: l.watch.name,
 		secondary: l.preference.secondary.Load}
 	return l

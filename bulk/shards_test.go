@@ -358,3 +358,99 @@ func TestShards_RunSchedules(t *testing.T) {
 		t.Errorf("audit: %v, %v", found, err)
 	}
 }
+
+// A chain goes over three servers, each of which halts once. The engine of the process that began it ends in between.
+func TestShards_ChainsOutlastHalts(t *testing.T) {
+	t.Parallel()
+	var servers []*redistest.PrivateServer
+	var clients []redis.UniversalClient
+	for range 3 {
+		s := redistest.Server(t)
+		servers, clients = append(servers, s), append(clients, s.Client())
+	}
+	open := func() *store.Fleet {
+		set := store.Defaults()
+		fast(&set)
+		f, err := store.NewFleet(store.Options{Shards: 3, Prefix: "wr", Timeout: 2 * time.Second, Settings: set, Log: discard()}, clients...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Prepare(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	fleet := open()
+	// chain[n] is on shard n and waits for the one before.
+	var chain []string
+	for n := range 3 {
+		for i := 0; len(chain) == n; i++ {
+			spec := store.GroupSpec{ID: fmt.Sprintf("g%d-%d", n, i), Tenant: "acme", Type: "t", StartSealed: true}
+			if n > 0 {
+				spec.After = chain[n-1]
+			}
+			if _, _, err := fleet.CreateGroup(t.Context(), spec); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := fleet.Shards()[n].Group(t.Context(), spec.ID); err != nil {
+				continue
+			}
+			if _, err := fleet.AddJobs(t.Context(), spec.ID, store.Chunk{}, []store.Job{{ID: "j", Payload: []byte("1")}}); err != nil {
+				t.Fatal(err)
+			}
+			chain = append(chain, spec.ID)
+		}
+	}
+	var mu sync.Mutex
+	var ran []string
+	process := func() (stop func()) {
+		e, err := New(Options{Store: open(), Worker: WorkerOptions{Count: 2}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.Register("t", HandlerFunc(func(_ context.Context, j *Job) ([]byte, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			ran = append(ran, j.Group)
+			return nil, nil
+		}))
+		ctx, cancel := context.WithCancel(context.Background())
+		ended := make(chan error, 1)
+		go func() { ended <- e.Run(ctx) }()
+		stop = sync.OnceFunc(func() {
+			cancel()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		})
+		t.Cleanup(stop)
+		return stop
+	}
+	stop := process()
+	// The first one is sealed last.
+	for _, id := range slices.Backward(chain) {
+		if _, err := fleet.Seal(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for n, id := range chain {
+		servers[n].Stop()
+		if n == 1 { // the group before has ended, and its end cannot be handed over
+			stop()
+			process()
+		}
+		servers[n].Cont()
+		await(t, id+" does not end", func() bool {
+			g, err := fleet.Group(context.Background(), id)
+			return err == nil && g.Status == store.Completed
+		})
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if !slices.Equal(ran, chain) {
+		t.Errorf("ran %v, want %v", ran, chain)
+	}
+	if found, err := fleet.Audit(t.Context()); err != nil || len(found) > 0 {
+		t.Errorf("audit: %v, %v", found, err)
+	}
+}

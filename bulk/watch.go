@@ -40,6 +40,7 @@ type watcher struct {
 	shard   int
 	reduce  *reducing
 	call    *calling
+	chains  *chaining
 	metrics *Metrics
 	log     *slog.Logger
 	health  *health
@@ -138,19 +139,20 @@ func (w *watcher) step(ctx context.Context, group string) (store.Tended, error) 
 
 // tend does all housekeeping of a group.
 func (w *watcher) tend(ctx context.Context, group string) error {
-	callback, err := w.locked(ctx, group)
+	due, err := w.locked(ctx, group)
+	passed := w.chains.pass(ctx, group, due)
 	var lacks *missingReducer
 	switch {
 	case errors.As(err, &lacks):
 		if waits, failed := w.store.Offer(ctx, group, needReducer+lacks.name); failed != nil || !waits {
-			return failed
+			return errors.Join(failed, passed)
 		}
-	case err == nil && callback && w.call.send == nil:
+	case err == nil && due.Callback && w.call.send == nil:
 		_, err = w.store.Offer(ctx, group, needCallback)
-	case err == nil && callback:
+	case err == nil && due.Callback:
 		err = w.call.back(ctx, w.store, group)
 	}
-	return err
+	return errors.Join(err, passed)
 }
 
 const (
@@ -159,49 +161,52 @@ const (
 	needReducer  = "reduce/" // followed by its name
 )
 
-// locked does the part that needs the group's lock.
-func (w *watcher) locked(ctx context.Context, group string) (callback bool, err error) {
+// locked does the part that needs the group's lock, and returns what is left to do without it.
+func (w *watcher) locked(ctx context.Context, group string) (due store.Tended, err error) {
 	select {
 	case w.tending <- struct{}{}:
 		defer func() { <-w.tending }()
 	case <-ctx.Done():
-		return false, nil
+		return due, nil
 	}
 	unlock, ok, err := w.store.Lock(ctx, group, tendLock)
 	if err != nil {
-		return false, err
+		return due, err
 	}
 	if !ok {
-		_, err := w.step(ctx, group)
-		return false, err
+		due, err = w.step(ctx, group)
+		due.Callback = false
+		return due, err
 	}
 	defer unlock()
-	// A long reduction lets other calls run in between and does not outlast its lock.
+	callback := false
+	// A long reduction lets other calls run in between and does not outlast its lock. If it does, the store names the group again.
 	for until := time.Now().Add(tendLock / 2); time.Now().Before(until) && ctx.Err() == nil; {
 		began := time.Now()
-		t, err := w.step(ctx, group)
-		if err != nil || t.Removed {
-			return false, err
+		if due, err = w.step(ctx, group); err != nil || due.Removed {
+			break
 		}
-		if t.Again {
+		if due.Again {
 			w.rest(ctx, time.Since(began))
 		}
 		more := false
-		if t.Part && t.Reduce {
-			if t.Reduce, err = w.join(ctx, group); err != nil {
-				return false, err
+		if due.Part && due.Reduce {
+			if due.Reduce, err = w.join(ctx, group); err != nil {
+				break
 			}
 		}
-		if t.Reduce {
+		if due.Reduce {
 			if more, err = w.reduce.group(ctx, group, until); err != nil {
-				return false, err
+				break
 			}
 		}
-		if !t.Again && !more && !w.again(group) {
-			return t.Callback, nil
+		if !due.Again && !more && !w.again(group) {
+			callback = due.Callback
+			break
 		}
 	}
-	return false, nil // the store names it again
+	due.Callback = callback
+	return due, err
 }
 
 // join does what is due of a split group, and reports whether its outcomes are to be reduced. A shard that is away is reported by

@@ -56,8 +56,13 @@ func anySpelling(names, but []string) func(name []byte) bool {
 	if len(names) == 0 {
 		return nil
 	}
+	var lengths uint64 // bit n: a name of n bytes, with those of 63 and more in the last
+	for _, n := range names {
+		lengths |= 1 << min(len(n), 63)
+	}
 	return func(name []byte) bool {
-		return slices.ContainsFunc(names, func(n string) bool { return http1.IsAlias(name, n) }) &&
+		return lengths>>min(len(name), 63)&1 != 0 &&
+			slices.ContainsFunc(names, func(n string) bool { return http1.IsAlias(name, n) }) &&
 			!slices.ContainsFunc(but, func(n string) bool { return client.EqualFold(name, n) })
 	}
 }

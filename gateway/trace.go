@@ -16,6 +16,9 @@ import (
 	"github.com/anteroom/anteroom/token"
 )
 
+// TracerOf returns the tracer of the configuration in force; nil: nothing is traced.
+func TracerOf(g *Gateway) *tracing.Tracer { return g.state.Load().options.Tracer }
+
 // callerOf returns what the trace of a request continues. As with the other fields that proxies forward, only a trusted proxy's trace context
 // counts: a visitor could otherwise have every request traced, or write into the traces of others.
 func callerOf(r *request) span.Caller {
@@ -24,7 +27,7 @@ func callerOf(r *request) span.Caller {
 		return c
 	}
 	if parent := r.req.Peek(tracing.ParentField); len(parent) > 0 {
-		c.Parent, c.State = string(parent), string(r.req.Peek(tracing.StateField))
+		c.Parent, c.State = parent, r.req.Peek(tracing.StateField)
 	}
 	return c
 }
@@ -77,14 +80,14 @@ func forwardTraced(v *visit, d *decision) proxy.Outcome {
 	if !v.trace.Traced() {
 		return d.origin.Forward(v.req, &v.proxied)
 	}
-	x := v.trace.Exchange(string(v.req.Method()), d.origin.ID())
+	x, parent, state := v.trace.Exchange(string(v.req.Method()), d.origin.ID())
 	v.proxied.DropField = v.state.drops.traced
 	if !v.peer.Trusted {
 		v.proxied.DropField = v.state.drops.untrusted
 	}
-	v.proxied.TraceParent, v.proxied.TraceState = x.Parent, x.State
+	v.proxied.TraceParent, v.proxied.TraceState = parent, state
 	out := d.origin.Forward(v.req, &v.proxied)
-	x.End(&out, string(route.PathOf(v.target)))
+	v.trace.EndExchange(x, &out, string(route.PathOf(v.target)))
 	return out
 }
 
@@ -132,7 +135,7 @@ func finishTrace(v *visit, took time.Duration) {
 	if t.ticket != (token.ID{}) {
 		f.Ticket = admission.ID(t.ticket).String()
 	}
-	t.End(&f, v.start, took)
+	t.End(&f, v.start.Add(took))
 }
 
 // routeOf returns the rule that a request fits: the path of a room, or an endpoint of the gateway; empty if there is none.

@@ -4,8 +4,8 @@
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists,
 --   uniques, lapses, links, batches
 -- ARGV: now, settings, group, bound
--- RETURNS: {1 if there is more to do immediately, 1 to reduce, 1 if its callback is due, 1 if the group is gone, dead letters dropped, 1 if it was sealed for its silence, groups that it ended as COMPLETED, as FAILED, the number of the part (of a split group; with 1 to reduce, its parts decide what to do)} or {reason}
--- INVARIANT: a group that waits for others starts, or is cancelled, once; no accepted job is dropped; a job of an expired group that does not run ends as dead; finished data is deleted after its retention; dead letters are kept for theirs, and their group with them.
+-- RETURNS: {1 if there is more to do immediately, 1 to reduce, 1 if its callback is due, 1 if the group is gone, dead letters dropped, 1 if it was sealed for its silence, groups that it ended as COMPLETED, as FAILED, the number of the part (of a split group; with 1 to reduce, its parts decide what to do), its status as a predecessor (- until it has ended), when it was created, 1 if groups that do not exist no longer have to get its end, then what its chains over shards need (chain.far)} or {reason}
+-- INVARIANT: a group that waits for others starts, or is cancelled, once; no accepted job is dropped; a job of an expired group that does not run ends as dead; finished data is deleted after its retention; dead letters are kept for theirs, and their group with them; a group stays until the groups on other shards that wait for it have its end, or for a week.
 -- INCLUDE: clock, limiter, fair, bulk, bulkqueue, bulklife, bulkjobs, bulkchain, outcomes
 
 local gkey = redis.call('HGET', K.names, ARGV[3])
@@ -24,7 +24,8 @@ end
 local function answer(again, reduce, callback, gone, buried)
   if again == 1 then redis.call('ZADD', K.agenda, int(now), gkey) end -- behind groups that have waited longer
   bulk_save()
-  return { again, reduce, callback, gone, buried, sealed, tally.ends[COMPLETED], tally.ends[FAILED], int(g[G_PART]) }
+  return { again, reduce, callback, gone, buried, sealed, tally.ends[COMPLETED], tally.ends[FAILED], int(g[G_PART]),
+    chain.status(g), int(g[G_CREATED]), now >= g[G_FINISHED] + chain.CREATION and 1 or 0, unpack(chain.far(g)) }
 end
 
 -- Seal a group whose submission has stopped for too long. An incomplete chunk stays incomplete.
@@ -170,7 +171,11 @@ if now >= jobs_at then
   end
   if g[G_HP] <= g[G_DP] then return answer(1, 0, 0, 0, buried) end
 end
-if now >= group_at and now >= jobs_at then
+if g[G_FAR_FOLLOWED] > 0 and now >= g[G_FINISHED] + math.max(set.keep_groups, chain.KEEP) then
+  redis.call('ZREMRANGEBYLEX', K.links, '[r' .. gkey .. ' ', '(r' .. gkey .. '!')
+  g[G_FAR_FOLLOWED] = 0
+end
+if now >= group_at and now >= jobs_at and g[G_FAR_FOLLOWED] == 0 then
   -- The replies to chunks, in steps as well: each is stored under its number.
   for _ = 1, bound do
     if g[G_CHUNKS] == 0 then break end
@@ -217,5 +222,6 @@ end
 local due = group_at
 if now < jobs_at then due = math.min(due, jobs_at) end
 if dead_left > 0 and now < dead_at then due = math.min(due, dead_at) end
+if g[G_FAR_FOLLOWED] > 0 then due = now + 5000000 end
 redis.call('ZADD', K.agenda, int(math.max(due, now + 1000000)), gkey)
 return answer(0, 0, 0, 0, buried)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"math"
 	"strings"
 	"testing"
 )
@@ -28,6 +29,7 @@ func TestFlags_RefuseWrongValues(t *testing.T) {
 		"--only pass,polls":                 `--only "polls": want some of pass, poll, join, check, mix, slow`,
 		"--slow 0":                          "--slow 0",
 		"--against gateway --only poll,mix": `--only "mix": --against compares only pass, poll, join`,
+		"--together":                        "--together: want also --against",
 		"--rounds 0":                        "--rounds 0",
 	} {
 		cmd := command()
@@ -38,5 +40,14 @@ func TestFlags_RefuseWrongValues(t *testing.T) {
 	}
 	if o := (options{only: []string{"mix"}}); !o.wants("mix") || o.wants("slow") || !(options{}).wants("slow") {
 		t.Error("--only does not select parts")
+	}
+}
+
+func TestStandardError_IsOfMean(t *testing.T) {
+	if got := standardError([]float64{1, 2, 3, 4}); math.Abs(got-0.6455) > 0.0001 {
+		t.Errorf("%v", got)
+	}
+	if got := standardError([]float64{1}); got != 0 {
+		t.Errorf("of one figure: %v", got)
 	}
 }

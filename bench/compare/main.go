@@ -23,6 +23,7 @@ type options struct {
 	against                  string  // an older gateway's program
 	traced                   float64 // share of requests; 0: none
 	hooked                   bool    // events of the rooms go to a webhook
+	together                 bool    // both programs are measured at the same time
 	rounds, seconds, waiting int
 	connections, mixRate     int
 	slow, million            int
@@ -60,6 +61,7 @@ func command() *cobra.Command {
 		rig.Require(o.rounds >= 1 && o.seconds >= 1 && o.waiting >= 100 && o.connections >= 1 && o.slow >= 1 && o.million >= 10_000,
 			"--rounds %d, --seconds %d, --waiting %d, --connections %d, --slow %d, --million %d: want at least 1, 1, 100, 1, 1, 10000",
 			o.rounds, o.seconds, o.waiting, o.connections, o.slow, o.million)
+		rig.Require(!o.together || o.beside() != "", "--together: want also --against, --traced or --webhooks")
 		for _, part := range o.only {
 			rig.Require(slices.Contains(parts, part), "--only %q: want some of %s", part, strings.Join(parts, ", "))
 			rig.Require(o.beside() == "" || slices.Contains(parts[:3], part), "--only %q: --against compares only %s", part, strings.Join(parts[:3], ", "))
@@ -71,6 +73,7 @@ func command() *cobra.Command {
 	f.StringVar(&o.against, "against", "", "an older gateway's program: compare only the processor time of a request, a poll and a join with it, in turns")
 	f.Float64Var(&o.traced, "traced", 0, "trace this share of requests, and compare with the same program that traces nothing, or with that of --against, as --against does")
 	f.BoolVar(&o.hooked, "webhooks", false, "send an event every second to a webhook, and compare as --traced does, with the p99 beside the processor time")
+	f.BoolVar(&o.together, "together", false, "with --against, --traced or --webhooks: measure both at the same time instead of in turns, for a machine with other work")
 	f.StringVar(&o.loadgen, "loadgen", "bin/loadgen", "the load generator's program")
 	f.IntVar(&o.rounds, "rounds", 5, "how often each is measured; the median is printed")
 	f.IntVar(&o.seconds, "seconds", 3, "how long each measurement takes")
@@ -132,8 +135,12 @@ func run(r *rig.Run, o options) {
 	} else {
 		rows = b.measure()
 	}
-	fmt.Fprintf(r.Out, "\n%s/%s, %d cores, %s; wrk -t%d -c%d, %d rounds of %d s taking turns; the generator and the origin share the cores\n\n",
-		runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), time.Now().UTC().Format(time.DateOnly), b.threads, o.connections, o.rounds, o.seconds)
+	order := "taking turns"
+	if o.together {
+		order = "at the same time"
+	}
+	fmt.Fprintf(r.Out, "\n%s/%s, %d cores, %s; wrk -t%d -c%d, %d rounds of %d s %s; the generator and the origin share the cores\n\n",
+		runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), time.Now().UTC().Format(time.DateOnly), b.threads, o.connections, o.rounds, o.seconds, order)
 	rig.Check(table.Print(r.Out, peers, "gateway", rows))
 }
 

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/anteroom/anteroom/bench/child"
@@ -71,26 +72,56 @@ type shot struct {
 
 // fire runs wrk and divides the server's processor time by the requests.
 func (b *bench) fire(what string, c contest, r request) shot {
+	s, err := b.shoot(c, r, b.threads, b.connections)
+	rig.Check(b.say(what, c, s, err))
+	return s
+}
+
+// fireTogether is fire for servers that share the generator's threads and connections at the same time.
+func (b *bench) fireTogether(what string, contests []contest, requests []request) []shot {
+	shots, errs := make([]shot, len(contests)), make([]error, len(contests))
+	var all sync.WaitGroup
+	for i := range contests {
+		all.Go(func() {
+			shots[i], errs[i] = b.shoot(contests[i], requests[i], max(1, b.threads/len(contests)), max(1, b.connections/len(contests)))
+		})
+	}
+	all.Wait()
+	for i := range contests {
+		rig.Check(b.say(what, contests[i], shots[i], errs[i]))
+	}
+	return shots
+}
+
+// say prints a shot, or returns why there is none.
+func (b *bench) say(what string, c contest, s shot, err error) error {
+	if err != nil {
+		return fmt.Errorf("%s: wrk against %s: %w", what, c.server.Name, err)
+	}
+	rig.Say("%s: %-8s %9.0f/s  %6.2f µs CPU  p99 %.2f ms", what, c.server.Name, s.Rate, s.CPU, s.P99)
+	return nil
+}
+
+func (b *bench) shoot(c contest, r request, threads, connections int) (s shot, err error) {
 	ctx, cancel := context.WithTimeout(b, time.Duration(b.seconds)*time.Second+30*time.Second)
 	defer cancel()
 	before, cpuErr := child.CPU(c.server.PID())
-	cmd := rig.Program(ctx, b.wrk, "-t", fmt.Sprint(b.threads), "-c", fmt.Sprint(b.connections), "-d", fmt.Sprintf("%ds", b.seconds),
+	cmd := rig.Program(ctx, b.wrk, "-t", fmt.Sprint(threads), "-c", fmt.Sprint(connections), "-d", fmt.Sprintf("%ds", b.seconds),
 		"-s", b.script, "http://"+c.addr+r.Path, "--", r.Credentials, r.Header, r.Method, r.Body, r.Fields)
 	out, err := cmd.Output()
 	result, parseErr := parseWrk(out)
 	if err = errors.Join(err, parseErr); err != nil {
-		rig.Check(fmt.Errorf("%s: wrk against %s: %w", what, c.server.Name, err))
+		return s, err
 	}
 	after, err := child.CPU(c.server.PID())
 	cpuErr = errors.Join(cpuErr, err)
-	s := shot{Requests: float64(result.Requests), Rate: float64(result.Requests) / (float64(result.Micros) / 1e6), P99: result.P99 / 1000}
+	s = shot{Requests: float64(result.Requests), Rate: float64(result.Requests) / (float64(result.Micros) / 1e6), P99: result.P99 / 1000}
 	if cpuErr == nil {
 		s.CPU = float64((after - before).Microseconds()) / s.Requests
 	} else if !errors.Is(cpuErr, child.ErrNoCPU) {
-		rig.Check(cpuErr)
+		return s, cpuErr
 	}
-	rig.Say("%s: %-8s %9.0f/s  %6.2f µs CPU  p99 %.2f ms", what, c.server.Name, s.Rate, s.CPU, s.P99)
-	return s
+	return s, nil
 }
 
 // turns measures the servers in turns and returns the medians of each.

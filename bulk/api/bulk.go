@@ -45,6 +45,10 @@ func (s uploadRoutes) bulk(w http.ResponseWriter, r *http.Request, who identity)
 		defer release()
 	}
 	ctx := r.Context()
+	submission := s.o.Tracer.Submit(r, "/v1/bulk")
+	u := &upload{trace: submission.Trace}
+	defer func() { submission.End(spec.ID, u.Accepted, failed) }()
+	spec.Trace = submission.Trace
 	first, _, err := s.create(ctx, who, &spec, "bulk", key)
 	if err != nil {
 		return refuseUpload(r, err)
@@ -54,10 +58,8 @@ func (s uploadRoutes) bulk(w http.ResponseWriter, r *http.Request, who identity)
 		w.Header().Set("Location", "/v1/groups/"+first.ID)
 		return ophttp.OK(w, bulktype.BulkAnswer[timestamp]{Group: s.view(first), Tally: bulktype.Tally{Rejected: []bulktype.Rejection{}}})
 	}
-	u := &upload{to: counted{s.store, s.o.Enqueued}, group: spec.ID, maxPending: who.most.Pending, key: bulkKey(key), ids: newLineIDs(bulkKey(key)), allow: s.o.AllowType, waits: outageWaits, body: newSentBody(body)}
-	submission := s.o.Tracer.Submit(r, "/v1/bulk")
-	u.trace = submission.Trace
-	defer func() { submission.End(u.group, u.Accepted, failed) }()
+	*u = upload{to: counted{s.store, s.o.Enqueued}, group: spec.ID, maxPending: who.most.Pending, key: bulkKey(key), ids: newLineIDs(bulkKey(key)), allow: s.o.AllowType, waits: outageWaits,
+		body: newSentBody(body), trace: submission.Trace}
 	state, err := s.store.ChunkState(ctx, spec.ID, u.key)
 	if err != nil {
 		return refuseUpload(r, err)

@@ -57,7 +57,10 @@ func (s groupRoutes) createGroup(w http.ResponseWriter, r *http.Request, who ide
 	if err := who.forTenant(spec.Tenant); err != nil {
 		return err
 	}
+	submission := s.o.Tracer.Submit(r, "/v1/groups")
+	spec.Trace = submission.Trace
 	g, created, err := s.create(r.Context(), who, &spec, "group", key)
+	submission.End(spec.ID, 0, err)
 	if err != nil {
 		return err
 	}

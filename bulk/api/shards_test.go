@@ -22,7 +22,7 @@ func TestServer_ChainsJobsAndSchedulesOverShards(t *testing.T) {
 	}
 	b := newBench(t, func(o *Options) { o.Store = f })
 	b.create(`{"id":"first","tenant":"acme","type":"mail"}`)
-	// A group without an id is beside its predecessor; a chosen id may not be.
+	// A group without an id is on the shard of its predecessor, one with an id on any.
 	for _, header := range []string{"", "Idempotency-Key: again"} {
 		w := b.ask("POST", "/v1/groups", `{"tenant":"acme","type":"mail","after":["first"]}`, header)
 		want(t, w, 201)
@@ -31,21 +31,31 @@ func TestServer_ChainsJobsAndSchedulesOverShards(t *testing.T) {
 		}
 	}
 	want(t, b.ask("POST", "/v1/groups", `{"tenant":"acme","type":"mail","after":["first"]}`, "Idempotency-Key: again"), 200)
-	refused := 0
+	var home *store.Store
+	for _, s := range f.Shards() {
+		if _, err := s.Group(t.Context(), "first"); err == nil {
+			home = s
+		}
+	}
+	elsewhere := 0
 	for i := range 8 {
-		w := b.ask("POST", "/v1/groups", fmt.Sprintf(`{"id":"second%d","tenant":"acme","type":"mail","after":["first"]}`, i))
-		if w.Code == 201 {
-			continue
+		id := fmt.Sprintf("second%d", i)
+		w := b.ask("POST", "/v1/groups", fmt.Sprintf(`{"id":%q,"tenant":"acme","type":"mail","after":["first"],"when":"on_failure"}`, id))
+		want(t, w, 201)
+		if got := decoded(t, w); got["gated_by"] != "after" || fmt.Sprint(got["waits_for"]) != "[first]" {
+			t.Errorf("%v", got)
 		}
-		refused++
-		wantCode(t, w, 422, "invalid")
-		if text := w.Body.String(); !strings.Contains(text, "first") || !strings.Contains(text, "shards: 4") {
-			t.Errorf("the refusal: %s", text)
+		for _, s := range f.Shards() {
+			if _, err := s.Group(t.Context(), id); err == nil && s != home {
+				elsewhere++
+			}
 		}
 	}
-	if refused == 0 {
-		t.Error("no group of another shard is refused")
+	if elsewhere == 0 {
+		t.Error("no group is on another shard than its predecessor")
 	}
+	w := b.ask("POST", "/v1/groups", `{"id":"third","tenant":"acme","type":"mail","after":["nothing"]}`)
+	wantCode(t, w, 422, "invalid")
 	// One job and one group under one key.
 	const job = `{"tenant":"acme","type":"mail","payload":1,"unique":{"key":"k","for":"1h"}}`
 	want(t, b.ask("POST", "/v1/jobs", job), 202)

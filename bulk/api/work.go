@@ -223,8 +223,9 @@ func (s workRoutes) sendJobs(w http.ResponseWriter, jobs []remote.Job) error {
 	v := bulktype.Leased[timestamp]{Jobs: make([]bulktype.LeasedJob[timestamp], len(jobs)), LeaseSeconds: tidy(s.o.Work.LeaseFor().Seconds())}
 	for i := range jobs {
 		j := &jobs[i]
+		parent, state := s.o.Tracer.Lease(&j.Leased)
 		v.Jobs[i] = bulktype.LeasedJob[timestamp]{Lease: j.Handle.String(), ID: j.ID, Group: j.Group, Tenant: j.Tenant, Type: j.Type, Attempt: j.Attempt,
-			Fence: j.Fence, Cost: j.Cost, IdempotencyKey: j.IdempotencyKey(), LeaseUntil: at(j.Until), TraceParent: s.o.Tracer.Lease(&j.Leased), Payload: j.Payload}
+			Fence: j.Fence, Cost: j.Cost, IdempotencyKey: j.IdempotencyKey(), LeaseUntil: at(j.Until), TraceParent: parent, TraceState: state, Payload: j.Payload}
 	}
 	body := append(ophttp.Marshal(v), '\n')
 	w.Header().Set("Content-Type", "application/json")

@@ -22,6 +22,7 @@ type LeasedJob[T any] struct {
 	IdempotencyKey string          `json:"idempotency_key"` // the same for every run of the job, including redrives
 	LeaseUntil     T               `json:"lease_until"`
 	TraceParent    string          `json:"traceparent,omitempty"` // W3C trace context that the worker continues
+	TraceState     string          `json:"tracestate,omitempty"`  // of the same
 	Payload        json.RawMessage `json:"payload"`
 }
 

@@ -80,7 +80,7 @@ func (s *Span) UnmarshalText(text []byte) error {
 	return err //nolint:wrapcheck // it names the text
 }
 
-// newID returns an id for a group that waits for others, which it has to share a shard with, or for any other.
+// newID returns an id for a group. One that waits for others is on the shard of the first of them, which saves calls between shards.
 func (s *GroupSpec) newID() string {
 	id := newID("g-")
 	if len(s.After) > 0 {

@@ -3,7 +3,6 @@ package jobtrace
 import (
 	"context"
 	"net/http"
-	"strconv"
 	"sync/atomic"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -31,7 +30,20 @@ func (t *Tracer) tracer() *tracing.Tracer {
 
 // contextOf returns the span context of a submission.
 func contextOf(of store.Trace) trace.SpanContext {
-	return trace.NewSpanContext(trace.SpanContextConfig{TraceID: of.ID, SpanID: of.Span, TraceFlags: trace.FlagsSampled, Remote: true})
+	c := trace.SpanContextConfig{TraceID: of.ID, SpanID: of.Span, TraceFlags: trace.FlagsSampled, Remote: true}
+	if of.State != "" {
+		c.TraceState, _ = trace.ParseTraceState(of.State) // it was parsed once
+	}
+	return trace.NewSpanContext(c)
+}
+
+// kept returns what the store keeps of a span context.
+func kept(sc trace.SpanContext) store.Trace {
+	t := store.Trace{ID: sc.TraceID(), Span: sc.SpanID(), State: sc.TraceState().String()}
+	if len(t.State) > store.MaxTraceState {
+		t.State = ""
+	}
+	return t
 }
 
 // Submission is the span of a request that submits jobs.
@@ -50,7 +62,7 @@ func (t *Tracer) Submit(r *http.Request, route string) *Submission {
 	case ok && !parent.IsSampled(), !ok && (tracer == nil || !tracer.Chance()):
 		return s
 	case tracer == nil:
-		s.Trace = store.Trace{ID: parent.TraceID(), Span: parent.SpanID()}
+		s.Trace = kept(parent)
 		return s
 	}
 	ctx := context.Background()
@@ -59,8 +71,7 @@ func (t *Tracer) Submit(r *http.Request, route string) *Submission {
 	}
 	_, s.span = tracer.Start(ctx, r.Method+" "+route, trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(
 		attribute.String("http.request.method", r.Method), attribute.String("http.route", route), attribute.String("url.path", r.URL.Path)))
-	sc := s.span.SpanContext()
-	s.Trace = store.Trace{ID: sc.TraceID(), Span: sc.SpanID()}
+	s.Trace = kept(s.span.SpanContext())
 	return s
 }
 
@@ -91,16 +102,20 @@ func attributesOf(j *store.Leased, operation, name string) trace.SpanStartEventO
 		attribute.String("anteroom.group", j.Group), attribute.String("anteroom.tenant", j.Tenant), attribute.Int64("anteroom.attempt", j.Attempt))
 }
 
+// following returns ctx with the span of a submission, and what starts the spans that follow it; nil if nothing is traced.
+func (t *Tracer) following(ctx context.Context, of store.Trace) (context.Context, *tracing.Tracer) {
+	if of == (store.Trace{}) {
+		return ctx, nil
+	}
+	return trace.ContextWithRemoteSpanContext(ctx, contextOf(of)), t.tracer()
+}
+
 // Run is the span of a run. A nil *Run is of one that is not traced.
 type Run struct{ span trace.Span }
 
 // Run begins the span of a run of a job, if its submission is traced, and returns the context of its handler.
 func (t *Tracer) Run(ctx context.Context, j *store.Leased) (context.Context, *Run) {
-	if j.Trace == (store.Trace{}) {
-		return ctx, nil
-	}
-	ctx = trace.ContextWithRemoteSpanContext(ctx, contextOf(j.Trace))
-	tracer := t.tracer()
+	ctx, tracer := t.following(ctx, j.Trace)
 	if tracer == nil {
 		return ctx, nil
 	}
@@ -151,11 +166,11 @@ func (r *Run) TraceID() string {
 	return r.span.SpanContext().TraceID().String()
 }
 
-// Lease records that a job is leased to a worker outside this process, and returns the traceparent that the worker continues; empty if the
-// submission is not traced.
-func (t *Tracer) Lease(j *store.Leased) (parent string) {
+// Lease records that a job is leased to a worker outside this process, and returns the traceparent and the tracestate that the worker
+// continues; both are empty if the submission is not traced.
+func (t *Tracer) Lease(j *store.Leased) (parent, state string) {
 	if j.Trace == (store.Trace{}) {
-		return ""
+		return "", ""
 	}
 	sc := contextOf(j.Trace)
 	if tracer := t.tracer(); tracer != nil {
@@ -163,42 +178,19 @@ func (t *Tracer) Lease(j *store.Leased) (parent string) {
 		span.End()
 		sc = span.SpanContext()
 	}
-	parent, _ = tracing.Format(sc)
-	return parent
+	return tracing.Format(sc)
 }
 
-// Call begins the span of a request of a handler, whose context is that of Run, and adds the trace context to the request's header. end ends
-// the span, with the status of the response or an error. Without a trace in ctx it does nothing.
-func Call(ctx context.Context, host string, header http.Header) (end func(status int, err error)) {
-	sc := trace.SpanContextFromContext(ctx)
-	if !sc.IsValid() {
-		return func(int, error) {}
+// Callback begins the span of a try of a group's callback, if the request that created the group is traced, and returns the context of its
+// request.
+func (t *Tracer) Callback(ctx context.Context, g *store.Group) (context.Context, *Run) {
+	ctx, tracer := t.following(ctx, g.Trace)
+	if tracer == nil {
+		return ctx, nil
 	}
-	end = func(int, error) {}
-	if parent := trace.SpanFromContext(ctx); parent.IsRecording() {
-		_, span := parent.TracerProvider().Tracer(tracing.Scope).Start(ctx, http.MethodPost, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(
-			attribute.String("http.request.method", http.MethodPost), attribute.String("server.address", host)))
-		sc, end = span.SpanContext(), func(status int, err error) { endCall(span, status, err) }
-	}
-	parent, state := tracing.Format(sc)
-	header.Set(tracing.ParentField, parent)
-	if state != "" {
-		header.Set(tracing.StateField, state)
-	}
-	return end
-}
-
-func endCall(span trace.Span, status int, err error) {
-	if status > 0 {
-		span.SetAttributes(attribute.Int("http.response.status_code", status))
-	}
-	switch {
-	case err != nil:
-		span.SetAttributes(attribute.String("error.type", "connection"))
-		span.SetStatus(codes.Error, err.Error())
-	case status >= 400:
-		span.SetAttributes(attribute.String("error.type", strconv.Itoa(status)))
-		span.SetStatus(codes.Error, "")
-	}
-	span.End()
+	ctx, span := tracer.Start(ctx, "callback "+g.Type, trace.WithSpanKind(trace.SpanKindProducer), trace.WithAttributes(
+		attribute.String("messaging.system", system), attribute.String("messaging.operation.type", "send"), attribute.String("messaging.operation.name", "callback"),
+		attribute.String("messaging.destination.name", g.Type), attribute.String("anteroom.group", g.ID), attribute.String("anteroom.tenant", g.Tenant),
+		attribute.Int64("anteroom.attempt", g.CallbackTries+1), attribute.String("anteroom.state", string(g.Status))))
+	return ctx, &Run{span}
 }

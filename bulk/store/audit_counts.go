@@ -306,16 +306,22 @@ func (a *auditor) readOwners(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	followed := map[string]int64{}
+	followed, farFollowed, farWaits := map[string]int64{}, map[string]int64{}, map[string]int64{}
 	if err := a.zset(ctx, keyLinks, func(member string, _ float64) {
 		w := strings.Fields(member[1:])
 		switch {
 		case member[0] == 'f' && len(w) == 4:
 			owned("wait for group "+w[3], w[0])
+			if w[1][0] == '@' && w[2] == notEnded {
+				farWaits[w[0]]++
+			}
 		case member[0] == 'a' && len(w) == 2:
 			owned("place behind group "+w[0], w[1])
 			owned("follower", w[0])
 			followed[w[0]]++
+		case member[0] == 'r' && len(w) == 3:
+			owned("entry of group "+w[2]+" of shard "+w[1], w[0])
+			farFollowed[w[0]]++
 		default:
 			a.bad("record", "the links have an invalid entry: %q", member)
 		}
@@ -325,6 +331,12 @@ func (a *auditor) readOwners(ctx context.Context) error {
 	for short, g := range a.groups {
 		if followed[short] != g.raw["followed"] {
 			a.bad("counts", "group %s: %d groups wait for it, the record has %d", g.ID, followed[short], g.raw["followed"])
+		}
+		if farFollowed[short] != g.raw["far_followed"] {
+			a.bad("counts", "group %s: %d groups on other shards wait for it, the record has %d", g.ID, farFollowed[short], g.raw["far_followed"])
+		}
+		if g.raw["waits"] > 0 && farWaits[short] != g.raw["far_waits"] {
+			a.bad("counts", "group %s waits for %d groups on other shards, the record has %d", g.ID, farWaits[short], g.raw["far_waits"])
 		}
 	}
 	places, labelled := map[string]int{}, map[string]int{}

@@ -48,20 +48,23 @@ func end(t testing.TB, s *Store, id string, as Status) {
 	tendDue(t, s) // what waits for it
 }
 
+// chainRows is what a group does that waits for a and b, by how they end.
+var chainRows = []struct {
+	when       When
+	a, b, want Status
+}{
+	{"", Completed, Completed, Dispatched},
+	{OnSuccess, Completed, Failed, Cancelled},
+	{OnSuccess, Cancelled, Completed, Cancelled},
+	{OnFailure, Completed, Completed, Cancelled},
+	{OnFailure, Failed, Completed, Dispatched},
+	{OnFailure, Completed, Cancelled, Dispatched},
+	{OnEnd, Completed, Completed, Dispatched},
+	{OnEnd, Failed, Cancelled, Dispatched},
+}
+
 func TestChain_StartsAsWhenRequires(t *testing.T) {
-	for _, row := range []struct {
-		when       When
-		a, b, want Status
-	}{
-		{"", Completed, Completed, Dispatched},
-		{OnSuccess, Completed, Failed, Cancelled},
-		{OnSuccess, Cancelled, Completed, Cancelled},
-		{OnFailure, Completed, Completed, Cancelled},
-		{OnFailure, Failed, Completed, Dispatched},
-		{OnFailure, Completed, Cancelled, Dispatched},
-		{OnEnd, Completed, Completed, Dispatched},
-		{OnEnd, Failed, Cancelled, Dispatched},
-	} {
+	for _, row := range chainRows {
 		t.Run(fmt.Sprint(row.when, row.a, row.b), func(t *testing.T) {
 			s, _ := open(t, nil)
 			for _, id := range []string{"a", "b"} {

@@ -26,6 +26,8 @@ type allShards struct {
 	shards  []*Store
 	placing placementCache
 
+	unreached unreached
+
 	mu      sync.Mutex
 	known   map[string]*Store // homes of groups whose id has several possible homes
 	started map[int]int64     // jobs that each shard had started when it last replied
@@ -42,7 +44,8 @@ type Fleet struct {
 
 // The methods of a Fleet, by what they concern.
 type (
-	fleetSplits    struct{ *allShards } // changes of split groups
+	fleetChains    struct{ *allShards }  // groups that wait for groups of other shards
+	fleetSplits    struct{ fleetChains } // changes of split groups
 	fleetGroups    struct{ fleetSplits }
 	fleetJoins     struct{ fleetGroups } // ends of split groups
 	fleetJobs      struct{ fleetJoins }
@@ -53,7 +56,7 @@ type (
 
 func newFleet(all []*Store) *Fleet {
 	s := &allShards{shards: all}
-	return &Fleet{s, fleetJobs{fleetJoins{fleetGroups{fleetSplits{s}}}}, fleetLayout{fleetViews{s}}, fleetSchedules{s}}
+	return &Fleet{s, fleetJobs{fleetJoins{fleetGroups{fleetSplits{fleetChains{s}}}}}, fleetLayout{fleetViews{s}}, fleetSchedules{s}}
 }
 
 // NewFleet returns a Fleet of o.Shards shards. Shard n is on client n mod the number of clients. It does not connect yet.

@@ -27,18 +27,19 @@ func (f fleetGroups) CreateGroup(ctx context.Context, g GroupSpec) (group Group,
 		}
 		return s.CreateGroup(ctx, g)
 	}
-	if g.After != "" {
-		if s, err = f.beside(ctx, s, &g); err != nil {
-			return Group{}, false, err
-		}
-	}
 	if err := f.splitExpected(ctx, s, &g); err != nil {
 		return Group{}, false, err
 	}
-	if g.Unique.Key != "" {
-		return f.createNamed(ctx, s, g)
+	create := func(g GroupSpec) (Group, bool, error) {
+		if g.Unique.Key != "" {
+			return f.createNamed(ctx, s, g)
+		}
+		return f.createOn(ctx, s, g)
 	}
-	return f.createOn(ctx, s, g)
+	if g.After != "" {
+		return f.createChained(ctx, s, g, create)
+	}
+	return create(g)
 }
 
 // createOn creates a group on a shard, or with its first part there.
@@ -259,7 +260,7 @@ func (f fleetGroups) Delete(ctx context.Context, group string, patience time.Dur
 	if len(p) > 1 {
 		return f.deleteParts(ctx, p, group, patience)
 	}
-	return p[0].Delete(ctx, group, patience)
+	return f.deleteWhole(ctx, p[0], group, patience)
 }
 
 // RedriveJobs creates a redrive of a group, on its shard.

@@ -5,58 +5,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 )
 
-// beside returns the shard on which to create a group with predecessors: their shard, if the group's id may be placed there.
-// s is the shard that has the group already, or the one for a new group.
-func (f fleetGroups) beside(ctx context.Context, s *Store, g *GroupSpec) (*Store, error) {
-	homes, err := f.homes(ctx, g.ID)
-	if err != nil {
-		return nil, err
-	}
-	there, predecessor := s, ""
-	for id := range strings.FieldsSeq(g.After) {
-		of, err := f.shardOf(ctx, id)
-		if err != nil {
-			return nil, err
-		}
-		if of == there && predecessor != "" {
-			continue
-		}
-		switch _, err := of.short(ctx, id); {
-		case isCode(err, CodeNotFound):
-			continue // group_create refuses it, unless the group exists already
-		case err != nil:
-			return nil, err
-		case predecessor == "" && slices.Contains(homes, of):
-			there, predecessor = of, id
-		case of != there:
-			return nil, refuse(CodeInvalid, "after: group %q is on shard %d, and group %q is or would be on shard %d: with shards: %d, a group can wait only for groups of its own shard; leave id out, or begin the ids of all these groups with the same text and ::, as in campaign::second after campaign::first",
-				id, of.o.Shard, cmp.Or(predecessor, g.ID), there.o.Shard, len(f.shards))
-		}
-	}
-	if there == s {
-		return s, nil
-	}
-	switch _, err := s.short(ctx, g.ID); {
-	case err == nil:
-		return s, nil // it exists
-	case isCode(err, CodeNotFound):
-		return there, nil
-	default:
-		return nil, err
-	}
-}
-
 // longestID leaves room for the numbers of redrives.
 const longestID = 128
 
-// IDBeside returns an id for a new group whose id no client has chosen. It leads to the shard of the first predecessor, and
-// is the random id itself without predecessors or with one shard.
+// IDBeside returns an id for a new group whose id no client has chosen. It leads to the shard of the first predecessor, which saves calls
+// to other shards, and is the random id itself without predecessors or with one shard.
 func (f fleetGroups) IDBeside(after, random string) string {
 	first, _, _ := strings.Cut(after, " ")
 	if len(f.shards) == 1 || first == "" {

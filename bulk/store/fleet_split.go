@@ -333,6 +333,6 @@ func (f fleetSplits) deleteParts(ctx context.Context, p parts, group string, pat
 	if err := errors.Join(errs...); err != nil {
 		return false, firstRefusal(errs, err)
 	}
-	all[0], err = p[0].Delete(ctx, group, patience)
+	all[0], err = f.deleteWhole(ctx, p[0], group, patience)
 	return !slices.Contains(all, false), err
 }

@@ -99,9 +99,9 @@ func (s groupStore) CreateGroup(ctx context.Context, g GroupSpec) (group Group, 
 	case "past":
 		return Group{}, false, groupRefusal("past", g.ID, r)
 	case "unknown":
-		return Group{}, false, refuse(CodeInvalid, "after: there is no group %q; create the groups that it waits for first", r.string(1))
+		return Group{}, false, noPredecessor(r.string(1))
 	case "followed":
-		return Group{}, false, refuse(CodeInvalid, "after: too many groups wait for group %q already; let this one wait for one of them", r.string(1))
+		return Group{}, false, tooManyFollowers(r.string(1))
 	case "unmet":
 		return Group{}, false, refuse(CodeState, "after: the groups %s have ended, and not as when (%s) requires: group %q could never start", g.After, cmp.Or(g.When, OnSuccess), g.ID)
 	case "duplicate":
@@ -138,7 +138,7 @@ func createArgs(g *GroupSpec, now time.Time) ([]any, error) {
 		share(g.Concurrency, g.Split, g.Part), g.BasePriority, flag(g.StartSealed), flag(g.CallbackURL != "" && !g.waitsForJobs()), flag(g.RedriveOf != ""), flag(g.Own), g.MaxGroups,
 		g.StopAt.Count, g.StopAt.thousandths(), flag(g.Counts()), g.Tolerance.most(), flag(g.Tolerance.Share), resultsNumber(g.Results),
 		sinceEpoch(g.StartAt), sinceEpoch(g.ExpiresAt), g.Unique.Key, g.Unique.Within.Microseconds(),
-		whenNumber(g), g.After, quietWords(g.Quiet, now), g.partNumber(),
+		whenNumber(g), cmp.Or(g.predecessors, g.After), quietWords(g.Quiet, now), g.partNumber(),
 		g.Parts, thousandths(g.Rate), g.Concurrency,
 	}, err
 }
@@ -147,11 +147,11 @@ func tooManyGroups(g *GroupSpec, has int64) error {
 	return refuse(CodeQuota, "tenant %q has %d groups: api_tokens[].max_groups is %d; a group that has ended counts until retention.groups has passed", g.Tenant, has, g.MaxGroups)
 }
 
-// sameSpec reports whether stored is the spec g, regardless of the token. It compares values, not texts: another
+// sameSpec reports whether stored is the spec g, regardless of the token and the trace. It compares values, not texts: another
 // version may write other fields.
 func sameSpec(stored string, g GroupSpec) bool {
 	var there GroupSpec
 	err := json.Unmarshal([]byte(stored), &there)
-	there.Own, there.MaxGroups, there.Parts = g.Own, g.MaxGroups, g.Parts
+	there.Own, there.MaxGroups, there.Parts, there.predecessors, there.Trace = g.Own, g.MaxGroups, g.Parts, g.predecessors, g.Trace
 	return err == nil && there == g
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -192,6 +193,8 @@ func parseRecord(line reply) (found, error) {
 			g.Predecessors = append(g.Predecessors, Predecessor{ID: w[3], Status: statusOf(asInt(w[2]))})
 		}
 	}
+	order := strings.Fields(g.After)
+	slices.SortStableFunc(g.Predecessors, func(a, b Predecessor) int { return cmp.Compare(slices.Index(order, a.ID), slices.Index(order, b.ID)) })
 	g.Skipped = n("skipped") == 1
 	if !g.Gated && v["bar"] != "0" {
 		g.Gated, g.GatedBy = true, GatedByProcessor

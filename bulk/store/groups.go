@@ -168,14 +168,24 @@ func (s groupStore) Cancel(ctx context.Context, group string) (Group, error) {
 // group is refused with CodeNotFound. Delete is refused while the group's reduction, callback or redrive is in
 // progress. gone is false if the deletion takes longer than patience; housekeeping then does the rest.
 func (s groupStore) Delete(ctx context.Context, group string, patience time.Duration) (gone bool, err error) {
+	return s.delete(ctx, group, patience, func(Tended) error { return ErrStore })
+}
+
+// delete is Delete; chain does what a step names for other shards. If it cannot, housekeeping continues later.
+func (s groupStore) delete(ctx context.Context, group string, patience time.Duration, chain func(t Tended) error) (gone bool, err error) {
 	if err := s.markDeleted(ctx, group, false); err != nil {
 		return false, err
 	}
+	chained := false
 	for until := time.Now().Add(patience); time.Now().Before(until) && ctx.Err() == nil; {
 		t, err := s.Tend(ctx, group)
 		if err != nil || t.Removed {
 			return t.Removed, nil //nolint:nilerr // housekeeping continues
 		}
+		if t.Chained && (chained || chain(t) != nil) {
+			return false, nil
+		}
+		chained = t.Chained
 		if !t.Again { // its tenant, which is deleted with it, still has used capacity of its limit
 			select {
 			case <-ctx.Done():

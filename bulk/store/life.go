@@ -24,7 +24,8 @@ func (s groupStore) Tend(ctx context.Context, group string) (Tended, error) {
 		return Tended{Removed: true}, nil
 	}
 	s.concluded(r, 6)
-	return Tended{Again: r.int(0) == 1, Reduce: r.int(1) == 1, Callback: r.int(2) == 1, Removed: r.int(3) == 1, DeadGone: r.int(4), Sealed: r.int(5) == 1, Part: r.int(8) > 0}, nil
+	chain := parseChain(r[min(9, len(r)):])
+	return Tended{Chained: len(chain.followers)+len(chain.asks) > 0, chain: chain, Again: r.int(0) == 1, Reduce: r.int(1) == 1, Callback: r.int(2) == 1, Removed: r.int(3) == 1, DeadGone: r.int(4), Sealed: r.int(5) == 1, Part: r.int(8) > 0}, nil
 }
 
 // BeginReduce takes over the reduction of a group and fences off earlier reducers.

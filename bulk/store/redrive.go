@@ -131,7 +131,7 @@ func (s jobStore) RedriveJobs(ctx context.Context, group string, o RedriveOption
 // redriveSpec returns the spec of a redrive of g, without its id.
 func (g *found) redriveSpec(group string, o *RedriveOptions) GroupSpec {
 	spec := g.GroupSpec
-	spec.RedriveOf, spec.RedriveWhich, spec.MaxGroups = group, o.which(), o.MaxGroups
+	spec.RedriveOf, spec.RedriveWhich, spec.MaxGroups, spec.Trace = group, o.which(), o.MaxGroups, Trace{}
 	spec.StartAt, spec.ExpiresAt, spec.Unique, spec.After, spec.When = time.Time{}, time.Time{}, Unique{}, "", "" // of the first attempt
 	if o.Rate > 0 {
 		spec.Rate = o.Rate

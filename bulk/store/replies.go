@@ -15,6 +15,11 @@ const (
 	replyNotJoined = 0
 	replyJoined    = 1
 
+	// Of group_resume.
+	replyNoGroup    = 0
+	replyNotWaiting = 1
+	replyWaiting    = 2
+
 	// Of jobs_ack.
 	replyAckDone      = 'd'
 	replyAckFailed    = 'f'

@@ -13,6 +13,7 @@ func TestReplies_AreThoseOfTheScripts(t *testing.T) {
 	for script, codes := range map[string]map[string]int{
 		"job_cancel":   {"CANCELLED": replyCancelled, "RUNNING": replyRunning, "NOT_FOUND": replyNotFound},
 		"group_join":   {"NOT_JOINED": replyNotJoined, "JOINED": replyJoined},
+		"group_resume": {"NO_GROUP": replyNoGroup, "NOT_WAITING": replyNotWaiting, "WAITING": replyWaiting},
 		"group_reduce": {"NOT_REDUCED": replyNotReduced, "REDUCED": replyReduced},
 		"leases_renew": {"LEASE_LOST": int(LeaseLost), "LEASE_HELD": int(LeaseHeld), "LEASE_CALLED": int(LeaseCalled)},
 		"jobs_ack": {"ACK_DONE": replyAckDone, "ACK_FAILED": replyAckFailed, "ACK_RETRY": replyAckRetry, "ACK_THROTTLED": replyAckThrottled,

@@ -20,6 +20,7 @@ type ProcessStatus struct {
 	Types     []string  // of jobs that it runs
 	Draining  bool      // it takes no more jobs and ends after its running ones
 	Shards    int       // that it is configured with; 0: one
+	Chains    bool      // it supports groups that wait for groups on other shards
 	StartedAt time.Time // by its own clock
 }
 

@@ -105,6 +105,11 @@ func keep(t testing.TB, f *Fleet) {
 					t.Fatal(err)
 				}
 				again = tended.Again
+				if tended.Chained {
+					if err := f.Chain(t.Context(), n, id, tended); err != nil {
+						t.Fatal(err)
+					}
+				}
 				if tended.Part && tended.Reduce {
 					if _, err := f.Join(t.Context(), n, id); err != nil {
 						t.Fatal(err)

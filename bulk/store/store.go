@@ -89,6 +89,7 @@ type Store struct {
 	*shard
 	groupStore
 	partStore
+	chainStore
 	outcomeStore
 	jobStore
 	queueStore
@@ -165,7 +166,7 @@ func New(o Options) (*Store, error) {
 	}
 	groups := groupStore{s}
 	outcomes, rates := outcomeStore{groups}, rateStore{s}
-	return &Store{s, groups, partStore{groups}, outcomes, jobStore{outcomes}, queueStore{s}, processStore{s}, rates, upkeepStore{rates}, scheduleStore{s}}, nil
+	return &Store{s, groups, partStore{groups}, chainStore{groups}, outcomes, jobStore{outcomes}, queueStore{s}, processStore{s}, rates, upkeepStore{rates}, scheduleStore{s}}, nil
 }
 
 // newProcess returns a random name of a process.

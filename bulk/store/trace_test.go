@@ -1,6 +1,7 @@
 package store
 
 import (
+	"strings"
 	"testing"
 	"time"
 )
@@ -9,7 +10,7 @@ import (
 func TestPull_ReturnsTraceOfSubmission(t *testing.T) {
 	s, c := open(t, nil)
 	create(t, s, GroupSpec{ID: "g", Tenant: "acme", Type: "mail"})
-	traced := Trace{ID: [16]byte{0: 0xfb, 15: 1}, Span: [8]byte{7: 2}}
+	traced := Trace{ID: [16]byte{0: 0xfb, 15: 1}, Span: [8]byte{7: 2}, State: "vendor=a t1,other=b"}
 	hour := time.UnixMicro(c.us).Add(time.Hour)
 	for _, add := range []struct {
 		of   Trace
@@ -57,5 +58,47 @@ func TestPull_ReturnsTraceOfSubmission(t *testing.T) {
 	check(second, 3)
 	if second[0].Attempt != 2 {
 		t.Errorf("%+v", second[0])
+	}
+}
+
+// A group keeps the trace of the request that created it. The same spec with another trace is the same group, and a redrive has none.
+func TestCreateGroup_KeepsTrace(t *testing.T) {
+	s, _ := open(t, nil)
+	spec := GroupSpec{ID: "g", Tenant: "acme", Type: "mail", Trace: Trace{ID: [16]byte{1}, Span: [8]byte{2}, State: "a=1"}}
+	again := create(t, s, spec).GroupSpec
+	again.Trace = Trace{ID: [16]byte{3}, Span: [8]byte{4}}
+	g, created, err := s.CreateGroup(t.Context(), again)
+	if err != nil || created || g.Trace != spec.Trace {
+		t.Errorf("created %v with %+v, %v", created, g.Trace, err)
+	}
+	if g, err = s.Group(t.Context(), "g"); err != nil || g.Trace != spec.Trace {
+		t.Errorf("%+v, %v", g.Trace, err)
+	}
+	if redrive := (&found{Group: g}).redriveSpec("g", &RedriveOptions{}); redrive.Trace != (Trace{}) {
+		t.Errorf("the redrive has %+v", redrive.Trace)
+	}
+}
+
+func TestTrace_TextIsBounded(t *testing.T) {
+	for _, row := range []struct{ is, want Trace }{
+		{Trace{}, Trace{}},
+		{Trace{ID: [16]byte{1}, Span: [8]byte{2}}, Trace{ID: [16]byte{1}, Span: [8]byte{2}}},
+		{Trace{ID: [16]byte{1}, State: strings.Repeat("a", MaxTraceState)}, Trace{ID: [16]byte{1}, State: strings.Repeat("a", MaxTraceState)}},
+		{Trace{ID: [16]byte{1}, State: strings.Repeat("a", MaxTraceState+1)}, Trace{ID: [16]byte{1}}},
+	} {
+		text, err := row.is.MarshalText()
+		var got Trace
+		if err == nil {
+			err = got.UnmarshalText(text)
+		}
+		if err != nil || got != row.want {
+			t.Errorf("%+v became %s and %+v, %v", row.is, text, got, err)
+		}
+	}
+	for _, text := range []string{"", "!", "AAAA", strings.Repeat("A", 31)} {
+		got := Trace{ID: [16]byte{9}}
+		if err := got.UnmarshalText([]byte(text)); err != nil || got != (Trace{}) {
+			t.Errorf("%q became %+v, %v", text, got, err)
+		}
 	}
 }

@@ -109,7 +109,12 @@ type GroupSpec struct {
 	Parts string `json:",omitempty"`
 	Part  int    `json:",omitzero"`
 
+	// Trace is that of the request that created the group; two specs that differ in it alone are the same.
+	Trace Trace `json:",omitzero"`
+
 	MaxGroups int64 `json:"-"` // most groups of the tenant, including this one; 0: any number
+
+	predecessors string // After as group_create takes it, if some of them are on other shards
 }
 
 // Group is the state of a group.
@@ -172,18 +177,49 @@ type Job struct {
 	ExpiresAt time.Time
 }
 
-// Trace is the trace and the span of a submission, which the store keeps with its jobs. The zero value is none.
+// Trace is the trace and the span of a submission, which the store keeps with its jobs and with a group that it creates. The zero value is none.
 type Trace struct {
-	ID   [16]byte
-	Span [8]byte
+	ID    [16]byte
+	Span  [8]byte
+	State string // tracestate of W3C Trace Context, up to MaxTraceState bytes
 }
 
-// word returns the trace as records have it: a t and base64url; empty without one.
-func (t Trace) word() string {
+// MaxTraceState is the longest tracestate that is kept, in bytes: the length that the specification asks for. A longer one is left out.
+const MaxTraceState = 512
+
+// MarshalText returns the trace as text: that of ID, Span and State in base64url; empty without one.
+func (t Trace) MarshalText() ([]byte, error) {
 	if t.ID == ([16]byte{}) {
+		return nil, nil
+	}
+	raw := append(t.ID[:], t.Span[:]...)
+	if len(t.State) <= MaxTraceState {
+		raw = append(raw, t.State...)
+	}
+	return base64.RawURLEncoding.AppendEncode(nil, raw), nil
+}
+
+// UnmarshalText reads the text of MarshalText. Other text is none: no job fails because of its trace.
+func (t *Trace) UnmarshalText(text []byte) error {
+	*t = Trace{}
+	raw, err := base64.RawURLEncoding.DecodeString(string(text))
+	ids := len(t.ID) + len(t.Span)
+	if err != nil || len(raw) < ids {
+		return nil
+	}
+	copy(t.ID[:], raw)
+	copy(t.Span[:], raw[len(t.ID):])
+	t.State = string(raw[ids:])
+	return nil
+}
+
+// word returns the trace as records have it: a t and its text; empty without one.
+func (t Trace) word() string {
+	text, _ := t.MarshalText()
+	if len(text) == 0 {
 		return ""
 	}
-	return "t" + base64.RawURLEncoding.EncodeToString(append(t.ID[:], t.Span[:]...))
+	return "t" + string(text)
 }
 
 // traceOf returns the trace in the first line of a record; zero without one.
@@ -192,12 +228,7 @@ func traceOf(head string) (t Trace) {
 	if at < 0 {
 		return t
 	}
-	raw, err := base64.RawURLEncoding.DecodeString(head[at+2:])
-	if err != nil || len(raw) != len(t.ID)+len(t.Span) {
-		return t
-	}
-	copy(t.ID[:], raw)
-	copy(t.Span[:], raw[len(t.ID):])
+	_ = t.UnmarshalText([]byte(head[at+2:]))
 	return t
 }
 
@@ -484,6 +515,10 @@ type Tended struct {
 	Sealed   bool  // this step sealed it after Settings.UnsealedAfter
 	// Part is set for a split group: with Reduce, Fleet.Join decides what to do.
 	Part bool
+	// Chained reports that Fleet.Chain has to pass the end of a group from one shard to another.
+	Chained bool
+
+	chain chainStep
 }
 
 // Reduction is the state of a group's reducer.

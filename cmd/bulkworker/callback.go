@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/url"
 	"sync/atomic"
 
 	"github.com/anteroom/anteroom/bulk/outbound"
 	"github.com/anteroom/anteroom/internal/config"
+	"github.com/anteroom/anteroom/internal/tracing"
 )
 
 // caller sends an ended group to its callback_url. Its settings can be replaced while it works.
@@ -44,14 +46,26 @@ func (c *caller) check(url string) error {
 }
 
 // post implements bulk.Options.Callback.
-func (c *caller) post(ctx context.Context, url string, body []byte) error {
+func (c *caller) post(ctx context.Context, to string, body []byte) error {
 	now := c.current.Load()
-	answer, err := outbound.Post(ctx, now.client, outbound.Request{URL: url, Body: body, Secret: now.secret, MaxAnswer: 64 << 10})
+	header := http.Header{}
+	end := tracing.Call(ctx, hostOf(to), header)
+	answer, err := outbound.Post(ctx, now.client, outbound.Request{URL: to, Header: header, Body: body, Secret: now.secret, MaxAnswer: 64 << 10})
 	if err != nil {
+		end(0, err)
 		return err
 	}
+	end(answer.Status, nil)
 	if answer.Status < 200 || answer.Status > 299 {
 		return fmt.Errorf("the callback's response was %d %s", answer.Status, http.StatusText(answer.Status))
 	}
 	return nil
+}
+
+// hostOf returns the host of a URL: the rest of a callback_url may contain a secret.
+func hostOf(text string) string {
+	if u, err := url.Parse(text); err == nil {
+		return u.Host
+	}
+	return ""
 }

@@ -84,7 +84,8 @@ func serve(ctx context.Context, cfg *config.Bulk, load func() (*config.Bulk, err
 		return err
 	}
 	defer w.closeProcessors()
-	defer w.traces.keeper.Close()
+	w.traces.sent.EndWith(ctx, cfg.Worker.ShutdownGrace)
+	defer w.traces.sent.Close()
 	defer context.AfterFunc(ctx, func() {
 		w.ending.Store(true)
 		log.Info("stopping: no more jobs are started", "shutdown_grace", cfg.Worker.ShutdownGrace.String())
@@ -113,7 +114,7 @@ func newWorker(cfg *config.Bulk, clients []redis.UniversalClient, log *slog.Logg
 	w.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	name, _ := cli.BuildVersion(version)
 	w.metrics = bulk.NewMetrics(w.registry, name)
-	w.traces.metrics, w.traces.log = tracing.NewMetrics(w.registry, "bulk_action"), log
+	w.traces.sent.Program = traced(tracing.NewMetrics(w.registry, "bulk_action"), log)
 	var err error
 	if w.store, err = store.NewFleet(storeOptions(cfg, log, w.metrics), clients...); err != nil {
 		return nil, err
@@ -143,7 +144,7 @@ func checkStart(cfg *config.Bulk) error {
 	}
 	w.front.close()
 	w.closeProcessors()
-	w.traces.keeper.Close()
+	w.traces.sent.Close()
 	return nil
 }
 

@@ -229,7 +229,8 @@ func TestSettings_AllReachTheirParts(t *testing.T) {
 				t.Fatal(err)
 			}
 			b := built{Store: storeOptions(cfg, nil, nil), Core: coreOptions(cfg, nil, nil, nil), Engine: engineOptions(cfg), TLS: certificates(cfg)}
-			if b.Traces, err = traceOptions(cfg, nil, nil); err != nil {
+			program := traced(nil, nil)
+			if b.Traces, err = program.Options(&cfg.Tracing); err != nil {
 				t.Fatal(err)
 			}
 			if b.API, err = apiOptions(cfg); err != nil {

@@ -1,51 +1,28 @@
 package main
 
 import (
-	"cmp"
-	"fmt"
 	"log/slog"
 
 	"github.com/anteroom/anteroom/bulk/jobtrace"
 	"github.com/anteroom/anteroom/internal/cli"
 	"github.com/anteroom/anteroom/internal/config"
 	"github.com/anteroom/anteroom/internal/tracing"
+	"github.com/anteroom/anteroom/internal/tracing/setup"
 )
-
-// service is the usual name of the program in traces.
-const service = "anteroom-bulkworker"
 
 // traces are the tracer of jobs and what it sends spans with.
 type traces struct {
 	jobtrace.Tracer
-	keeper  tracing.Keeper
-	metrics *tracing.Metrics
-	log     *slog.Logger
+	sent setup.Traces
 }
 
-// traceOptions returns the options of the tracer.
-func traceOptions(cfg *config.Bulk, m *tracing.Metrics, log *slog.Logger) (tracing.Options, error) {
-	t := &cfg.Tracing
-	headers, err := t.Headers()
-	if err != nil {
-		return tracing.Options{}, fmt.Errorf("tracing.headers_file: %w", err)
-	}
+// traced returns the bulk worker as traces name it.
+func traced(m *tracing.Metrics, log *slog.Logger) setup.Program {
 	name, _ := cli.BuildVersion(version)
-	return tracing.Options{
-		Endpoint: t.OTLPEndpoint, Headers: headers, Sample: t.Sample, Service: cmp.Or(t.ServiceName, service), Version: name, Log: log, Metrics: m,
-	}, nil
+	return setup.Program{Service: "anteroom-bulkworker", Version: name, Metrics: m, Log: log}
 }
 
 // use puts the settings of a configuration in force.
 func (t *traces) use(cfg *config.Bulk) error {
-	o, err := traceOptions(cfg, t.metrics, t.log)
-	if err != nil {
-		return err
-	}
-	next, err := t.keeper.Use(o)
-	if err != nil {
-		return err
-	}
-	t.Use(next)
-	t.keeper.Settle(o, next)
-	return nil
+	return t.sent.Reload(&cfg.Tracing, func(next *tracing.Tracer) error { t.Use(next); return nil })
 }

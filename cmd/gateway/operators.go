@@ -25,6 +25,7 @@ import (
 	"github.com/anteroom/anteroom/internal/certs"
 	"github.com/anteroom/anteroom/internal/config"
 	"github.com/anteroom/anteroom/internal/lifecycle"
+	"github.com/anteroom/anteroom/internal/tracing"
 )
 
 // operatorOptions are the options of the operators' side that the configuration determines.
@@ -88,8 +89,9 @@ func newOperators(cfg *config.Config, g *gateway.Gateway, ready func() bool, cor
 		}
 	}
 	s.console, err = console.New(console.Options{
-		Core: core, Listen: o.Listen, Tokens: o.Tokens, People: console.People{SignIn: s.signIn, TwoPerson: o.TwoPerson}, Registry: registry, Ready: ready, Log: log, Insight: insight, Webhooks: hooks.report,
-		Rooms: func() []console.Room { return consoleRooms(g) }, OriginStats: g.OriginStats,
+		Core: core, Listen: o.Listen, Tokens: o.Tokens, People: console.People{SignIn: s.signIn, TwoPerson: o.TwoPerson}, Ready: ready, Log: log, Insight: insight, Webhooks: hooks.report,
+		Measures: console.Measures{Registry: registry, Tracer: func() *tracing.Tracer { return gateway.TracerOf(g) }},
+		Rooms:    func() []console.Room { return consoleRooms(g) }, OriginStats: g.OriginStats,
 		Redeem: func(ctx context.Context, raw, key string, in func(string) bool) (permit.Redemption, error) {
 			return gateway.RedeemPermit(ctx, g, raw, key, in)
 		},

@@ -20,6 +20,7 @@ import (
 	"github.com/anteroom/anteroom/internal/logs"
 	"github.com/anteroom/anteroom/internal/redisurl"
 	"github.com/anteroom/anteroom/internal/tracing"
+	"github.com/anteroom/anteroom/internal/tracing/setup"
 )
 
 // serve runs the gateway until ctx ends, then drains within cfg.ShutdownTimeout. load reads the configuration again, at SIGHUP and
@@ -59,11 +60,13 @@ func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config,
 	if err != nil {
 		return err
 	}
-	traced := &traces{metrics: tracing.NewMetrics(registry, "anteroom"), log: log}
+	traced := &setup.Traces{Program: traced(tracing.NewMetrics(registry, "anteroom"), log)}
+	traced.EndWith(ctx, cfg.ShutdownTimeout)
 	defer traced.Close()
 	var g *gateway.Gateway
-	if err := traced.reload(cfg, &options, func(o gateway.Options) (err error) {
-		g, err = gateway.New(o, m)
+	if err := traced.Reload(&cfg.Tracing, func(t *tracing.Tracer) (err error) {
+		options.Tracer = t
+		g, err = gateway.New(options, m)
 		return err
 	}); err != nil {
 		return err
@@ -94,7 +97,7 @@ func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config,
 			err = operators.reload(next)
 		}
 		if err == nil {
-			if err = traced.reload(next, &options, g.Reload); err != nil {
+			if err = traced.Reload(&next.Tracing, func(t *tracing.Tracer) error { options.Tracer = t; return g.Reload(options) }); err != nil {
 				err = errors.Join(err, operators.reload(cfg)) // a configuration takes effect as a whole or not at all
 			}
 		}

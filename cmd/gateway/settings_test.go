@@ -345,7 +345,8 @@ func TestSettings_EachReachesWhatIsBuilt(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			traced, err := traceOptions(cfg, nil, nil)
+			program := traced(nil, nil)
+			traced, err := program.Options(&cfg.Tracing)
 			if err != nil {
 				t.Fatal(err)
 			}

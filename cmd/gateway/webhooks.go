@@ -20,6 +20,7 @@ import (
 	"github.com/anteroom/anteroom/internal/config"
 	"github.com/anteroom/anteroom/internal/lifecycle"
 	"github.com/anteroom/anteroom/internal/settings"
+	"github.com/anteroom/anteroom/internal/tracing"
 )
 
 // checkWebhooks checks what package webhook knows of webhooks: types of events, secrets and addresses.
@@ -79,6 +80,7 @@ func newWebhooks(cfg *config.Config, g *gateway.Gateway, core *admission.Core, r
 	queue := outbox.New(outbox.Options{Run: admission.ScriptsOf(core), Prefix: cfg.Store.Prefix})
 	w := &webhooks{queue: queue, Dispatcher: webhook.New(webhook.Options{
 		Queue: queue, Gateway: admission.GatewayOf(core), Rooms: func() []webhook.Room { return webhookRooms(g) }, Health: core.OriginHealth,
+		Tracer:  func() *tracing.Tracer { return gateway.TracerOf(g) },
 		Metrics: webhook.NewMetrics(registry), Log: log,
 	})}
 	return w, w.set(cfg)

@@ -18,6 +18,7 @@ import (
 	"github.com/anteroom/anteroom/gateway/console/signin"
 	"github.com/anteroom/anteroom/gateway/permit"
 	"github.com/anteroom/anteroom/internal/ophttp"
+	"github.com/anteroom/anteroom/internal/tracing"
 )
 
 // storeTimeout bounds an operator's call. It is longer than a visitor's: an operator prefers a late result to none.
@@ -97,6 +98,12 @@ type People struct {
 	TwoPerson []string       // actions that a second person has to confirm
 }
 
+// Measures are the figures that /metrics serves, and the traces of requests.
+type Measures struct {
+	Registry prometheus.Gatherer
+	Tracer   func() *tracing.Tracer // may return nil; nil: no request is traced
+}
+
 // Options of a Console. Core, Listen, Rooms, Registry and Ready are required.
 type Options struct {
 	Core *admission.Core // for the audit log
@@ -117,9 +124,9 @@ type Options struct {
 	Webhooks func(ctx context.Context, dead int) (Webhooks, error)
 	Insight  Insight
 
-	Registry prometheus.Gatherer
-	Ready    func() bool  // the visitors' listener accepts, and no SIGTERM was received
-	Health   func() error // an error means that the process must be restarted; may be nil
+	Measures
+	Ready  func() bool  // the visitors' listener accepts, and no SIGTERM was received
+	Health func() error // an error means that the process must be restarted; may be nil
 
 	Log *slog.Logger     // nil: discarded
 	Now func() time.Time // nil: time.Now

@@ -172,7 +172,7 @@ func TestNew_RefusesOptions(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			b := newBench(t)
 			o := Options{Listen: ":9090", Tokens: []Token{{Name: "ops", Token: writeToken, Role: Write}, {Name: "wall", Token: readToken, Role: Read}},
-				Rooms: func() []Room { return nil }, Core: b.core, Registry: prometheus.NewRegistry(), Ready: func() bool { return true }}
+				Rooms: func() []Room { return nil }, Core: b.core, Measures: Measures{Registry: prometheus.NewRegistry()}, Ready: func() bool { return true }}
 			row.change(&o)
 			_, err := New(o)
 			if err == nil || !strings.Contains(err.Error(), row.says) {

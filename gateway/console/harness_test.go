@@ -137,7 +137,7 @@ func newBenchOn(t *testing.T, client redis.UniversalClient, change ...func(*Opti
 		},
 		OriginStats: func(string) (float64, float64) { return 0.0421, 0.005 },
 		Insight:     Insight{Recorder: b.recorder, Fleet: b.fleet, Explain: explained},
-		Registry:    prometheus.NewRegistry(),
+		Measures:    Measures{Registry: prometheus.NewRegistry()},
 		Ready:       func() bool { return b.ready },
 		Health:      func() error { return b.healthy },
 		Now:         b.clock.now,

@@ -141,7 +141,7 @@ func (c *Console) serve(table []route) {
 		if paths[row.path] == nil {
 			paths[row.path] = methods{}
 		}
-		paths[row.path][row.method] = c.inSession(row.authorized())
+		paths[row.path][row.method] = c.inSession(traced(c.o.Tracer, row, row.authorized()))
 	}
 	for path, served := range paths {
 		c.mux.Guarded(path, served)

@@ -9,10 +9,18 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/anteroom/anteroom/gateway/console/signin/signintest"
 )
 
 // openStream opens a stream with a token, and returns it after its first event.
 func openStream(t *testing.T, s *httptest.Server, token string) io.Reader {
+	t.Helper()
+	return openStreamWith(t, s, "Authorization", "Bearer "+token)
+}
+
+// openStreamWith opens a stream with a header field.
+func openStreamWith(t *testing.T, s *httptest.Server, field, value string) io.Reader {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
@@ -20,7 +28,7 @@ func openStream(t *testing.T, s *httptest.Server, token string) io.Reader {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Header.Set("Authorization", "Bearer "+token)
+	r.Header.Set(field, value)
 	w, err := s.Client().Do(r)
 	if err != nil {
 		t.Fatal(err)
@@ -68,4 +76,50 @@ func TestStream_LeavesStreamsToOthers(t *testing.T) {
 	leave() // a stream that is allowed ends at once
 	wantCode(t, b.ask("GET", "/admin/v1/stream", "", "Authorization: Bearer "+readToken), 503, "too_many_streams")
 	openStream(t, s, writeToken)
+}
+
+// An open stream keeps its session in use, however long ago its browser sent the last request. It ends when the session does, or when the
+// person has no role any more.
+func TestStream_FollowsSession(t *testing.T) {
+	b, p := newSignInBench(t)
+	s := httptest.NewServer(b.handler)
+	t.Cleanup(s.Close) // after the streams are closed
+	ann, bob := b.newTab(), b.newTab()
+	ann.signIn(p, signintest.Ann)
+	bob.signIn(p, signintest.Bob)
+	cookie := func(c *tab) string {
+		return c.cookies["__Host-anteroom_session"].Name + "=" + c.cookies["__Host-anteroom_session"].Value
+	}
+	idle := cookie(ann)
+	lines := bufio.NewScanner(openStreamWith(t, s, "Cookie", idle))
+	other := openStreamWith(t, s, "Cookie", cookie(bob))
+
+	began := b.clock.now()
+	b.set(began.Add(31 * time.Minute))
+	if got := b.ask("GET", "/admin/v1/me", "", "Authorization:", "Sec-Fetch-Site: same-origin", "Cookie: "+idle).Code; got != 401 {
+		t.Fatalf("a request of an idle session has the status %d", got)
+	}
+	for checks := 0; checks < 3; { // the first of them may have been sent before
+		if !lines.Scan() {
+			t.Fatalf("the stream of a session in use has ended: %v", lines.Err())
+		}
+		if lines.Text() == "event: fleet" {
+			checks++
+		}
+	}
+
+	fewer := signInOptions(p)
+	fewer.Rules = fewer.Rules[:2] // without that of bob
+	if err := b.console.o.SignIn.Reload(fewer); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(io.Discard, other); err != nil {
+		t.Errorf("the stream of a person without a role did not end: %v", err)
+	}
+	b.set(began.Add(12 * time.Hour))
+	for lines.Scan() { // until it ends
+	}
+	if err := lines.Err(); err != nil {
+		t.Errorf("the stream of a session that is over did not end: %v", err)
+	}
 }

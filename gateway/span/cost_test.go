@@ -30,9 +30,9 @@ func ask(tracer *tracing.Tracer, now time.Time) (traced bool) {
 	if r.Decide(Caller{Began: now}); !r.Traced() {
 		return false
 	}
-	x := r.Exchange("GET", "shop")
-	x.End(&proxy.Outcome{Status: 200, Server: "http://127.0.0.1:9000", FirstByte: time.Millisecond}, "/sale")
-	r.End(&Facts{Method: "GET", Path: "/sale", Scheme: "http", Host: "shop.test", Protocol: "1.1", Route: "/sale", Client: "192.0.2.1", Room: "sale", Outcome: "proxied", Decision: "pass", Status: 200}, now, time.Millisecond)
+	x, _, _ := r.Exchange("GET", "shop")
+	r.EndExchange(x, &proxy.Outcome{Status: 200, Server: "http://127.0.0.1:9000", FirstByte: time.Millisecond}, "/sale")
+	r.End(&Facts{Method: "GET", Path: "/sale", Scheme: "http", Host: "shop.test", Protocol: "1.1", Route: "/sale", Client: "192.0.2.1", Room: "sale", Outcome: "proxied", Decision: "pass", Status: 200}, now.Add(time.Millisecond))
 	return true
 }
 

@@ -2,10 +2,12 @@ package span
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
+	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/anteroom/anteroom/admission"
@@ -15,10 +17,16 @@ import (
 // Request is the trace of one request. The zero value is of a request that is not traced.
 type Request struct {
 	tracer  *tracing.Tracer // nil: nothing is traced
+	span    *server         // nil: the request is not traced
 	decided bool
-	span    trace.Span // nil: the request is not traced
-	ctx     context.Context
-	linked  admission.ID // the ticket to which the span is linked
+}
+
+// server is the span of a request.
+type server struct {
+	tracing.Span
+	id     string         // of the trace, once it was asked for
+	linked []admission.ID // tickets to which the span is linked
+	facts  Facts
 }
 
 // New returns the trace of a request, about which Decide has to be called; t may be nil.
@@ -27,7 +35,7 @@ func New(t *tracing.Tracer) Request { return Request{tracer: t} }
 // Caller is what a request continues: the trace of a trusted caller, if it has one.
 type Caller struct {
 	Began         time.Time
-	Parent, State string // traceparent and tracestate; empty: none, or not of a trusted caller
+	Parent, State []byte // traceparent and tracestate; empty: none, or not of a trusted caller
 }
 
 // On reports whether requests are traced at all.
@@ -46,43 +54,46 @@ func (r *Request) DecideByTicket(c Caller, id admission.ID) {
 		return
 	}
 	chosen := r.tracer.Chooses(id)
-	r.decide(c, func() bool { return chosen })
-	if r.span != nil && chosen && r.linked != id {
-		r.linked = id
-		r.span.AddLink(trace.Link{SpanContext: tracing.Root(id), Attributes: []attribute.KeyValue{attribute.String("anteroom.link", "ticket")}})
+	r.decide(&c, chosen)
+	if r.span != nil && chosen && !slices.Contains(r.span.linked, id) {
+		r.span.linked = append(r.span.linked, id)
 	}
 }
 
 // Decide decides whether a request without a ticket is traced: if its caller's trace is, or else by chance.
 func (r *Request) Decide(c Caller) {
 	if r.tracer != nil {
-		r.decide(c, r.tracer.Chance)
+		r.decide(&c, r.tracer.Chance())
 	}
 }
 
-func (r *Request) decide(c Caller, chosen func() bool) {
+func (r *Request) decide(c *Caller, chosen bool) {
 	if r.decided {
 		return
 	}
 	r.decided = true
-	ctx := context.Background()
-	if parent, ok := tracing.Parse(c.Parent, c.State); ok {
-		if !parent.IsSampled() {
-			return
+	var parent trace.SpanContext
+	if len(c.Parent) > 0 {
+		var ok bool
+		if parent, ok = tracing.Parse(c.Parent, c.State); ok {
+			chosen = parent.IsSampled()
 		}
-		ctx = trace.ContextWithRemoteSpanContext(ctx, parent)
-	} else if !chosen() {
-		return
 	}
-	r.ctx, r.span = r.tracer.Start(ctx, "HTTP", trace.WithSpanKind(trace.SpanKindServer), trace.WithTimestamp(c.Began))
+	if chosen {
+		r.span = &server{Span: r.tracer.Begin(parent, trace.SpanKindServer, c.Began)}
+	}
 }
 
 // TraceID returns the id of the trace for exemplars, empty if the request is not traced.
 func (r *Request) TraceID() string {
-	if r.span == nil {
+	s := r.span
+	if s == nil {
 		return ""
 	}
-	return r.span.SpanContext().TraceID().String()
+	if s.id == "" {
+		s.id = s.SpanContext().TraceID().String()
+	}
+	return s.id
 }
 
 // Calls returns a context for calls of a room, each batch of which becomes a span; ctx itself if the request is not traced.
@@ -95,17 +106,39 @@ func (r *Request) Calls(ctx context.Context) context.Context {
 
 // batch records the call of a script, which has just ended.
 func (r *Request) batch(b admission.BatchCall) {
-	_, s := r.tracer.Start(r.ctx, "EVALSHA "+b.Script, trace.WithSpanKind(trace.SpanKindClient), trace.WithTimestamp(b.Asked), trace.WithAttributes(
+	s := &batch{Span: r.tracer.Begin(r.span.SpanContext(), trace.SpanKindClient, b.Asked), call: b}
+	s.End(time.Now())
+	r.tracer.Finish(s)
+}
+
+// batch is the span of a call of a script.
+type batch struct {
+	tracing.Span
+	call admission.BatchCall
+}
+
+func (s *batch) Name() string { return "EVALSHA " + s.call.Script }
+
+func (s *batch) Attributes() []attribute.KeyValue {
+	b := &s.call
+	all := []attribute.KeyValue{
 		attribute.String("db.system.name", "redis"),
 		attribute.String("db.operation.name", "EVALSHA"),
 		attribute.String("db.stored_procedure.name", b.Script),
 		attribute.Int("db.operation.batch.size", b.Size),
-		attribute.Float64("anteroom.batch.collect_seconds", max(0, b.Sent.Sub(b.Asked).Seconds()))))
-	if b.Err != nil {
-		s.SetAttributes(attribute.String("error.type", "store"))
-		s.SetStatus(codes.Error, b.Err.Error())
+		attribute.Float64("anteroom.batch.collect_seconds", max(0, b.Sent.Sub(b.Asked).Seconds())),
 	}
-	s.End()
+	if b.Err != nil {
+		all = append(all, attribute.String("error.type", "store"))
+	}
+	return all
+}
+
+func (s *batch) Status() (status sdk.Status) {
+	if err := s.call.Err; err != nil {
+		status = sdk.Status{Code: codes.Error, Description: err.Error()}
+	}
+	return status
 }
 
 // Facts describe a request that has ended.
@@ -116,6 +149,7 @@ type Facts struct {
 	Room, Outcome, Decision              string
 	Ticket                               string // or session
 	Problem                              string // code
+	Operator                             string // of the admin API
 	Status                               int
 }
 
@@ -124,7 +158,7 @@ var methods = map[string]bool{
 	"GET": true, "HEAD": true, "POST": true, "PUT": true, "DELETE": true, "CONNECT": true, "OPTIONS": true, "TRACE": true, "PATCH": true, "QUERY": true,
 }
 
-// attributesMost is more attributes than a span of a request has: they are collected first and set at once, which costs least.
+// attributesMost is more attributes than a span of a request has.
 const attributesMost = 20
 
 // method returns the name of a span and the attributes of a method, with space for others.
@@ -137,15 +171,31 @@ func method(m string) (name string, attributes []attribute.KeyValue) {
 }
 
 // End ends the span of a traced request.
-func (r *Request) End(f *Facts, began time.Time, took time.Duration) {
-	name, attributes := method(f.Method)
-	if f.Route != "" {
-		name += " " + f.Route
+func (r *Request) End(f *Facts, at time.Time) {
+	s := r.span
+	s.facts = *f
+	s.End(at)
+	r.tracer.Finish(s)
+}
+
+func (s *server) Name() string {
+	name := s.facts.Method
+	if !methods[name] {
+		name = "HTTP"
 	}
+	if s.facts.Route != "" {
+		name += " " + s.facts.Route
+	}
+	return name
+}
+
+func (s *server) Attributes() []attribute.KeyValue {
+	f := &s.facts
+	_, attributes := method(f.Method)
 	for _, a := range [...][2]string{
 		{"url.scheme", f.Scheme}, {"url.path", f.Path}, {"server.address", f.Host}, {"network.protocol.version", f.Protocol}, {"http.route", f.Route},
 		{"client.address", f.Client}, {"user_agent.original", f.UserAgent},
-		{"anteroom.room", f.Room}, {"anteroom.outcome", f.Outcome}, {"anteroom.decision", f.Decision}, {"anteroom.ticket", f.Ticket}, {"anteroom.problem", f.Problem},
+		{"anteroom.room", f.Room}, {"anteroom.outcome", f.Outcome}, {"anteroom.decision", f.Decision}, {"anteroom.ticket", f.Ticket}, {"anteroom.problem", f.Problem}, {"anteroom.operator", f.Operator},
 	} {
 		if a[1] != "" {
 			attributes = append(attributes, attribute.String(a[0], a[1]))
@@ -160,11 +210,22 @@ func (r *Request) End(f *Facts, began time.Time, took time.Duration) {
 			kind = statusText(f.Status)
 		}
 		attributes = append(attributes, attribute.String("error.type", kind))
-		r.span.SetStatus(codes.Error, "")
 	}
-	r.span.SetName(name)
-	r.span.SetAttributes(attributes...)
-	r.span.End(trace.WithTimestamp(began.Add(took)))
+	return attributes
+}
+
+func (s *server) Status() (status sdk.Status) {
+	if s.facts.Status >= 500 {
+		status.Code = codes.Error
+	}
+	return status
+}
+
+func (s *server) Links() (links []sdk.Link) {
+	for _, id := range s.linked {
+		links = append(links, sdk.Link{SpanContext: tracing.Root(id), Attributes: []attribute.KeyValue{attribute.String("anteroom.link", "ticket")}})
+	}
+	return links
 }
 
 // statusText returns a status code as text.

@@ -10,6 +10,8 @@ import (
 
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/admission/outbox"
+	"github.com/anteroom/anteroom/gateway/span"
+	"github.com/anteroom/anteroom/internal/tracing"
 )
 
 const (
@@ -30,7 +32,7 @@ type Queue interface {
 
 var _ Queue = (*outbox.Queue)(nil)
 
-// Options of a Dispatcher. All are required.
+// Options of a Dispatcher. All but Tracer are required.
 type Options struct {
 	Queue   Queue
 	Gateway string // names this process among its peers
@@ -38,6 +40,7 @@ type Options struct {
 	Rooms func() []Room
 	// Health returns the health of an origin. Only the gateway that sends calls it.
 	Health  func(ctx context.Context, origin string) (admission.OriginHealth, error)
+	Tracer  func() *tracing.Tracer // returns the tracer of deliveries; nil: none
 	Metrics *Metrics
 	Log     *slog.Logger
 }
@@ -178,7 +181,9 @@ func (d *Dispatcher) sendLost(ctx context.Context, s *sender, now time.Time) {
 				continue
 			}
 			all.Go(func() {
-				a, err := s.deliver(ctx, e, o.lost.id(), o.lost.body())
+				event := outbox.Delivery{Endpoint: name, ID: o.lost.id(), Body: o.lost.body(), Tries: o.tries}
+				ctx, try := d.traced(ctx, &event)
+				a, err := s.deliver(ctx, e, event.ID, event.Body)
 				failed, gone := failure(a, err)
 				if failed != nil && !gone {
 					d.o.Log.Warn("cannot deliver an event; will retry", "webhook", name, "event", StoreLost, "room", o.room, "error", failed)
@@ -186,7 +191,7 @@ func (d *Dispatcher) sendLost(ctx context.Context, s *sender, now time.Time) {
 					left = append(left, name)
 					mu.Unlock()
 				}
-				d.count(name, failed, gone)
+				try.End(d.count(name, failed, gone), failed)
 			})
 		}
 		all.Wait()
@@ -195,9 +200,22 @@ func (d *Dispatcher) sendLost(ctx context.Context, s *sender, now time.Time) {
 	}
 }
 
-// count counts a delivery.
-func (d *Dispatcher) count(name string, failed error, last bool) {
-	outcome := "delivered"
+// traced begins the span of a try, and returns the context of its request.
+func (d *Dispatcher) traced(ctx context.Context, event *outbox.Delivery) (context.Context, *span.Delivery) {
+	if d.o.Tracer == nil {
+		return ctx, nil
+	}
+	tracer := d.o.Tracer()
+	if tracer == nil {
+		return ctx, nil
+	}
+	kind, room := about(event.Body)
+	return span.Deliver(ctx, tracer, &span.Event{Trace: traceOf(event.ID), ID: event.ID, Type: kind, Room: room, Webhook: event.Endpoint, Attempt: event.Tries + 1})
+}
+
+// count counts a delivery, and returns its outcome.
+func (d *Dispatcher) count(name string, failed error, last bool) (outcome string) {
+	outcome = "delivered"
 	switch {
 	case failed != nil && last:
 		outcome = "dead"
@@ -205,6 +223,7 @@ func (d *Dispatcher) count(name string, failed error, last bool) {
 		outcome = "retry"
 	}
 	d.o.Metrics.deliveries.WithLabelValues(name, outcome).Inc()
+	return outcome
 }
 
 // start delivers an event in the background; turn takes no more than there are slots.
@@ -248,18 +267,20 @@ func (d *Dispatcher) send(ctx context.Context, s *sender, event *outbox.Delivery
 		outcome.Verdict, outcome.Error = outbox.Dead, "no webhook of this name is configured"
 		return outcome, true
 	}
-	a, err := s.deliver(ctx, e, event.ID, event.Body)
+	traced, try := d.traced(ctx, event)
+	a, err := s.deliver(traced, e, event.ID, event.Body)
 	if ctx.Err() != nil && err != nil {
+		try.End("interrupted", err)
 		return outcome, false
 	}
 	failed, last := failure(a, err)
 	if failed == nil {
-		d.count(e.Name, nil, false)
+		try.End(d.count(e.Name, nil, false), nil)
 		return outcome, true
 	}
 	pause := pauseAfter(event.Tries, a)
 	last = last || time.Since(time.UnixMicro(event.Since))+pause > GiveUp
-	d.count(e.Name, failed, last)
+	try.End(d.count(e.Name, failed, last), failed)
 	if last { // the URL is not logged: it may contain a secret
 		outcome.Verdict, outcome.Error = outbox.Dead, failed.Error()
 		d.o.Log.Error("cannot deliver an event; giving up. GET /admin/v1/webhooks shows it", "webhook", e.Name, "id", event.ID, "tries", event.Tries+1, "error", failed)

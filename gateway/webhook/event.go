@@ -50,6 +50,30 @@ func (e *event) id() string {
 	return "msg_" + hex.EncodeToString(h.Sum(nil)[:16])
 }
 
+// traceOf returns the id of the trace of an event: the number in its webhook-id. It is zero for ids of another form.
+func traceOf(id string) (trace [16]byte) {
+	digits, ok := strings.CutPrefix(id, "msg_")
+	raw, err := hex.DecodeString(digits)
+	if !ok || err != nil || len(raw) != len(trace) {
+		return trace
+	}
+	return [16]byte(raw)
+}
+
+// about returns the type and the room in the JSON of an event; empty without one.
+func about(body string) (kind, room string) {
+	var e struct {
+		Type string `json:"type"`
+		Data struct {
+			Room string `json:"room"`
+		} `json:"data"`
+	}
+	if json.Unmarshal([]byte(body), &e) != nil {
+		return "", ""
+	}
+	return e.Type, e.Data.Room
+}
+
 // body returns the JSON that is sent.
 func (e *event) body() string {
 	data := map[string]any{}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/anteroom/anteroom/bulk/outbound"
+	"github.com/anteroom/anteroom/internal/tracing"
 )
 
 const (
@@ -99,10 +100,13 @@ func (s *sender) deliver(ctx context.Context, e *Endpoint, id, body string) (*An
 	defer cancel()
 	header := http.Header{"User-Agent": {"anteroom-webhooks"}}
 	sign(header, e.Secrets, id, time.Now(), []byte(body))
+	end := tracing.Call(ctx, e.Host(), header)
 	a, err := outbound.Post(ctx, s.clients[e.Name], outbound.Request{URL: e.URL, Header: header, Body: []byte(body), MaxAnswer: mostAnswer})
 	if err != nil {
+		end(0, err)
 		return nil, explain(err)
 	}
+	end(a.Status, nil)
 	return &Answer{Status: a.Status, Body: a.Body, retryAfter: a.RetryAfter}, nil
 }
 

@@ -3,7 +3,6 @@ package tracing
 import (
 	"context"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -23,34 +22,19 @@ func NewMetrics(reg prometheus.Registerer, namespace string) *Metrics {
 	return &Metrics{ended: all.WithLabelValues("ended"), exported: all.WithLabelValues("exported"), failed: all.WithLabelValues("failed")}
 }
 
-// counter counts the spans that end.
-type counter struct{ m *Metrics }
-
-func (counter) OnStart(context.Context, sdk.ReadWriteSpan) {}
-
-func (c counter) OnEnd(sdk.ReadOnlySpan) {
-	if c.m != nil {
-		c.m.ended.Inc()
-	}
-}
-
-func (counter) Shutdown(context.Context) error   { return nil }
-func (counter) ForceFlush(context.Context) error { return nil }
-
-// exporter counts what it exports, and logs when exports begin to fail and when they succeed again.
+// exporter counts what it exports, and logs when exports begin to fail and when they succeed again. One goroutine uses it.
 type exporter struct {
 	to      sdk.SpanExporter
 	log     *slog.Logger
 	metrics *Metrics
 
-	mu     sync.Mutex
 	failed time.Time // when a failure was logged last; zero: the last export succeeded
 }
 
 // complainEvery is how often failures are logged while they last.
 const complainEvery = time.Minute
 
-func (e *exporter) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) error {
+func (e *exporter) export(ctx context.Context, spans []sdk.ReadOnlySpan) {
 	err := e.to.ExportSpans(ctx, spans)
 	if m := e.metrics; m != nil {
 		if err != nil {
@@ -60,12 +44,9 @@ func (e *exporter) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) er
 		}
 	}
 	e.report(err)
-	return nil // the failure is logged; the SDK would print it again
 }
 
 func (e *exporter) report(err error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
 	now := time.Now()
 	switch {
 	case err == nil && !e.failed.IsZero():
@@ -76,5 +57,3 @@ func (e *exporter) report(err error) {
 		e.failed = now
 	}
 }
-
-func (e *exporter) Shutdown(ctx context.Context) error { return e.to.Shutdown(ctx) }

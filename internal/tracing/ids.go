@@ -8,7 +8,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// ids generates random ids of traces and spans, except for the span that startAs is about to start.
+// ids generates random ids of traces and spans, except for the root span whose context As or In has returned.
 type ids struct{}
 
 type rootKey struct{}
@@ -17,6 +17,11 @@ type rootKey struct{}
 // exists.
 func As(ctx context.Context, root trace.SpanContext) context.Context {
 	return context.WithValue(ctx, rootKey{}, root)
+}
+
+// In returns a context in which Start starts a root span of a trace with a given id. Several spans can be roots of one trace.
+func In(ctx context.Context, id [16]byte) context.Context {
+	return As(ctx, trace.NewSpanContext(trace.SpanContextConfig{TraceID: id, SpanID: ids{}.NewSpanID(ctx, id)}))
 }
 
 func (ids) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {

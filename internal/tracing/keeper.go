@@ -56,20 +56,28 @@ func (k *Keeper) Drop(t *Tracer) {
 	}
 }
 
-// Close sends what the tracer has, for two seconds at most, and ends it.
-func (k *Keeper) Close() {
+// Close sends what the tracer has until ctx ends, and ends it. It does not wait longer for former tracers.
+func (k *Keeper) Close(ctx context.Context) {
 	k.mu.Lock()
 	t := k.current
 	k.current = nil
 	k.mu.Unlock()
 	if t != nil {
-		flush(t)
+		_ = t.Shutdown(ctx) // the exporter logs its failures
 	}
-	k.retired.Wait()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		k.retired.Wait()
+	}()
+	select {
+	case <-ended:
+	case <-ctx.Done():
+	}
 }
 
 func flush(t *Tracer) {
 	ctx, cancel := context.WithTimeout(context.Background(), flushFor)
 	defer cancel()
-	_ = t.Shutdown(ctx) // the exporter logs its failures
+	_ = t.Shutdown(ctx) // as above
 }

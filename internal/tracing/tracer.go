@@ -35,6 +35,8 @@ type Options struct {
 type Tracer struct {
 	provider  *sdk.TracerProvider
 	tracer    trace.Tracer
+	template  sdk.ReadOnlySpan // with the resource and the scope, for Span
+	queue     *queue
 	threshold uint64 // of the first 63 bits of an id
 }
 
@@ -79,14 +81,16 @@ func New(o Options) (*Tracer, error) {
 	if about == nil {
 		return nil, fmt.Errorf("tracing: %w", err)
 	}
-	out := &exporter{to: client, log: o.Log, metrics: o.Metrics}
-	t := &Tracer{threshold: uint64(math.Round(min(max(o.Sample, 0), 1) * (1 << 63)))}
+	t := &Tracer{
+		threshold: uint64(math.Round(min(max(o.Sample, 0), 1) * (1 << 63))),
+		queue:     newQueue(&exporter{to: client, log: o.Log, metrics: o.Metrics}, o.Metrics, every),
+	}
 	t.provider = sdk.NewTracerProvider(
 		sdk.WithSampler(sdk.AlwaysSample()), // the callers have decided
-		sdk.WithIDGenerator(ids{}), sdk.WithResource(about),
-		sdk.WithSpanProcessor(counter{o.Metrics}),
-		sdk.WithBatcher(out, sdk.WithMaxQueueSize(queueSize), sdk.WithMaxExportBatchSize(batchSize), sdk.WithBatchTimeout(every), sdk.WithExportTimeout(exportTimeout)))
+		sdk.WithIDGenerator(ids{}), sdk.WithResource(about), sdk.WithSpanProcessor(t.queue))
 	t.tracer = t.provider.Tracer(Scope)
+	_, first := t.tracer.Start(context.Background(), "") // never ended
+	t.template = first.(sdk.ReadOnlySpan)
 	return t, nil
 }
 
@@ -107,4 +111,7 @@ func (t *Tracer) Start(ctx context.Context, name string, options ...trace.SpanSt
 }
 
 // Shutdown sends the spans that have ended and stops the exporter. Later spans are dropped.
-func (t *Tracer) Shutdown(ctx context.Context) error { return t.provider.Shutdown(ctx) }
+func (t *Tracer) Shutdown(ctx context.Context) error {
+	err := t.queue.Shutdown(ctx) // the provider would not call it after the end of ctx
+	return errors.Join(err, t.provider.Shutdown(ctx))
+}

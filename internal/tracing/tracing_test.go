@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -16,10 +17,13 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	"go.uber.org/goleak"
 	"google.golang.org/protobuf/proto"
+	"pgregory.net/rapid"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -30,10 +34,15 @@ type receiver struct {
 	broken atomic.Bool
 	spans  atomic.Int64
 	path   atomic.Value
+	asked  chan struct{}   // receives for each request
+	held   <-chan struct{} // until it is closed, no request is answered; nil: all are
 }
 
+// hold keeps requests from being answered until release is closed.
+func (r *receiver) hold(release <-chan struct{}) { r.held = release }
+
 func newReceiver(t *testing.T) *receiver {
-	r := &receiver{}
+	r := &receiver{asked: make(chan struct{}, 1000)}
 	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		body, err := io.ReadAll(q.Body)
 		var sent collector.ExportTraceServiceRequest
@@ -44,6 +53,10 @@ func newReceiver(t *testing.T) *receiver {
 			t.Error(err)
 		}
 		r.path.Store(q.URL.Path)
+		r.asked <- struct{}{}
+		if r.held != nil {
+			<-r.held
+		}
 		if r.broken.Load() {
 			w.WriteHeader(http.StatusBadRequest)
 			return
@@ -143,6 +156,10 @@ func TestParse_ReadsTraceContext(t *testing.T) {
 		{"00-" + strings.Repeat("0", 32) + "-" + span + "-01", "", false, false, ""},
 		{"00-" + strings.ToUpper(id) + "-" + span + "-01", "", false, false, ""},
 		{"00-" + id + "-" + span, "", false, false, ""},
+		{"00-" + id + "0" + span + "-00", "", false, false, ""},
+		{"00-" + strings.ToUpper(id) + "-" + span + "-00", "", false, false, ""},
+		{"00-" + id + "-" + strings.Repeat("0", 16) + "-00", "", false, false, ""},
+		{"ff-" + id + "-" + span + "-00", "", false, false, ""},
 		{"", "a=1", false, false, ""},
 	} {
 		sc, ok := Parse(row.parent, row.state)
@@ -158,6 +175,109 @@ func TestParse_ReadsTraceContext(t *testing.T) {
 		}
 	}
 }
+
+// What Parse reads itself means what the library for the specification reads.
+func TestParse_AgreesWithLibrary(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		hex := func(n int) string { return rapid.StringMatching(fmt.Sprintf("[0-9a-f]{%d}", n)).Draw(t, "hex") }
+		parts := []string{rapid.SampledFrom([]string{"00", "00", "00", "01", "ff"}).Draw(t, "version"), hex(32), hex(16), rapid.SampledFrom([]string{"00", "01", "02", "03", "04", "0f"}).Draw(t, "flags")}
+		if rapid.Bool().Draw(t, "zero") {
+			i := rapid.IntRange(1, 2).Draw(t, "id")
+			parts[i] = strings.Repeat("0", len(parts[i]))
+		}
+		parent := []byte(strings.Join(parts, "-"))
+		if rapid.Bool().Draw(t, "changed") {
+			parent[rapid.IntRange(0, len(parent)-1).Draw(t, "at")] = byte(rapid.SampledFrom([]rune("0fFgG-_ ")).Draw(t, "byte"))
+		}
+		want := trace.SpanContextFromContext(w3c.Extract(context.Background(), &pair{parent: string(parent)}))
+		if got, ok := Parse(parent, nil); ok != want.IsValid() || !got.Equal(want) {
+			t.Fatalf("%q: %v, %v, want %v", parent, got, ok, want)
+		}
+		if !want.IsValid() {
+			return
+		}
+		carrier := propagation.MapCarrier{}
+		w3c.Inject(trace.ContextWithSpanContext(context.Background(), want), carrier)
+		if parent, _ := Format(want); parent != carrier["traceparent"] {
+			t.Fatalf("%v is written %q, want %q", want, parent, carrier["traceparent"])
+		}
+	})
+}
+
+// A traceparent that is not sampled, as most are, costs no allocation.
+func TestParse_UnsampledAllocatesNothing(t *testing.T) {
+	parent := []byte("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00")
+	if n := testing.AllocsPerRun(100, func() {
+		if sc, ok := Parse(parent, parent); !ok || sc.IsSampled() {
+			t.Error(sc, ok)
+		}
+	}); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// Spans that end are exported together. Half of the queue does not wait for the time of an export, and what does not fit is dropped.
+func TestQueue_ExportsBatchesAndDropsTheRest(t *testing.T) {
+	to, release := newReceiver(t), make(chan struct{})
+	to.hold(release)
+	m := NewMetrics(prometheus.NewRegistry(), "test")
+	tracer, err := New(Options{Endpoint: to.URL, Service: "test", Metrics: m, exportEvery: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	end := func(n int) {
+		for range n {
+			s := &record{Span: tracer.Begin(trace.SpanContext{}, trace.SpanKindServer, time.Now())}
+			s.End(time.Now())
+			tracer.Finish(s)
+		}
+	}
+	end(queueSize/2 - 1)
+	select {
+	case <-to.asked:
+		t.Fatal("less than half of the queue is exported at once")
+	default:
+	}
+	end(1)
+	<-to.asked // half of the queue is exported, and the collector does not respond
+	end(queueSize + 10)
+	close(release)
+	if err := tracer.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+	end(1) // after the end
+	if got := to.spans.Load(); got != queueSize/2+queueSize {
+		t.Errorf("%d spans arrived, want %d", got, queueSize/2+queueSize)
+	}
+	if got := testutil.ToFloat64(m.ended); got != queueSize/2+queueSize+11 {
+		t.Errorf("%v spans have ended", got)
+	}
+}
+
+// A span costs its caller one allocation.
+func TestSpan_CostsOneAllocation(t *testing.T) {
+	tracer, err := New(Options{Endpoint: newReceiver(t).URL, Service: "test", exportEvery: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	if n := testing.AllocsPerRun(1000, func() {
+		s := &record{Span: tracer.Begin(trace.SpanContext{}, trace.SpanKindServer, now)}
+		s.End(now)
+		tracer.Finish(s)
+	}); n > 1 {
+		t.Errorf("%v allocations", n)
+	}
+	if err := tracer.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// record is a span without attributes.
+type record struct{ Span }
+
+func (*record) Name() string                     { return "span" }
+func (*record) Attributes() []attribute.KeyValue { return nil }
 
 // A collector that fails costs its spans; the failure and its end are logged once each, and all spans are counted.
 func TestExporter_ReportsFailures(t *testing.T) {
@@ -227,7 +347,7 @@ func TestKeeper_EndsFormerTracers(t *testing.T) {
 	}
 	_, s = second.Start(t.Context(), "span")
 	s.End()
-	k.Close()
+	k.Close(t.Context())
 	if one.spans.Load() != 1 || two.spans.Load() != 1 {
 		t.Errorf("%d and %d spans arrived", one.spans.Load(), two.spans.Load())
 	}

@@ -267,7 +267,9 @@ if set.shards > 1 then parts.read() end
 --   results, shrunk, cleared, gone, called_off, deleted, turn, redriving, limiter,
 --   start_at, expires, expired, expiring, rolling, after, waits, skipped, followed,
 --   quiet,
---   part, others, lent
+--   part, others,
+--   far_waits, far_followed,
+--   lent
 -- RECORD T: name, weight, rate, at, frac, rated, v1, v2, v3, n1, n2, n3, gate, inflight, open, served, groups,
 --   jobs, mean, backoff, seen, was, expect, work, u1, u2, u3, conc, full, limiter, rolling,
 --   lent, l_rate, l_burst, l_conc, of_rate, of_conc
@@ -300,6 +302,7 @@ if set.shards > 1 then parts.read() end
 
 -- A group with after waits for the end of others, its predecessors (lib bulklife): 1 starts when all have completed, 2 when one has not, 3 in
 -- any case; 0: it has none. waits is one more than the number of those that have not ended, and 0 once it is decided; skipped is 1 if it was cancelled then. followed counts the groups that wait for it.
+-- far_waits are those of waits that are on other shards, and far_followed counts the groups on other shards that wait for it.
 
 -- A split group has a record of this kind on each of its shards, with the jobs of that shard. part is 1 in the one that decides for the whole
 -- group, and 2, 3, … in the others; 0: the group is not split. A part whose jobs have all ended stays AGGREGATING, or CANCELLED and swept 1,

@@ -3,6 +3,10 @@
 -- The most predecessors of a group, and the most groups that wait for one.
 chain.BEFORE, chain.BEHIND = 20, 100
 
+-- How long an ended group stays at least while a group on another shard waits for it and that shard is away; and how long after its end a group
+-- that does not exist there may still be in creation. In µs.
+chain.KEEP, chain.CREATION = 7 * 86400 * 1000000, 60000000
+
 -- chain.decide returns whether a group starts, from its condition (after: 1 on_success, 2 on_failure, 3 on_end) and the statuses of all its
 -- predecessors; nil while one of them has not ended.
 function chain.decide(after, statuses)
@@ -14,14 +18,19 @@ function chain.decide(after, statuses)
   return after == 3 or completed == (after == 1)
 end
 
--- chain.find returns the groups with these ids, separated by blanks, and their statuses as predecessors; or nil, a reason and an id.
+-- chain.crowded reports whether as many groups wait for a group as may.
+function chain.crowded(p) return p[G_FOLLOWED] + p[G_FAR_FOLLOWED] >= chain.BEHIND end
+
+-- chain.find returns the groups with these ids, separated by blanks, and their statuses as predecessors; or nil, a reason and an id. A group
+-- of another shard is given as <id>@<shard>:<created>:<status>, and returned as { from = '@<shard>:<created>', id = <id> }.
 function chain.find(ids)
   local list, statuses = {}, {}
-  for id in string.gmatch(ids, '%S+') do
-    local p = named_group(id)
-    if not p then return nil, 'unknown', id end
-    if p[G_FOLLOWED] >= chain.BEHIND then return nil, 'followed', id end
-    list[#list + 1], statuses[#list + 1] = p, chain.status(p)
+  for word in string.gmatch(ids, '%S+') do
+    local id, from, status = string.match(word, '^([^@]+)(@%d+:%d+):([-%d])$')
+    local p = id and { from = from, id = id } or named_group(word)
+    if not p then return nil, 'unknown', word end
+    if not id and chain.crowded(p) then return nil, 'followed', word end
+    list[#list + 1], statuses[#list + 1] = p, status or chain.status(p)
   end
   return list, statuses
 end
@@ -30,8 +39,10 @@ end
 function chain.enter(g, after, list, statuses)
   g[G_AFTER], g[G_WAITS] = after, 1
   for i, p in ipairs(list) do
-    redis.call('ZADD', K.links, 0, 'f' .. g[G_KEY] .. ' ' .. p[G_KEY] .. ' ' .. statuses[i] .. ' ' .. p[G_ID])
-    if statuses[i] == '-' then
+    redis.call('ZADD', K.links, 0, 'f' .. g[G_KEY] .. ' ' .. (p.from or p[G_KEY]) .. ' ' .. statuses[i] .. ' ' .. (p.id or p[G_ID]))
+    if statuses[i] == '-' and p.from then
+      g[G_WAITS], g[G_FAR_WAITS] = g[G_WAITS] + 1, g[G_FAR_WAITS] + 1
+    elseif statuses[i] == '-' then
       redis.call('ZADD', K.links, 0, 'a' .. p[G_KEY] .. ' ' .. g[G_KEY])
       p[G_FOLLOWED], g[G_WAITS] = p[G_FOLLOWED] + 1, g[G_WAITS] + 1
     end
@@ -44,7 +55,7 @@ function chain.resume(g)
   local statuses = {}
   for i, link in ipairs(chain.links('f', g[G_KEY])) do
     local pkey, status, id = string.match(link, '^%S+ (%S+) (%S+) (%S+)$')
-    if status == '-' then
+    if status == '-' and string.sub(pkey, 1, 1) ~= '@' then -- the end of a group of another shard comes by chain.record
       local p = bulk_group(pkey)
       status = p and chain.status(p) or tostring(CANCELLED)
       if status ~= '-' then
@@ -62,4 +73,31 @@ function chain.resume(g)
     cancel_group(g)
   end
   return true
+end
+
+-- chain.waits_for reports whether a group waits for a predecessor on another shard: from is @<shard>:<created> of it.
+function chain.waits_for(g, from, id)
+  return g[G_WAITS] > 0 and g[G_STATUS] <= RUNNING and redis.call('ZSCORE', K.links, 'f' .. g[G_KEY] .. ' ' .. from .. ' - ' .. id)
+end
+
+-- chain.record records the status with which such a predecessor has ended.
+function chain.record(g, from, id, status)
+  redis.call('ZREM', K.links, 'f' .. g[G_KEY] .. ' ' .. from .. ' - ' .. id)
+  redis.call('ZADD', K.links, 0, 'f' .. g[G_KEY] .. ' ' .. from .. ' ' .. status .. ' ' .. id)
+  g[G_WAITS], g[G_FAR_WAITS] = g[G_WAITS] - 1, g[G_FAR_WAITS] - 1
+  plan_tend(g, now)
+end
+
+-- chain.far returns what a group's chains over shards need: r <shard> <id> for each group that has to get its end, and f <shard>:<created> <id> for
+-- each predecessor that has to be asked for its end.
+function chain.far(g)
+  local lines = {}
+  for _, link in ipairs(g[G_FAR_FOLLOWED] > 0 and chain.status(g) ~= '-' and chain.links('r', g[G_KEY]) or {}) do
+    lines[#lines + 1] = 'r' .. string.match(link, ' .+$')
+  end
+  for _, link in ipairs(g[G_FAR_WAITS] > 0 and g[G_STATUS] <= RUNNING and chain.links('f', g[G_KEY]) or {}) do
+    local from, id = string.match(link, '^%S+ @(%S+) %- (%S+)$')
+    if from then lines[#lines + 1] = 'f ' .. from .. ' ' .. id end
+  end
+  return lines
 end

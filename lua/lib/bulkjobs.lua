@@ -2,7 +2,7 @@
 --
 -- jobs holds one record for each job, whose first letter is its state:
 --   P<cost> <type> <created, ms> <expires, ms> t<trace>\n<payload>   not ended; the last words only where it expires, and where its
---                                                   submission was traced: trace and span in 32 characters of base64url
+--                                                   submission was traced: trace, span and tracestate in base64url
 --   S<attempts> <ms> <ran> <age> <type>\n<result>   succeeded: its last run took ran ms, and it had been in the group for age ms
 --   F<attempts> <ms> <code> <cost> <type> <n> <ran> <age>\n<error of n bytes><payload>   failed; without payload once it is given to a redrive.
 --                                                   An earlier version wrote no words behind the code, and no payload

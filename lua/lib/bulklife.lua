@@ -43,6 +43,9 @@ end
 -- chain has the functions about groups that wait for others. K.links has, at one score,
 --   f<group> <predecessor> <status> <id>   what a group waits for: the predecessor's short name and id, and - until it has ended
 --   a<predecessor> <group>                 that the group waits for it
+-- and for groups on different shards:
+--   f<group> @<shard>:<created> <status> <id>   as above, with the time of the predecessor's creation in µs, by which a later group with its id is recognised
+--   r<predecessor> <shard> <id>                 that a group of that shard waits for it, until that shard has recorded its end
 -- A predecessor has ended once it has its status and, if it was cancelled, none of its jobs runs, in no part of it.
 local chain = {}
 
@@ -69,11 +72,12 @@ function chain.note_end(p)
     end
   end
   p[G_FOLLOWED] = 0
+  if p[G_FAR_FOLLOWED] > 0 then plan_tend(p, now) end -- which names the groups on other shards
 end
 
 -- chain.leave ends a group's wait.
 function chain.leave(g)
-  g[G_WAITS] = 0
+  g[G_WAITS], g[G_FAR_WAITS] = 0, 0
   for _, link in ipairs(chain.links('f', g[G_KEY])) do
     local pkey = string.match(link, ' (%S+)')
     local p = redis.call('ZREM', K.links, 'a' .. pkey .. ' ' .. g[G_KEY]) == 1 and bulk_group(pkey)
@@ -127,6 +131,8 @@ local function tend_by(g)
   -- The end of a predecessor plans it earlier, unless a process of an earlier version has ended it.
   if g[G_WAITS] > 0 and g[G_STATUS] <= RUNNING then
     local check = g[G_WAITS] == 1 and now or now + 60000000
+    -- The shard of a predecessor may have lost the entry of this group, or its process may have been killed before it wrote one.
+    if g[G_FAR_WAITS] > 0 and check > now then check = now < g[G_CREATED] + 2000000 and g[G_CREATED] + 2000000 or now + 30000000 end
     at = math.min(at or check, check)
   end
   return at
@@ -157,7 +163,7 @@ function tally.conclude(g)
   g[G_FINISHED], g[G_REDUCED] = now, ended(g)
   shard.open_groups = shard.open_groups - 1
   redis.call('HDEL', K.sums, g[G_KEY]) -- what a reducer of an earlier version began
-  redis.call('ZADD', K.agenda, int((g[G_CALLBACK] == 1 or g[G_SHRUNK] > 0) and now or now + math.min(set.keep_jobs, set.keep_groups, set.keep_dead)), g[G_KEY])
+  redis.call('ZADD', K.agenda, int((g[G_CALLBACK] == 1 or g[G_SHRUNK] > 0 or g[G_FAR_FOLLOWED] > 0) and now or now + math.min(set.keep_jobs, set.keep_groups, set.keep_dead)), g[G_KEY])
 end
 
 -- check_complete ends the running of a group whose jobs all have their outcome, and that waits for no others.

@@ -152,6 +152,7 @@ func TestWorkerSDKs_RunJobs(t *testing.T) {
 			w := f.worker()
 			r := s.start(t, dir, w.url, s.name+"-1", "0.2")
 			s.outcomes(t, w)
+			s.traces(t, w)
 			s.batches(t, w, r)
 			s.cancel(t, w, r)
 			s.stop(t, w, r, dir)
@@ -186,6 +187,19 @@ func (s *workerSDK) outcomes(t *testing.T, w *bulkWorker) {
 	} {
 		if got := jobOf(w, "g", id).String(); got != want {
 			t.Errorf("%s: %s, want %s", id, got, want)
+		}
+	}
+}
+
+// traces submits a job with a trace and one without: the function sees the submitter's context.
+func (s *workerSDK) traces(t *testing.T, w *bulkWorker) {
+	t.Helper()
+	w.ask(http.MethodPost, "/v1/bulk?tenant=acme&id=traced&type=one", `{"id":"j","payload":{"do":"trace"}}`, submitted).want(http.StatusCreated)
+	submitLines(w, "untraced", "one", `{"id":"j","payload":{"do":"trace"}}`)
+	for group, want := range map[string]string{"traced": submitted["traceparent"] + " " + submitted["tracestate"], "untraced": " "} {
+		w.awaits(group, func(g bulkGroup) bool { return g.Status == "COMPLETED" })
+		if got := jobOf(w, group, "j").Result; got != want {
+			t.Errorf("the function of a job that is %s sees %q, want %q", group, got, want)
 		}
 	}
 }

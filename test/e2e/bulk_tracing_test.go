@@ -3,9 +3,12 @@ package e2e
 import (
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	trace "go.opentelemetry.io/proto/otlp/trace/v1"
 )
@@ -20,17 +23,26 @@ var submitted = headers{"traceparent": "00-" + submitterTrace + "-" + submitterS
 
 // parents records the traceparent of each request to a receiver of jobs.
 type parents struct {
-	mu  sync.Mutex
-	all map[string]string // by job and attempt
+	mu     sync.Mutex
+	all    map[string]string // by job and attempt
+	states map[string]string // tracestate, likewise
 }
 
 func (p *parents) note(r *http.Request) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.all == nil {
-		p.all = map[string]string{}
+		p.all, p.states = map[string]string{}, map[string]string{}
 	}
-	p.all[r.Header.Get("X-Bulk-Job")+" "+r.Header.Get("X-Bulk-Attempt")] = r.Header.Get("Traceparent")
+	run := r.Header.Get("X-Bulk-Job") + " " + r.Header.Get("X-Bulk-Attempt")
+	p.all[run], p.states[run] = r.Header.Get("Traceparent"), r.Header.Get("Tracestate")
+}
+
+// state returns the tracestate of a run of a job.
+func (p *parents) state(run string) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.states[run]
 }
 
 // of returns the traceparent of a run of a job, as "job attempt".
@@ -61,7 +73,7 @@ func TestBulkTracing_FollowsSubmitter(t *testing.T) {
 	single := into[struct{ ID string }](w.ask(http.MethodPost, "/v1/jobs", `{"tenant":"acme","type":"webhook","payload":1}`,
 		submitted, headers{"Content-Type": "application/json"}).want(http.StatusAccepted))
 	lease := into[struct {
-		Jobs []struct{ ID, Lease, TraceParent string }
+		Jobs []struct{ ID, Lease, TraceParent, TraceState string }
 	}](w.ask(http.MethodPost, "/v1/work/lease", `{"worker":"w","types":["crawl"],"max":1,"wait":30}`, headers{"Content-Type": "application/json"}).want(http.StatusOK))
 	if len(lease.Jobs) != 1 {
 		t.Fatalf("%+v", lease)
@@ -95,8 +107,11 @@ func TestBulkTracing_FollowsSubmitter(t *testing.T) {
 	run("second", "2", upload)
 	run(single.ID, "1", alone)
 	leased := to.one("the lease", named("receive crawl"))
-	if leased.parent() != upload.id() || lease.Jobs[0].TraceParent != "00-"+submitterTrace+"-"+leased.id()+"-01" {
-		t.Errorf("%v has the parent %s; the worker received %q", leased, leased.parent(), lease.Jobs[0].TraceParent)
+	if leased.parent() != upload.id() || lease.Jobs[0].TraceParent != "00-"+submitterTrace+"-"+leased.id()+"-01" || lease.Jobs[0].TraceState != "a=1" {
+		t.Errorf("%v has the parent %s; the worker received %q, %q", leased, leased.parent(), lease.Jobs[0].TraceParent, lease.Jobs[0].TraceState)
+	}
+	if got := seen.state("first 1"); got != "a=1" || leased.TraceState != "a=1" {
+		t.Errorf("the webhook received the tracestate %q, the span has %q", got, leased.TraceState)
 	}
 	if got := seen.of("j0 1"); got != "" {
 		t.Errorf("the webhook of a job that nobody traces received %q", got)
@@ -150,5 +165,63 @@ func TestBulkTracing_BatchLinksToSubmissions(t *testing.T) {
 	call := to.one("the call", func(s received) bool { return s.parent() == batch.id() })
 	if want := "00-" + batch.trace() + "-" + call.id() + "-01"; got != want {
 		t.Errorf("the webhook received %q, want %q", got, want)
+	}
+}
+
+// The callback of a group follows the request that created it, with a span for each try; without a collector it gets the creator's own context.
+func TestBulkTracing_CallbackFollowsCreation(t *testing.T) {
+	t.Parallel()
+	to := newOTLP(t)
+	calls := make(chan http.Header, 10)
+	var refuse atomic.Int32
+	team := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if refuse.Add(-1) >= 0 {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		calls <- r.Header
+	}))
+	t.Cleanup(team.Close)
+	allow := fmt.Sprintf("callbacks: {allow: [%q]}\n", strings.TrimPrefix(team.URL, "http://"))
+	call := func() http.Header {
+		t.Helper()
+		select {
+		case h := <-calls:
+			return h
+		case <-time.After(patience):
+			t.Fatal("no callback")
+			return nil
+		}
+	}
+	spec := fmt.Sprintf(`{"id":"g","tenant":"acme","type":"webhook","callback_url":%q}`, team.URL+"/done")
+	finish := func(w *bulkWorker) {
+		w.ask(http.MethodPost, "/v1/groups", spec, submitted, headers{"Content-Type": "application/json"}).want(http.StatusCreated)
+		w.ask(http.MethodPost, "/v1/groups/g/jobs", jobLines(1)).want(http.StatusOK)
+		w.ask(http.MethodPost, "/v1/groups/g/seal", "").want(http.StatusOK)
+	}
+
+	refuse.Store(1)
+	finish(newFarm(t, allow+fmt.Sprintf("tracing: {otlp_endpoint: %q, sample: 0}", to.URL)).worker())
+	created := to.one("the creation", named("POST /v1/groups"))
+	if created.trace() != submitterTrace || created.parent() != submitterSpan || created.attribute("anteroom.group") != "g" {
+		t.Errorf("%v has the parent %s", created, created.parent())
+	}
+	for _, want := range []map[string]string{
+		{"anteroom.attempt": "1", "anteroom.verdict": "retry", "error.type": "callback"},
+		{"anteroom.attempt": "2", "anteroom.verdict": "done", "anteroom.group": "g", "anteroom.state": "COMPLETED"},
+	} {
+		header := call()
+		try := to.one("a try of the callback", func(s received) bool {
+			return s.Name == "callback webhook" && s.attribute("anteroom.attempt") == want["anteroom.attempt"]
+		})
+		try.wants(t, want)
+		sent := to.one("its request", func(s received) bool { return s.parent() == try.id() })
+		if got := header.Get("Traceparent"); try.parent() != created.id() || got != "00-"+submitterTrace+"-"+sent.id()+"-01" || header.Get("Tracestate") != "a=1" {
+			t.Errorf("%v has the parent %s; the receiver got %q, %q", try, try.parent(), got, header.Get("Tracestate"))
+		}
+	}
+
+	finish(newFarm(t, allow).worker())
+	if header := call(); header.Get("Traceparent") != submitted["traceparent"] || header.Get("Tracestate") != "a=1" {
+		t.Errorf("without a collector the receiver got %v", header)
 	}
 }

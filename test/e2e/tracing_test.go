@@ -5,11 +5,14 @@ import (
 	"encoding/hex"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	trace "go.opentelemetry.io/proto/otlp/trace/v1"
 )
@@ -292,5 +295,86 @@ func TestBulkTracing_IsReloaded(t *testing.T) {
 	w.stop() // the spans are sent before the end
 	if run := to.one("the run", named("process webhook")); run.service != "jobs" || run.attribute("anteroom.group") != "after" {
 		t.Errorf("%v of %s", run, run.attribute("anteroom.group"))
+	}
+}
+
+// A change by an operator whose client traces is a span of that trace, with the call of the store; a refused one shows its problem.
+func TestTracing_CoversAdminAPI(t *testing.T) {
+	t.Parallel()
+	to := newOTLP(t)
+	g := start(t, tracedSetup(t, to, "sample: 0", room("admission: {rate: 2, burst: 1}")))
+	o := adminOf(t, g)
+	o.ask(http.MethodPatch, "/admin/v1/rooms/sale", `{"rate":5}`).want(http.StatusOK)
+	o.ask(http.MethodPatch, "/admin/v1/rooms/sale", `{"rate":7}`, submitted).want(http.StatusOK)
+	o.ask(http.MethodPatch, "/admin/v1/rooms/sale", `{"rate":-1}`, submitted).want(http.StatusUnprocessableEntity)
+	o.ask(http.MethodGet, "/healthz", "", submitted).want(http.StatusOK)
+
+	change := func(status string) received {
+		return to.one("the change with status "+status, func(s received) bool {
+			return s.Kind == trace.Span_SPAN_KIND_SERVER && s.attribute("http.response.status_code") == status
+		})
+	}
+	done := change("200")
+	done.wants(t, map[string]string{
+		"http.request.method": "PATCH", "http.route": "/admin/v1/rooms/{id}", "url.path": "/admin/v1/rooms/sale", "anteroom.room": "sale", "server.address": "127.0.0.1",
+		"anteroom.operator": "local", "network.protocol.version": "1.1", "client.address": "",
+	})
+	if done.Name != "PATCH /admin/v1/rooms/{id}" || done.trace() != submitterTrace || done.parent() != submitterSpan {
+		t.Errorf("%v has the parent %s", done, done.parent())
+	}
+	call := to.one("the call of the store", func(s received) bool { return s.parent() == done.id() && s.Name == "EVALSHA room_patch" })
+	call.wants(t, map[string]string{"db.stored_procedure.name": "room_patch", "db.operation.batch.size": "1"})
+	change("422").wants(t, map[string]string{"anteroom.problem": "invalid", "http.route": "/admin/v1/rooms/{id}"})
+	g.end() // the spans are sent before the end
+	if spans := to.all(func(s received) bool { return s.Kind == trace.Span_SPAN_KIND_SERVER }); len(spans) != 2 {
+		t.Errorf("spans: %v", spans)
+	}
+}
+
+// Each try to deliver an event is a span of the trace that the event's id names, and the receiver can continue it.
+func TestTracing_FollowsWebhooks(t *testing.T) {
+	t.Parallel()
+	to := newOTLP(t)
+	seen := make(chan http.Header, 10)
+	var refuse atomic.Int32
+	refuse.Store(1)
+	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if refuse.Add(-1) >= 0 {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		seen <- r.Header
+	}))
+	t.Cleanup(receiver.Close)
+	secret := filepath.Join(tempDir(t), "webhook.secret")
+	write(t, secret, "whsec_YWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFh\n")
+	s := tracedSetup(t, to, "sample: 1", room("admission: {rate: 0.001, burst: 1}"))
+	s.more += fmt.Sprintf("webhooks: [{name: crm, url: %q, secret_file: %q, allow_private: true, events: [room.queue.started]}]\n", receiver.URL, secret)
+	g := start(t, s)
+	c := newClient(t, g)
+	for range 3 {
+		c.join(g)
+	}
+	for _, want := range []map[string]string{
+		{"anteroom.attempt": "1", "anteroom.verdict": "retry", "anteroom.webhook": "crm", "anteroom.room": "sale", "anteroom.event.type": "room.queue.started"},
+		{"anteroom.attempt": "2", "anteroom.verdict": "delivered"},
+	} {
+		var header http.Header
+		select {
+		case header = <-seen:
+		case <-time.After(patience):
+			t.Fatal("no event")
+		}
+		try := to.one("a try", func(s received) bool {
+			return s.Name == "deliver room.queue.started" && s.attribute("anteroom.attempt") == want["anteroom.attempt"]
+		})
+		try.wants(t, want)
+		id := header.Get("webhook-id")
+		if "msg_"+try.trace() != id || try.parent() != "" || try.attribute("anteroom.event.id") != id {
+			t.Errorf("%v of the event %s has the parent %q", try, id, try.parent())
+		}
+		post := to.one("its request", func(s received) bool { return s.parent() == try.id() })
+		if got := header.Get("Traceparent"); got != "00-"+try.trace()+"-"+post.id()+"-01" || post.Kind != trace.Span_SPAN_KIND_CLIENT {
+			t.Errorf("the receiver got %q, and the span is %v", got, post)
+		}
 	}
 }

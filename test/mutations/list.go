@@ -275,6 +275,18 @@ var mutations = []mutation{
 		pkg: "./bulk/store", tests: "^TestChain_StartsAsWhenRequires$",
 	},
 	{
+		fault: "a predecessor is deleted before the groups on other shards have its end",
+		file:  "lua/group_tend.lua",
+		old:   " and g[G_FAR_FOLLOWED] == 0 then", new: " then",
+		pkg: "./bulk/store", tests: "^TestFleetChains_(GoOnAfterAnyStep|OutlastAShardThatIsAway)$",
+	},
+	{
+		fault: "a group waits for a later group with the id of its lost predecessor",
+		file:  "lua/group_follow.lua",
+		old:   "created > 0 and p[G_CREATED] ~= created or ", new: "",
+		pkg: "./bulk/store", tests: "^TestFleetChains_PredecessorIsLost$",
+	},
+	{
 		fault: "a key is used twice within its time",
 		file:  "lua/lib/bulkunique.lua",
 		old:   "return till and tonumber(till) > now and first or nil", new: "return nil",

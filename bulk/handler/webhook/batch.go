@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/anteroom/anteroom/bulk"
-	"github.com/anteroom/anteroom/bulk/jobtrace"
 	"github.com/anteroom/anteroom/bulk/outbound"
+	"github.com/anteroom/anteroom/internal/tracing"
 )
 
 var _ bulk.BatchHandler = (*Handler)(nil)
@@ -81,7 +81,7 @@ func (h *Handler) postBatch(ctx context.Context, jobs []*bulk.Job) (*outbound.An
 	header.Set("X-Bulk-Tenant", jobs[0].Tenant)
 	header.Set("X-Bulk-Batch", strconv.Itoa(len(jobs)))
 	header.Set("Idempotency-Key", "batch-"+hex.EncodeToString(key.Sum(nil)))
-	end := jobtrace.Call(ctx, h.host, header)
+	end := tracing.Call(ctx, h.host, header)
 	answer, err := outbound.Post(ctx, h.client, outbound.Request{
 		URL: h.o.URL, Header: header, Body: text, Secret: h.o.Secret, MaxAnswer: min(mostBatchAnswer, int64(len(jobs))*int64(h.o.MaxResult+1024)),
 	})

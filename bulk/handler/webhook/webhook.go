@@ -17,8 +17,8 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/anteroom/anteroom/bulk"
-	"github.com/anteroom/anteroom/bulk/jobtrace"
 	"github.com/anteroom/anteroom/bulk/outbound"
+	"github.com/anteroom/anteroom/internal/tracing"
 )
 
 // Options are processors.<Name> of the configuration.
@@ -117,7 +117,7 @@ func (h *Handler) Handle(ctx context.Context, job *bulk.Job) ([]byte, error) {
 	header.Set("X-Bulk-Attempt", strconv.FormatInt(job.Attempt, 10))
 	header.Set("X-Bulk-Fence", strconv.FormatInt(job.Fence, 10))
 	header.Set("Idempotency-Key", idempotencyKey(job.IdempotencyKey))
-	end := jobtrace.Call(ctx, h.host, header)
+	end := tracing.Call(ctx, h.host, header)
 	answer, err := outbound.Post(ctx, h.client, outbound.Request{
 		URL: h.o.URL, Header: header, Body: job.Payload, Secret: h.o.Secret, MaxAnswer: max(int64(h.o.MaxResult)+1, excerptMax), // one more byte detects a longer one
 	})

@@ -14,6 +14,7 @@ import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.UUID;
 import java.util.concurrent.CancellationException;
 import java.util.concurrent.CompletableFuture;
@@ -64,9 +65,11 @@ public final class BulkWorker {
     /**
      * One run of a job. attempt counts from 1 and does not grow when the job was refused (busy) or a worker has died. fence is larger for
      * every later start of any job: a receiver can refuse a write with a smaller one. idempotencyKey is the same for every run of the
-     * job, redrives included. payload is made of Map, List, String, Long, Double, BigDecimal, Boolean and null.
+     * job, redrives included. payload is made of Map, List, String, Long, Double, BigDecimal, Boolean and null. traceparent and tracestate
+     * are the W3C trace context of the submission, which a span of the function continues; empty if it is not traced.
      */
-    public record Job(String id, String group, String tenant, String type, long attempt, long fence, long cost, String idempotencyKey, Object payload) {}
+    public record Job(String id, String group, String tenant, String type, long attempt, long fence, long cost, String idempotencyKey, Object payload,
+            String traceparent, String tracestate) {}
 
     /**
      * Runs a job and returns its result: null, a String, Number, Boolean, Map or Collection of these. Its thread is interrupted when the job
@@ -349,7 +352,8 @@ public final class BulkWorker {
     /** Starts a leased job, or adds it to a batch. */
     private synchronized void take(Map<?, ?> j) {
         Job job = new Job((String) j.get("id"), (String) j.get("group"), (String) j.get("tenant"), (String) j.get("type"), (Long) j.get("attempt"), (Long) j.get("fence"),
-                (Long) j.get("cost"), (String) j.get("idempotency_key"), j.get("payload"));
+                (Long) j.get("cost"), (String) j.get("idempotency_key"), j.get("payload"),
+                Objects.requireNonNullElse((String) j.get("traceparent"), ""), Objects.requireNonNullElse((String) j.get("tracestate"), ""));
         Run run = new Run(job, (String) j.get("lease"));
         Kind kind = kinds.get(job.type());
         held.put(run.lease, run);

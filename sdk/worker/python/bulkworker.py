@@ -55,12 +55,13 @@ class Job:
 
     attempt counts from 1 and does not grow when the job was refused (busy) or a worker has died. fence is larger for every
     later start of any job: a receiver can refuse a write with a smaller one. idempotency_key is the same for every run of the
-    job, redrives included. stopped is an Event that is set when the job is cancelled, its lease is lost, its time is over, or
+    job, redrives included. traceparent and tracestate are the W3C trace context of the submission, which a span of the
+    function continues, or empty if it is not traced. stopped is an Event that is set when the job is cancelled, its lease is lost, its time is over, or
     the worker stops and its grace is over; a function that takes long should look at it.
     """
 
-    __slots__ = ("id", "group", "tenant", "type", "attempt", "fence", "cost", "idempotency_key", "payload", "stopped",
-                 "_lease", "_began", "_cancelled", "_lost", "_ended", "_freed")
+    __slots__ = ("id", "group", "tenant", "type", "attempt", "fence", "cost", "idempotency_key", "traceparent",
+                 "tracestate", "payload", "stopped", "_lease", "_began", "_cancelled", "_lost", "_ended", "_freed")
 
     def __init__(self, leased):
         self.id = leased["id"]
@@ -71,6 +72,8 @@ class Job:
         self.fence = leased["fence"]
         self.cost = leased["cost"]
         self.idempotency_key = leased["idempotency_key"]
+        self.traceparent = leased.get("traceparent", "")
+        self.tracestate = leased.get("tracestate", "")
         self.payload = leased["payload"]
         self.stopped = threading.Event()
         self._lease = leased["lease"]

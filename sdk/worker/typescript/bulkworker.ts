@@ -19,6 +19,9 @@ export interface Job {
   readonly cost: number;
   /** The same for every run of this job, redrives included. */
   readonly idempotencyKey: string;
+  /** W3C trace context of the submission, which a span of the function continues; '' if it is not traced. */
+  readonly traceparent: string;
+  readonly tracestate: string;
   readonly payload: any;
   /** Aborted when the job is cancelled, its lease is lost, its time is over, or the worker stops and its grace is over. */
   readonly signal: AbortSignal;
@@ -269,6 +272,7 @@ export class BulkWorker {
     const control = new AbortController();
     const job: Job = {
       id: j.id, group: j.group, tenant: j.tenant, type: j.type, attempt: j.attempt, fence: j.fence, cost: j.cost, idempotencyKey: j.idempotency_key,
+      traceparent: j.traceparent ?? '', tracestate: j.tracestate ?? '',
       payload: j.payload, signal: control.signal,
     };
     const run: Run = { job, lease: j.lease, control, cancelled: false, lost: false, began: Date.now(), ended: false };

@@ -64,7 +64,7 @@ func gatewayAway(t *testing.T, s *Site, open bool) {
 	at := s.start(t, &Setup{Gateways: []*Gateway{s.Gateway}, Open: open, away: FreeAddress(t)})
 	v := NewVisitor(t, at, "free.test")
 	n := s.Origin.Count()
-	a := v.Do("POST /order", JSON, "X-Waiting-Room-Session: forged", "X_Waiting_Room_Session: forged", "X.Waiting.Room.Session: forged", "", "seat=7")
+	a := v.Do("POST /order", JSON, "X-Waiting-Room-Session: forged", "X-Waiting_Room-Session: forged", "X_Waiting-Room-Session: forged", "X_Waiting_Room_Session: forged", "X.Waiting.Room.Session: forged", "", "seat=7")
 	switch reached := s.Origin.Count() - n; {
 	case !open && (reached != 0 || a.StatusCode < 500):
 		t.Errorf("closed: %d requests reached the origin, %s", reached, a)

@@ -58,6 +58,8 @@ public final class Runner {
         switch (what(job)) {
             case "ok":
                 return Map.of("id", job.id(), "key", job.idempotencyKey());
+            case "trace":
+                return job.traceparent() + " " + job.tracestate();
             case "sleep":
                 Object ms = ((Map<?, ?>) job.payload()).get("ms");
                 Thread.sleep((Long) ms);

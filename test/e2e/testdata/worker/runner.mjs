@@ -14,6 +14,7 @@ async function one(job) {
   console.log('start', job.group, job.id, job.attempt, job.fence);
   switch (what) {
     case 'ok': return { id: job.id, key: job.idempotencyKey };
+    case 'trace': return job.traceparent + ' ' + job.tracestate;
     case 'sleep': await sleep(ms, job.signal); return { slept: ms };
     case 'hang': await sleep(1e6, job.signal); return 'it was not stopped';
     case 'flaky': if (job.attempt === 1) throw new Failure('the first try fails', { code: 'flaky' }); return 'ok';

@@ -23,6 +23,8 @@ def one(job):
     say("start", job.group, job.id, job.attempt, job.fence)
     if what == "ok":
         return {"id": job.id, "key": job.idempotency_key}
+    if what == "trace":
+        return job.traceparent + " " + job.tracestate
     if what == "sleep":
         time.sleep(job.payload["ms"] / 1000)
         return {"slept": job.payload["ms"]}
