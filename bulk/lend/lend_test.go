@@ -382,3 +382,26 @@ func TestLender_KeepsConcurrencyOfAGroupBesideAShardThatIsAway(t *testing.T) {
 		t.Errorf("of 60000, shards 0 and 2 have %d and %d, while shard 3 is away", a.Rate, b.Rate)
 	}
 }
+
+// A lender that pauses after a reply assumes that shards have their fixed parts meanwhile, although they replied with less.
+func TestLender_AssumesFixedPartsOfAGroupAfterAPause(t *testing.T) {
+	w, sale := groupWorld()
+	l, number := New(w.n, w.now), int64(1)
+	w.shards[3].needs["#sale"] = Waits
+	w.run(l, &number, 8*time.Second)
+	if have := w.has(w.shards[0], "#sale"); have.Rate >= sale.Part(0, w.n).Rate {
+		t.Fatalf("shard 0 has no jobs, and it has %+v", have)
+	}
+	w.now += Lease + After
+	calls := l.Calls(w.now)
+	number += 4
+	w.execute(w.shards[3], number, calls[3]) // the first to arrive
+	var rate, burst int64
+	for _, m := range w.shards {
+		have := w.has(m, "#sale")
+		rate, burst = rate+have.Rate, burst+have.Burst
+	}
+	if rate > sale.Rate || burst > sale.Burst {
+		t.Errorf("the shards have a rate of %d and a burst of %d, of %d and %d", rate, burst, sale.Rate, sale.Burst)
+	}
+}

@@ -1,0 +1,138 @@
+package bulk
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/anteroom/anteroom/bulk/store"
+	"github.com/anteroom/anteroom/internal/redistest"
+	"github.com/anteroom/anteroom/internal/short"
+)
+
+const splitRate, splitBurst = 60, 6
+
+// ratedSplit is an engine over three servers, each with a part of a group that has a rate.
+type ratedSplit struct {
+	*shardRun
+	servers []*redistest.PrivateServer
+	added   []int // jobs by shard
+}
+
+func runRatedSplit(t *testing.T) *ratedSplit {
+	t.Helper()
+	r := &ratedSplit{added: make([]int, 3)}
+	var clients []redis.UniversalClient
+	for range r.added {
+		s := redistest.Server(t, "--appendonly", "yes")
+		r.servers, clients = append(r.servers, s), append(clients, s.Client())
+	}
+	r.shardRun = openShards(t, len(r.added), func(*store.Settings) {}, clients...)
+	spec := store.GroupSpec{ID: "rated", Tenant: "acme", Type: "t", Split: len(r.added), Rate: splitRate}
+	if _, _, err := r.fleet.CreateGroup(t.Context(), spec); err != nil {
+		t.Fatal(err)
+	}
+	r.run()
+	return r
+}
+
+// add gives the part on one shard jobs that last beyond the test. Their ids begin with the shard's number, whatever part their hash selects.
+func (r *ratedSplit) add(shard int) {
+	r.t.Helper()
+	for range 2 {
+		jobs := make([]store.Job, store.MaxAdd)
+		for i := range jobs {
+			jobs[i] = store.Job{ID: fmt.Sprintf("%d-%d", shard, r.added[shard]), Payload: []byte("1")}
+			r.added[shard]++
+		}
+		if _, err := r.fleet.Shards()[shard].AddJobs(r.t.Context(), "rated", store.Chunk{}, jobs); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+}
+
+// of returns when jobs of a shard have started, in µs of the store's clock, from the number from on.
+func (r *ratedSplit) of(shard, from int) (at []int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range r.starts {
+		if strings.HasPrefix(s.job, fmt.Sprintf("rated/%d-", shard)) {
+			at = append(at, s.at)
+		}
+	}
+	return at[min(from, len(at)):]
+}
+
+// reach waits until n jobs of each of some shards have started within two seconds, which begin after the jobs that have started so far. It logs
+// how long that took.
+func (r *ratedSplit) reach(n int, shards ...int) {
+	r.t.Helper()
+	from := make([]int, len(r.added))
+	for _, shard := range shards {
+		from[shard] = len(r.of(shard, 0))
+	}
+	for _, shard := range shards {
+		await(r.t, fmt.Sprintf("shard %d does not start %d jobs within two seconds", shard, n), func() bool {
+			at := r.of(shard, from[shard])
+			for i := 0; i+n <= len(at); i++ {
+				if at[i+n-1]-at[i] <= 2e6 {
+					r.t.Logf("shard %d starts %d jobs a second, %d ms after its first", shard, n/2, (at[i]-at[0])/1000)
+					return true
+				}
+			}
+			return false
+		})
+	}
+}
+
+// The whole rate of a group goes to the part that has jobs, and back when others get some.
+func TestSplit_RateGoesToThePartWithJobs(t *testing.T) {
+	t.Parallel()
+	r := runRatedSplit(t)
+	r.add(1)
+	r.reach(2*splitRate*9/10, 1) // its fixed part is a third
+	r.add(0)
+	r.reach(2*splitRate*4/10, 0, 1)
+	r.add(2)
+	r.reach(2*splitRate/4, 0, 1, 2)
+	r.limited(splitRate, splitBurst)
+}
+
+// A shard that has the whole rate goes away and comes back. The other parts go on, and the rate holds over all of them.
+func TestSplit_RateHoldsThroughShardFaults(t *testing.T) {
+	for _, row := range []struct {
+		name  string
+		fault func(s *redistest.PrivateServer)
+		mend  func(s *redistest.PrivateServer)
+		at    int // shard 0 has the lender
+	}{
+		{"killed", (*redistest.PrivateServer).Kill, (*redistest.PrivateServer).Restart, 2},
+		{"lender's killed", (*redistest.PrivateServer).Kill, (*redistest.PrivateServer).Restart, 0},
+		{"frozen", (*redistest.PrivateServer).Stop, (*redistest.PrivateServer).Cont, 2},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			if row.name == "frozen" {
+				short.Skip(t, "does not differ much from the others")
+			}
+			t.Parallel()
+			r := runRatedSplit(t)
+			others := slices.DeleteFunc([]int{0, 1, 2}, func(n int) bool { return n == row.at })
+			r.add(row.at)
+			r.reach(2*splitRate*9/10, row.at)
+			for round := range 2 {
+				row.fault(r.servers[row.at])
+				if round == 0 {
+					r.add(others[0])
+					r.add(others[1])
+				}
+				r.reach(2*splitRate/4, others...)
+				row.mend(r.servers[row.at])
+				r.reach(2*splitRate/4, 0, 1, 2)
+			}
+			r.limited(splitRate, splitBurst)
+		})
+	}
+}
