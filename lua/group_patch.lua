@@ -30,7 +30,7 @@ end
 local live = { weight = G_WEIGHT, rate = G_RATE, conc = G_CONC, base = G_BASE, level = G_LEVEL, paused = G_PAUSED,
   stop_count = G_STOP_COUNT, stop_share = G_STOP_SHARE, start_at = G_START_AT, expires = G_EXPIRES }
 local level, stop, resumed = g[G_LEVEL], false, false
-local divided, whole = parts.lease(g), {}
+local divided, meter, whole = parts.lease(g), group_limiter(g), {}
 dequeue(g)
 types.unbar(g) -- if its type may still start no job, the next pull blocks it again
 for i = 5, #ARGV, 2 do
@@ -61,7 +61,7 @@ for i = 5, #ARGV, 2 do
     error({ err = 'ERR unknown field ' .. field })
   end
 end
-if whole.shards then parts.divide(g, divided, whole.shards, whole.whole_rate, whole.whole_conc) end
+if whole.shards then parts.divide(g, divided, meter, whole.shards, whole.whole_rate, whole.whole_conc) end
 if resumed then
   if stop or g[G_STOPPED] == 1 then g[G_STOPPED] = (work.too_many(g) or g[G_PART] > 0 and g[G_STOPPED] == 1) and 2 or 0 end
 elseif stop then

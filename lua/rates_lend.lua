@@ -59,15 +59,8 @@ local function lend_group(g, d, rate, burst, most, tokens)
   local till, was = tonumber(ARGV[4]), 0
   if d.rate > 0 then
     local b = group_limiter(g)
-    local before = b.burst
     was = b.rate
-    b.rate, b.burst = rate, burst
-    left['#' .. g[G_ID]] = parts.carry(b, was, before, now, tokens)
-    -- A process of an earlier version has the smaller of the lease and the fixed part, and starts nothing where that is nothing.
-    local own = parts.rate(d.rate, 0, g[G_PART] - 1, d.n)
-    g[G_RATE], g[G_AT], g[G_FRAC], g[G_RATED], g[G_LIMITER] = math.max(1, math.min(rate, own)), b.at, b.level, math.max(1, rate), set.by
-    if rate == 0 then g[G_AT], g[G_FRAC] = till + parts.after, 0 end
-    d.l_rate, d.l_burst, d.till, d.phase = rate, burst, till, 0
+    left['#' .. g[G_ID]] = parts.change_lease(g, d, b, rate, burst, till, 0, tokens)
   end
   if d.conc > 0 then
     d.l_conc = math.max(1, most, g[G_INFLIGHT] + g[G_READY])

@@ -211,6 +211,95 @@ func TestLend_LendsTheConcurrencyOfASplitGroup(t *testing.T) {
 	l.audited()
 }
 
+// The limits of a group change in one part after the other. A part with the new limit adds nothing to a lease that another one has of the old.
+func TestLend_ChangesTheLimitsOfASplitGroupPartByPart(t *testing.T) {
+	for name, row := range map[string]struct {
+		spec  GroupSpec
+		patch Patch
+	}{
+		"rate":        {GroupSpec{ID: "g", Rate: 60}, Patch{Rate: new(90.0)}},
+		"concurrency": {GroupSpec{ID: "g", Concurrency: 9}, Patch{Concurrency: new(int64(12))}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLending(t, 3, func(*Settings) {})
+			p := l.splitGroup(row.spec, map[int]int{0: 1500, 1: 3000, 2: 1500})
+			running := map[*Store][]Leased{}
+			start := func(s *Store) {
+				jobs := pull(t, s, 100).Jobs
+				for range jobs {
+					l.starts = append(l.starts, l.c.us)
+				}
+				running[s] = append(running[s], jobs...)
+			}
+			end := func() {
+				for s, jobs := range running {
+					if len(jobs) > 0 {
+						ack(t, s, Done, jobs...)
+					}
+				}
+				clear(running)
+			}
+			l.begin()
+			for step := range 140 { // one part has nearly all
+				l.c.us += 50_000
+				start(p[1])
+				if name == "rate" && step < 139 {
+					end()
+				}
+				l.call()
+			}
+			l.c.us += 150_000
+			start(p[1])
+			row.patch.whole = &wholePatch{p.words(), row.patch.Rate, row.patch.Concurrency}
+			for _, i := range []int{0, 2, 1} {
+				if _, err := p[i].Patch(t.Context(), "g", row.patch.ofPart(3, i)); err != nil {
+					t.Fatal(err)
+				}
+				for _, s := range p {
+					start(s)
+				}
+			}
+			switch sum := len(running[p[0]]) + len(running[p[1]]) + len(running[p[2]]); name {
+			case "rate":
+				l.within(90, 9)
+			default:
+				if sum < 6 || sum > 12 {
+					t.Errorf("%d jobs run at once, 12 may", sum)
+				}
+			}
+			end()
+			most := 0
+			for range 60 {
+				l.c.us += 50_000
+				for _, s := range p {
+					start(s)
+				}
+				l.call()
+				most = max(most, len(running[p[0]])+len(running[p[1]])+len(running[p[2]]))
+				end()
+			}
+			if name == "concurrency" && most != 12 {
+				t.Errorf("%d jobs run at once, 12 may", most)
+			}
+			if n := len(l.starts); name == "rate" {
+				for range 60 {
+					l.c.us += 50_000
+					for _, s := range p {
+						start(s)
+					}
+					l.call()
+					end()
+				}
+				if n = len(l.starts) - n; n < 240 {
+					t.Errorf("%d jobs started in 3 s at 90 a second", n)
+				}
+				l.within(90, 9)
+			}
+			l.audited()
+		})
+	}
+}
+
 // earlierPull starts jobs of a shard as a process of an earlier version does, which reads from a group's record nothing but the limits of
 // this part: the field that this version has appended is kept from it.
 func (l *lending) earlierPull(s *Store) []Leased {

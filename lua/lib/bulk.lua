@@ -156,25 +156,6 @@ function parts.slots_of(g)
   return d.l_conc > 0 and d.l_conc or parts.count(d.conc, g[G_PART] - 1, d.n)
 end
 
--- MOST_LENT bounds the groups of a shard whose limits are lent: each costs rates_lend 0.1 ms a call. Other groups have fixed parts.
-local MOST_LENT = 50
-
--- parts.divide sets the limits of the whole group of which g is a part, whose fixed parts the record has. nil: that limit is as it was. d is the
--- lease before the change. A limit that stays the same keeps its lease: the other parts do so, too. shards are those of all parts, in words. The
--- field parted of the shard's state has the groups that rates_lend reads, as <short name>:<shards, by commas>.
-function parts.divide(g, d, shards, rate, conc)
-  local _, n = string.gsub(shards, '%d+', '')
-  d = d or { n = n, rate = 0, conc = 0, own_rate = 0, own_conc = 0, l_rate = 0, l_burst = 0, l_conc = 0, till = 0, phase = 2, waited = 0, wide = 0 }
-  if rate == d.rate and rate > 0 then g[G_RATE] = d.own_rate elseif rate then d.rate, d.till, d.phase = rate, 0, 2 end
-  if conc == d.conc and conc > 0 then g[G_CONC] = d.own_conc elseif conc then d.conc, d.l_conc = conc, 0 end
-  d.own_rate, d.own_conc = g[G_RATE], g[G_CONC]
-  parts.keep_lease(g, d)
-  local list = redis.call('HGET', K.state, 'parted') or ''
-  local _, count = string.gsub(list, ':', '')
-  if d.rate + d.conc == 0 or count >= MOST_LENT or string.find(' ' .. list, ' ' .. g[G_KEY] .. ':', 1, true) then return end
-  redis.call('HSET', K.state, 'parted', (list == '' and '' or list .. ' ') .. g[G_KEY] .. ':' .. string.gsub(shards, ' ', ','))
-end
-
 -- parts.widen notes that a job costs more than this shard's part of the burst: it needs the whole. The time is the field wide:<name> of the
 -- shard's state, and counts for two seconds.
 function parts.widen(b, name)
