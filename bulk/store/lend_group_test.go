@@ -255,8 +255,14 @@ func TestLend_ChangesTheLimitsOfASplitGroupPartByPart(t *testing.T) {
 				if _, err := p[i].Patch(t.Context(), "g", row.patch.ofPart(3, i)); err != nil {
 					t.Fatal(err)
 				}
-				for _, s := range p {
-					start(s)
+				for range 10 {
+					for _, s := range p {
+						start(s)
+					}
+					if name == "rate" {
+						end()
+						l.c.us += 50_000
+					}
 				}
 			}
 			switch sum := len(running[p[0]]) + len(running[p[1]]) + len(running[p[2]]); name {
