@@ -2,6 +2,7 @@ package api
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -54,7 +55,11 @@ func asProblem(err error) *ophttp.Problem {
 		p.RetryAfter = 5 * time.Second
 		return p
 	}
-	p := ophttp.NewProblem(http.StatusServiceUnavailable, "store_unavailable", "the store did not reply in time; the request may or may not have taken effect, and can be repeated")
+	where := "the store"
+	if at, is := errors.AsType[*store.ShardError](err); is {
+		where = fmt.Sprintf("shard %d of the store", at.Shard)
+	}
+	p := ophttp.NewProblem(http.StatusServiceUnavailable, "store_unavailable", "%s did not reply in time; the request may or may not have taken effect, and can be repeated", where)
 	p.RetryAfter, p.Cause = time.Second, err
 	return p
 }

@@ -118,7 +118,7 @@ func TestWork_OverShardsOneKilledOneFrozen(t *testing.T) {
 	if !strings.Contains(got, " away, ") || strings.Count(got, " away") != 2 || !strings.HasSuffix(got, " done") {
 		t.Errorf("the verdicts: %s", got)
 	}
-	wantCode(t, s.ask("POST", "/v1/work/ack", `{"jobs":[{"lease":"`+held[0]+`"}]}`), 503, "store_unavailable")
+	wantCode(t, s.ask("POST", "/v1/work/ack", `{"jobs":[{"lease":"`+held[0]+`"}]}`), 503, "store_unavailable", "shard 0")
 	wantCode(t, s.ask("POST", "/v1/work/extend", `{"leases":["`+held[0]+`","`+held[2]+`"]}`), 503, "store_unavailable")
 	s.until("the jobs of the shard that is left", func() bool {
 		for _, j := range s.lease(`{"worker":"w","types":["mail"],"max":5,"wait":1}`).Jobs {

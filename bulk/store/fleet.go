@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -309,7 +308,7 @@ func (f *allShards) shardOf(ctx context.Context, id string) (*Store, error) {
 			return s, nil
 		}
 		if _, refused := errors.AsType[*Refusal](err); !refused {
-			away = errors.Join(away, fmt.Errorf("shard %d, which may have the group: %w", s.o.Shard, err))
+			away = errors.Join(away, fmt.Errorf("the group may be on a shard that is away: %w", shardError(s.o.Shard, err)))
 		}
 	}
 	return first(homes), away
@@ -341,21 +340,37 @@ func each[T any](ctx context.Context, f *allShards, do func(ctx context.Context,
 	var wg sync.WaitGroup
 	for n, s := range f.shards {
 		wg.Go(func() {
-			if all[n], errs[n] = do(ctx, s); errs[n] != nil && !strings.HasPrefix(errs[n].Error(), "shard ") {
-				errs[n] = shardError(n, errs[n])
-			}
+			var err error
+			all[n], err = do(ctx, s)
+			errs[n] = shardError(n, err)
 		})
 	}
 	wg.Wait()
 	return all, errs
 }
 
-// shardError names the shard of an outage; refusals stay as they are.
+// ShardError is the error of a call that one of several shards failed, by an outage in most cases.
+type ShardError struct {
+	Shard int
+	Err   error
+}
+
+func (e *ShardError) Error() string { return fmt.Sprintf("shard %d: %v", e.Shard, e.Err) }
+
+func (e *ShardError) Unwrap() error { return e.Err }
+
+// shardError names the shard of an error, if that is not a refusal and names none.
 func shardError(n int, err error) error {
+	if err == nil {
+		return nil
+	}
 	if _, refused := errors.AsType[*Refusal](err); refused {
 		return err
 	}
-	return fmt.Errorf("shard %d: %w", n, err)
+	if _, named := errors.AsType[*ShardError](err); named {
+		return err
+	}
+	return &ShardError{Shard: n, Err: err}
 }
 
 // Away lists the shards that did not reply when all were read. The result is then that of the other shards.

@@ -253,7 +253,7 @@ func (f fleetChains) reach(n int, do func(s *Store) error) error {
 	last, failed := u.since[n]
 	u.mu.Unlock()
 	if failed && time.Since(last) < unreachedFor {
-		return fmt.Errorf("%w: shard %d did not reply a moment ago", ErrStore, n)
+		return shardError(n, fmt.Errorf("%w: no reply a moment ago", ErrStore))
 	}
 	err := do(f.shards[n])
 	u.mu.Lock()

@@ -81,7 +81,7 @@ func (p parts) all(do func(i int, s *Store) error) (errs []error) {
 	var wg sync.WaitGroup
 	for i, s := range p {
 		wg.Go(func() {
-			if errs[i] = do(i, s); errs[i] != nil && len(p) > 1 && !strings.HasPrefix(errs[i].Error(), "shard ") {
+			if errs[i] = do(i, s); len(p) > 1 {
 				errs[i] = shardError(s.o.Shard, errs[i])
 			}
 		})

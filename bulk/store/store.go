@@ -261,7 +261,7 @@ func (s *shard) run(ctx context.Context, name string, args ...any) (reply, error
 		return nil, fmt.Errorf("%w: %w", ErrFull, err)
 	}
 	if err != nil && s.o.Shards > 1 {
-		return nil, fmt.Errorf("shard %d: %w", s.o.Shard, err)
+		return nil, shardError(s.o.Shard, err)
 	}
 	return reply(r), err
 }
