@@ -193,14 +193,18 @@ func TestLend_LendsTheConcurrencyOfASplitGroup(t *testing.T) {
 			most = 4
 		}
 		for i, s := range l.shards {
-			if len(running[i]) > 0 && rand.IntN(3) == 0 {
+			ends := rand.IntN(3) == 0
+			if alone && i == p[0].o.Shard {
+				ends = l.c.us/50_000%4 == 1 // just after a call, so that every call finds its jobs running
+			}
+			if len(running[i]) > 0 && ends {
 				ack(t, s, Done, running[i]...)
 				running[i] = nil
 			}
 		}
 		l.call()
 	}
-	if full < 8 {
+	if full < 25 {
 		t.Errorf("one part alone has jobs, and in %d of 30 steps 4 of 6 run", full)
 	}
 	for i, s := range l.shards {
