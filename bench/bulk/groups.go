@@ -17,11 +17,11 @@ func manyGroups(b *bench) []table.Row {
 	var rate [2][2]float64 // by number of groups and side
 	var pulls [2]float64
 	for i, n := range []int{few, many} {
-		until := [2]int{jobs / 2, jobs / 2}
+		until := []int{jobs / 2, jobs / 2}
 		if n == many {
 			until[0] = asynqTasks
 		}
-		s := b.compared(fmt.Sprintf("process half of the jobs, 50 workers, %d tenants", n), rounds, 50, evenly(jobs, n), until)
+		s := b.compared(fmt.Sprintf("process half of the jobs, 50 workers, %d tenants", n), rounds, 50, evenly(jobs, n), b.sides[:], until)
 		rate[i] = [2]float64{s[0].Rate, s[1].Rate}
 		var costs []float64
 		for r := range rounds {

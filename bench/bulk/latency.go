@@ -31,11 +31,20 @@ func latency(b *bench) []table.Row {
 		})
 	}
 	rig.Check(parallel.Wait())
-	all := slices.Concat(theirs...)
-	return []table.Row{
-		{What: "submit to start, idle, p50", Unit: "ms", Peers: []float64{percentile(all, 50)}, Ours: percentile(mine, 50)},
-		{What: "submit to start, idle, p99", Unit: "ms", Peers: []float64{percentile(all, 99)}, Ours: percentile(mine, 99)},
+	peers := [][]time.Duration{slices.Concat(theirs...)}
+	for _, p := range b.peers {
+		b.emptyOf(p)
+		peers = append(peers, rig.Must(starts(b, p, samples, 100*time.Millisecond)))
 	}
+	var rows []table.Row
+	for _, percent := range []int{50, 99} {
+		row := table.Row{What: fmt.Sprintf("submit to start, idle, p%d", percent), Unit: "ms", Ours: percentile(mine, percent)}
+		for _, all := range peers {
+			row.Peers = append(row.Peers, percentile(all, percent))
+		}
+		rows = append(rows, row)
+	}
+	return rows
 }
 
 // starts submits n jobs one after another, each within gap after the one before has started.

@@ -24,12 +24,15 @@ type options struct {
 	profiles     string
 	shapes       string
 	shards       string
+	peers        string
+	bullmq       string
+	nodes        int
 }
 
 func command() *cobra.Command {
 	var o options
-	cmd := rig.Command("bulk", "Compare the bulk worker with asynq in one run", "", func(r *rig.Run) {
-		rig.Require(o.rounds >= 1 && o.jobs >= 1000, "--rounds %d, --jobs %d: want at least 1, 1000", o.rounds, o.jobs)
+	cmd := rig.Command("bulk", "Compare the bulk worker with asynq, BullMQ and River in one run", "", func(r *rig.Run) {
+		rig.Require(o.rounds >= 1 && o.jobs >= 1000 && o.nodes >= 1, "--rounds %d, --jobs %d, --bullmq-processes %d: want at least 1, 1000, 1", o.rounds, o.jobs, o.nodes)
 		run(r, o)
 	})
 	f := cmd.Flags()
@@ -42,6 +45,9 @@ func command() *cobra.Command {
 	f.StringVar(&o.profiles, "profiles", "", "write a processor profile of our side of each measurement to this directory")
 	f.StringVar(&o.shapes, "shapes", "10x1,50x1,200x1,10x10,50x10,50x100,50x1000", "workers x tenants of each measurement of processing")
 	f.StringVar(&o.shards, "shards", "1,2,4,8", "numbers of shards of the measurement of shards")
+	f.StringVar(&o.peers, "peers", "asynq", "what is measured beside ours where one tenant has all jobs, separated by commas: asynq (in any case), bullmq, river")
+	f.StringVar(&o.bullmq, "bullmq", "bench/bulk/bullmq", "the directory of the program that runs BullMQ")
+	f.IntVar(&o.nodes, "bullmq-processes", 1, "Node processes that share BullMQ's jobs; on two cores, beside Redis, two are not faster than one")
 	cmd.AddCommand(holdCommand())
 	return cmd
 }
@@ -81,6 +87,7 @@ type bench struct {
 	options
 	redis     *rig.Redis
 	sides     [2]side // asynq, ours
+	peers     []peer  // further ones
 	recovered chan recovery
 }
 
@@ -98,8 +105,9 @@ func run(r *rig.Run, o options) {
 	mine := newOurs(b.redis, defaultLease)
 	mine.batch = o.batch
 	b.sides = [2]side{newAsynq(b.redis), mine}
+	b.peers = openPeers(r, b.redis, o)
 	if wanted["recovery"] {
-		b.startRecovery(o.bulkworker)
+		b.startRecovery()
 	}
 	began, before := time.Now(), child.LoadAverage()
 	var rows []table.Row
@@ -112,9 +120,13 @@ func run(r *rig.Run, o options) {
 	if o.aof {
 		fsync = "appendfsync everysec"
 	}
-	fmt.Fprintf(r.Out, "\n%s/%s, %d cores, %s, load %s before and %s after %s; %d rounds of %d jobs taking turns, 100-byte payloads, redis-server with %s\n\n",
+	fmt.Fprintf(r.Out, "\n%s/%s, %d cores, %s, load %s before and %s after %s; %d rounds of %d jobs taking turns, 100-byte payloads, stores with %s\n\n",
 		runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), began.UTC().Format(time.DateOnly), before, child.LoadAverage(), time.Since(began).Round(time.Second), o.rounds, o.jobs, fsync)
-	rig.Check(table.Print(r.Out, []string{"asynq"}, "bulkworker", rows))
+	names := []string{b.sides[0].name()}
+	for _, p := range b.peers {
+		names = append(names, p.name())
+	}
+	rig.Check(table.Print(r.Out, names, "bulkworker", rows))
 }
 
 func startRedis(r *rig.Run, aof bool) *rig.Redis {
@@ -126,6 +138,22 @@ func startRedis(r *rig.Run, aof bool) *rig.Redis {
 
 // empty deletes all data.
 func (b *bench) empty() { rig.Check(b.redis.Empty(b)) }
+
+// emptyOf deletes all data, and that of a side elsewhere.
+func (b *bench) emptyOf(s side) {
+	b.empty()
+	if m, is := s.(meter); is {
+		rig.Check(m.empty(b))
+	}
+}
+
+// used returns the processor time that a side has used so far.
+func (b *bench) used(s side) usage {
+	if m, is := s.(meter); is {
+		return rig.Must(m.used(b))
+	}
+	return rig.Must(shared(b, b.redis))
+}
 
 // stats returns what Redis has done so far.
 func (b *bench) stats() rig.Stats { return rig.Must(b.redis.Stats(b)) }

@@ -7,11 +7,11 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/pprof"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
 
-	"github.com/anteroom/anteroom/bench/child"
 	"github.com/anteroom/anteroom/bench/rig"
 	"github.com/anteroom/anteroom/bench/table"
 )
@@ -19,13 +19,13 @@ import (
 // shot is one run of a side.
 type shot struct {
 	Rate     float64 // jobs a second
-	StoreCPU float64 // microseconds of Redis's processor time a job
-	CPU      float64 // … of this process, the side's worker
+	StoreCPU float64 // microseconds of the store's processor time a job
+	CPU      float64 // … of the side's workers
 }
 
 // drain fills a side and runs its jobs until so many have run, and, if these are all, until the store has their acks.
 func (b *bench) drain(s side, what string, workers int, jobs []int, until int) shot {
-	b.empty()
+	b.emptyOf(s)
 	rig.Check(s.fill(b, jobs))
 	runtime.GC()
 	if s == b.sides[1] {
@@ -33,7 +33,7 @@ func (b *bench) drain(s side, what string, workers int, jobs []int, until int) s
 	}
 	var ran atomic.Int64
 	enough := make(chan struct{})
-	before, own := b.stats(), child.OwnCPU()
+	before, began := b.used(s), time.Now()
 	stop := b.runUntil(enough, 2*time.Minute, s, workers, len(jobs), func(context.Context, string) {
 		if ran.Add(1) == int64(until) {
 			close(enough)
@@ -45,10 +45,9 @@ func (b *bench) drain(s side, what string, workers int, jobs []int, until int) s
 		left, _, err = s.left(b, len(jobs))
 		rig.Check(err)
 	}
-	took := time.Since(before.At)
-	own = child.OwnCPU() - own
+	took, after := time.Since(began), b.used(s)
 	n := float64(until)
-	return shot{Rate: n / took.Seconds(), StoreCPU: float64(b.stats().Since(before).CPU.Microseconds()) / n, CPU: float64(own.Microseconds()) / n}
+	return shot{Rate: n / took.Seconds(), StoreCPU: float64((after.store - before.store).Microseconds()) / n, CPU: float64((after.worker - before.worker).Microseconds()) / n}
 }
 
 // profile begins a processor profile if one is wanted. The profile of the last round is kept.
@@ -64,16 +63,18 @@ func (b *bench) profile(name string) (end func()) {
 	}
 }
 
-// compared drains both sides in turns, each until so many jobs have run, and returns the medians of each.
-func (b *bench) compared(what string, rounds, workers int, jobs []int, until [2]int) (medians [2]shot) {
-	for i, shots := range table.Turns(rounds, 2, func(r, i int) shot {
-		s := b.drain(b.sides[i], what, workers, jobs, until[i])
-		rig.Say("%s, round %d of %d: %-6s %8.0f/s  %5.1f µs of Redis, %5.1f µs of the worker a job", what, r, rounds, b.sides[i].name(), s.Rate, s.StoreCPU, s.CPU)
+// compared drains sides in turns, each until so many jobs have run, and returns the medians of each.
+func (b *bench) compared(what string, rounds, workers int, jobs []int, sides []side, until []int) (medians []shot) {
+	for _, shots := range table.Turns(rounds, len(sides), func(r, i int) shot {
+		s := b.drain(sides[i], what, workers, jobs, until[i])
+		rig.Say("%s, round %d of %d: %-6s %8.0f/s  %5.1f µs of the store, %5.1f µs of the worker a job", what, r, rounds, sides[i].name(), s.Rate, s.StoreCPU, s.CPU)
 		return s
 	}) {
-		medians[i].Rate = table.MedianOf(shots, func(s shot) float64 { return s.Rate })
-		medians[i].StoreCPU = table.MedianOf(shots, func(s shot) float64 { return s.StoreCPU })
-		medians[i].CPU = table.MedianOf(shots, func(s shot) float64 { return s.CPU })
+		medians = append(medians, shot{
+			Rate:     table.MedianOf(shots, func(s shot) float64 { return s.Rate }),
+			StoreCPU: table.MedianOf(shots, func(s shot) float64 { return s.StoreCPU }),
+			CPU:      table.MedianOf(shots, func(s shot) float64 { return s.CPU }),
+		})
 	}
 	return medians
 }
@@ -89,10 +90,23 @@ func processing(b *bench) (rows []table.Row) {
 			what += "s"
 		}
 		jobs := evenly(b.jobs, c.tenants)
-		s := b.compared(what, b.rounds, c.workers, jobs, [2]int{total(jobs), total(jobs)})
-		rows = append(rows, table.Row{What: what, Unit: "/s", Peers: []float64{s[0].Rate}, Ours: s[1].Rate, Bars: []table.Bar{{Limit: 1, Ratio: true}, {Limit: 2, Ratio: true}}},
-			table.Row{What: "  the worker's processor time", Unit: "µs a job", Peers: []float64{s[0].CPU}, Ours: s[1].CPU},
-			table.Row{What: "  Redis's processor time", Unit: "µs a job", Peers: []float64{s[0].StoreCPU}, Ours: s[1].StoreCPU})
+		sides := b.sides[:]
+		for _, p := range b.peers {
+			if c.tenants == 1 { // they have no tenants
+				sides = append(slices.Clip(sides), p)
+			}
+		}
+		s := b.compared(what, b.rounds, c.workers, jobs, sides, slices.Repeat([]int{total(jobs)}, len(sides)))
+		row := func(what, unit string, figure func(shot) float64, bars ...table.Bar) {
+			r := table.Row{What: what, Unit: unit, Ours: figure(s[1]), Bars: bars}
+			for _, peer := range slices.Delete(slices.Clone(s), 1, 2) {
+				r.Peers = append(r.Peers, figure(peer))
+			}
+			rows = append(rows, r)
+		}
+		row(what, "/s", func(s shot) float64 { return s.Rate }, table.Bar{Limit: 1, Ratio: true}, table.Bar{Limit: 2, Ratio: true})
+		row("  the worker's processor time", "µs a job", func(s shot) float64 { return s.CPU })
+		row("  the store's processor time", "µs a job", func(s shot) float64 { return s.StoreCPU })
 	}
 	return rows
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,26 +22,32 @@ const (
 
 // recovery holds the time until the jobs of a killed process started again.
 type recovery struct {
-	asynq, ours, pulled time.Duration
-	err                 error
+	asynq, bullmq, ours, pulled time.Duration // zero: not measured
+	err                         error
 }
 
 // startRecovery kills a worker of each side on a Redis of its own, beside the other parts, since it takes minutes of waiting.
-func (b *bench) startRecovery(bulkworker string) {
+func (b *bench) startRecovery() {
 	ctx, cancel := context.WithCancel(b)
+	withBullMQ := slices.ContainsFunc(b.peers, func(p peer) bool { return p.name() == "bullmq" })
 	go func() {
 		var found recovery
 		found.err = rig.Do(ctx, b.Out, func(r *rig.Run) {
 			redis := startRedis(r, b.aof)
-			found.ours = killed(r, newOurs(redis, recoveryLease), "ours", redis.Addr, "")
+			found.ours = killed(r, newOurs(redis, recoveryLease), holder("ours", redis.Addr, ""))
 			rig.Say("recovery after kill -9: ours %.2f s", found.ours.Seconds())
 			rig.Check(redis.Empty(r))
-			api, url := startAPI(r, bulkworker, redis, recoveryLease)
-			found.pulled = killed(r, &pulled{newOurs(redis, recoveryLease), url}, "pulled", redis.Addr, url)
+			api, url := startAPI(r, b.bulkworker, redis, recoveryLease)
+			found.pulled = killed(r, &pulled{newOurs(redis, recoveryLease), url}, holder("pulled", redis.Addr, url))
 			api.Stop()
 			rig.Say("recovery after kill -9: pulled %.2f s", found.pulled.Seconds())
-			found.asynq = killed(r, newAsynq(redis), "asynq", redis.Addr, "")
+			found.asynq = killed(r, newAsynq(redis), holder("asynq", redis.Addr, ""))
 			rig.Say("recovery after kill -9: asynq %.1f s", found.asynq.Seconds())
+			if withBullMQ {
+				s := rig.Must(newBullMQ(r, redis, b.bullmq, 1))
+				found.bullmq = killed(r, s, s.hold)
+				rig.Say("recovery after kill -9: bullmq %.1f s", found.bullmq.Seconds())
+			}
 		})
 		b.recovered <- found
 	}()
@@ -51,41 +58,61 @@ func (b *bench) startRecovery(bulkworker string) {
 }
 
 func (b *bench) recoveryRows() []table.Row {
-	rig.Say("waiting for asynq to find the jobs of a killed worker")
+	rig.Say("waiting for the peers to find the jobs of a killed worker")
 	r := <-b.recovered
 	b.recovered <- r
 	rig.Check(r.err)
 	bars := []table.Bar{{Limit: 3, AtMost: true}}
+	peers := []float64{r.asynq.Seconds()}
+	if r.bullmq > 0 {
+		peers = append(peers, r.bullmq.Seconds()) // the first of the further peers
+	}
 	return []table.Row{
-		{What: "a killed worker's jobs start again (our lease 2 s)", Unit: "s", Peers: []float64{r.asynq.Seconds()}, Ours: r.ours.Seconds(), Bars: bars},
+		{What: "a killed worker's jobs start again (our lease 2 s)", Unit: "s", Peers: peers, Ours: r.ours.Seconds(), Bars: bars},
 		{What: "  those of a killed worker that pulls", Unit: "s", Ours: r.pulled.Seconds(), Bars: bars},
 	}
 }
 
+// holder returns a function that starts this program as the process that is killed.
+func holder(side, addr, url string) func(*rig.Run) (kill func(), log *child.Tail) {
+	return func(*rig.Run) (kill func(), log *child.Tail) {
+		c := rig.Must(child.Start("holder", rig.Must(os.Executable()), "hold", "--side", side, "--redis", addr, "--url", url))
+		return c.Kill, c.Log
+	}
+}
+
+// hold starts a Node process that takes the jobs and never ends them.
+func (s *bullmqSide) hold(r *rig.Run) (kill func(), log *child.Tail) {
+	n := rig.Must(startNode(r, s.redis, s.dir))
+	n.handle.set(func(context.Context, string) {})
+	rig.Check(n.do(r, "hold", heldJobs))
+	return n.kill, &child.Tail{} // its errors are on stderr
+}
+
 // killed lets a process take ten jobs, kills it, and returns when another one has started all ten.
-func killed(r *rig.Run, s side, name, addr, url string) time.Duration {
+func killed(r *rig.Run, s side, hold func(*rig.Run) (kill func(), log *child.Tail)) time.Duration {
 	limit, cancel := context.WithTimeout(r, 5*time.Minute)
 	defer cancel()
 	rig.Check(s.fill(r, []int{heldJobs}))
-	holder := rig.Must(child.Start("holder", rig.Must(os.Executable()), "hold", "--side", name, "--redis", addr, "--url", url))
-	defer holder.Kill()
+	kill, log := hold(r)
+	defer kill()
 	for running := int64(0); running < heldJobs; {
 		var err error
 		_, running, err = s.left(r, 1)
 		rig.Check(err)
-		rig.Require(rig.Sleep(limit, 10*time.Millisecond), "%s: the worker to be killed takes no jobs\n%s", name, holder.Log)
+		rig.Require(rig.Sleep(limit, 10*time.Millisecond), "%s: the worker to be killed takes no jobs\n%s", s.name(), log)
 	}
 	again := make(chan time.Time, 2*heldJobs)
 	stop := rig.Must(s.start(heldJobs, 1, func(context.Context, string) { again <- time.Now() }))
 	defer stop()
 	at := time.Now()
-	holder.Kill()
+	kill()
 	var last time.Time
 	for range heldJobs {
 		select {
 		case last = <-again:
 		case <-limit.Done():
-			rig.Check(fmt.Errorf("%s: jobs of a killed worker do not start again", name))
+			rig.Check(fmt.Errorf("%s: jobs of a killed worker do not start again", s.name()))
 		}
 	}
 	return last.Sub(at)

@@ -3,13 +3,20 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/anteroom/anteroom/bench/child"
+	"github.com/anteroom/anteroom/bench/rig"
 )
 
 // handler runs a job of a tenant.
 type handler = func(ctx context.Context, tenant string)
 
-// side is one of the two that are compared. Tenants are numbered; asynq has a queue for each.
+// side is one of those that are compared. Tenants are numbered; asynq has a queue for each.
 type side interface {
 	name() string
 	// fill enqueues jobs[i] jobs of each tenant i, the first tenant's first.
@@ -25,6 +32,76 @@ type submitter interface {
 	side
 	// submit enqueues one job of tenant 0. The first call may take longer.
 	submit(ctx context.Context) error
+}
+
+// peer is a side that is measured only if --peers names it, where one tenant has all jobs.
+type peer interface {
+	submitter
+	meter
+	enqueuer
+}
+
+// meter is a side whose store is not the shared Redis alone or whose workers are not in this process.
+type meter interface {
+	// empty deletes all jobs.
+	empty(ctx context.Context) error
+	// used returns the processor time that the side has used so far.
+	used(ctx context.Context) (usage, error)
+}
+
+// usage is processor time.
+type usage struct{ store, worker time.Duration }
+
+// shared returns the processor time of the shared Redis and of this process.
+func shared(ctx context.Context, redis *rig.Redis) (usage, error) {
+	s, err := redis.Stats(ctx)
+	return usage{s.CPU, child.OwnCPU()}, err
+}
+
+// way is a way to enqueue all jobs.
+type way struct {
+	name  string
+	put   func(ctx context.Context) error
+	apart bool // the jobs are not in Redis
+}
+
+// enqueuer is a side of which enqueueing is measured.
+type enqueuer interface {
+	// ways returns the ways to enqueue jobs of tenant 0.
+	ways(b *bench, jobs int) []way
+}
+
+// errLeftOut is the error of a peer of which a program is missing, and which therefore is not measured.
+type errLeftOut string
+
+func (e errLeftOut) Error() string { return string(e) }
+
+// peerNames are the values of --peers.
+var peerNames = []string{"asynq", "bullmq", "river"}
+
+// openPeers starts the peers that --peers names. asynq is not among them: it is in every measurement.
+func openPeers(r *rig.Run, redis *rig.Redis, o options) (peers []peer) {
+	wanted := strings.Split(o.peers, ",")
+	for _, name := range wanted {
+		rig.Require(slices.Contains(peerNames, name), "--peers %s: no such peer; there are %s", name, strings.Join(peerNames, ", "))
+	}
+	open := map[string]func() (peer, error){
+		"bullmq": func() (peer, error) { return newBullMQ(r, redis, o.bullmq, o.nodes) },
+		"river":  func() (peer, error) { return newRiver(r, o.aof) },
+	}
+	for _, name := range peerNames[1:] {
+		if !slices.Contains(wanted, name) {
+			continue
+		}
+		p, err := open[name]()
+		if missing := errLeftOut(""); errors.As(err, &missing) {
+			rig.Say("%s is left out: %s", name, missing)
+			continue
+		}
+		rig.Check(err)
+		peers = append(peers, p)
+	}
+	return peers
 }
 
 func tenantName(i int) string { return fmt.Sprintf("t%d", i) }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
@@ -34,6 +35,17 @@ func (a *asynqSide) options(connections int) asynq.RedisClientOpt {
 
 func (a *asynqSide) clientOf(connections int) *asynq.Client {
 	return asynq.NewClient(a.options(connections))
+}
+
+func (a *asynqSide) ways(b *bench, jobs int) (ways []way) {
+	for _, goroutines := range []int{8, 64, 256} {
+		client := a.clientOf(goroutines)
+		b.Cleanup(func() { _ = client.Close() })
+		ways = append(ways, way{name: fmt.Sprintf("asynq, %d goroutines", goroutines), put: func(ctx context.Context) error {
+			return a.enqueue(ctx, client, tenantName(0), tenantName(0), jobs, goroutines)
+		}})
+	}
+	return ways
 }
 
 func (a *asynqSide) name() string {

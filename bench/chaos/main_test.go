@@ -17,6 +17,9 @@ func TestRun_KeepsPromisesDuringFaults(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "gateway")
 	build := exec.CommandContext(t.Context(), "go", "build", "-race", "-o", program, "./cmd/gateway")
 	build.Dir, build.Env = filepath.Join("..", ".."), append(os.Environ(), "CGO_ENABLED=1") // the race detector is in C
+	if flags, set := os.LookupEnv("RACE_GOFLAGS"); set { // of make test, which has compiled the packages with them
+		build.Env = append(build.Env, "GOFLAGS="+flags)
+	}
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

@@ -37,6 +37,16 @@ func CPU(pid int) (time.Duration, error) {
 	return sum, nil
 }
 
+// Reaped returns the processor time of the children of pid that have ended.
+func Reaped(pid int) (time.Duration, error) {
+	p, err := procfs.NewProc(pid)
+	if err != nil {
+		return 0, err
+	}
+	s, err := p.Stat()
+	return time.Duration(s.CUTime+s.CSTime) * (time.Second / 100), err // in hundredths, as CPUTime
+}
+
 // Memory returns the resident memory of pid, in bytes.
 func Memory(pid int) (int64, error) {
 	p, err := procfs.NewProc(pid)

@@ -1,4 +1,4 @@
-// Package table prints a comparison: medians, their ratio to the first peer, and the bars.
+// Package table prints a comparison: medians, their ratio to each peer, and the bars.
 package table
 
 import (
@@ -86,19 +86,11 @@ func (r Row) cells(peers []string) []string {
 		}
 		cells = append(cells, Figure(x))
 	}
-	ratio, shown := 0.0, "–"
-	if len(r.Peers) > 0 && r.Peers[0] > 0 && r.Ours > 0 {
-		ratio = r.Ours / r.Peers[0]
-		shown = fmt.Sprintf("%.2f", ratio)
-		if ratio < 0.1 {
-			shown = fmt.Sprintf("%.2g", ratio)
-		}
-	}
 	var bars []string
 	for _, b := range r.Bars {
 		x := r.Ours
 		if b.Ratio {
-			x = ratio
+			x = r.ratio(0)
 		}
 		text := b.text(peers[0])
 		switch {
@@ -114,7 +106,29 @@ func (r Row) cells(peers []string) []string {
 	if r.Counted && r.Ours == 0 {
 		ours = "0"
 	}
-	return append(cells, ours, shown, strings.Join(bars, "; "))
+	cells = append(cells, ours)
+	for i := range peers {
+		cells = append(cells, ratioText(r.ratio(i)))
+	}
+	return append(cells, strings.Join(bars, "; "))
+}
+
+// ratio returns ours ÷ peer i, and 0 if one of them was not measured.
+func (r Row) ratio(i int) float64 {
+	if i >= len(r.Peers) || r.Peers[i] <= 0 {
+		return 0
+	}
+	return max(0, r.Ours/r.Peers[i])
+}
+
+func ratioText(x float64) string {
+	switch {
+	case x == 0:
+		return "–"
+	case x < 0.1:
+		return fmt.Sprintf("%.2g", x)
+	}
+	return fmt.Sprintf("%.2f", x)
 }
 
 // Figure formats a number like Number, and a zero as –.
@@ -137,10 +151,10 @@ func Number(x float64) string {
 	return s
 }
 
-// Print prints the table: a column for each peer, then ours.
+// Print prints the table: a column for each peer, then ours, then a ratio to each peer.
 func Print(w io.Writer, peers []string, ours string, rows []Row) error {
 	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
-	_, _ = fmt.Fprintf(t, "median of the rounds\t%s\t%s\tratio to %s\tbar\n", strings.Join(peers, "\t"), ours, peers[0])
+	_, _ = fmt.Fprintf(t, "median of the rounds\t%s\t%s\tratio to %s\tbar\n", strings.Join(peers, "\t"), ours, strings.Join(peers, "\tto "))
 	for _, r := range rows {
 		_, _ = fmt.Fprintln(t, strings.Join(r.cells(peers), "\t"))
 	}

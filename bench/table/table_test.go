@@ -27,13 +27,13 @@ func TestPrint_ComparesWithBars(t *testing.T) {
 		{What: "slow", Unit: "errors", Counted: true, Ours: 3, Bars: []Bar{{AtMost: true}}},
 	})
 	const want = `
-median of the rounds   nginx    HAProxy   gateway   ratio to nginx   bar
-proxying, /s           80,000   72,346    60,000    0.75             ≥ 30,000 holds; ≥ 0.80 × nginx MISSED
-proxying, CPU µs       10       –         12        1.20             ≤ 1.25 × nginx holds
-mix, p99 ms            –        –         12.3      –                ≤ 10 MISSED
-proxying, CPU µs       –        –         –         –                ≤ 1.25 × nginx
-mix, errors            –        –         0         –                ≤ 0 holds
-slow, errors           –        –         3         –                ≤ 0 MISSED
+median of the rounds   nginx    HAProxy   gateway   ratio to nginx   to HAProxy   bar
+proxying, /s           80,000   72,346    60,000    0.75             0.83         ≥ 30,000 holds; ≥ 0.80 × nginx MISSED
+proxying, CPU µs       10       –         12        1.20             –            ≤ 1.25 × nginx holds
+mix, p99 ms            –        –         12.3      –                –            ≤ 10 MISSED
+proxying, CPU µs       –        –         –         –                –            ≤ 1.25 × nginx
+mix, errors            –        –         0         –                –            ≤ 0 holds
+slow, errors           –        –         3         –                –            ≤ 0 MISSED
 `
 	if got := "\n" + out.String(); err != nil || got != want {
 		t.Errorf("%v\n%s\nwant\n%s", err, got, want)

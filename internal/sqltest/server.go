@@ -24,9 +24,13 @@ import (
 // patience bounds every wait for a server. It only delays failures.
 const patience = time.Minute
 
+// ErrNotInstalled is returned by StartPostgres where PostgreSQL is missing.
+var ErrNotInstalled = errors.New("not installed")
+
 // Server is a running database server.
 type Server struct {
 	kind   *kind
+	set    []string // settings of PostgreSQL
 	dir    string
 	port   int
 	uid    *syscall.Credential // of the server, where the tests run as root
@@ -43,7 +47,8 @@ type kind struct {
 	// prepare makes the data directory; args returns the arguments of the server.
 	prepare func(s *Server) error
 	args    func(s *Server) []string
-	create  string // the begin of the statement that creates a database for a test
+	set     []string // settings of the tests' server
+	create  string   // the begin of the statement that creates a database for a test
 	url     func(s *Server, name string) string
 	stop    syscall.Signal // ends the server quickly
 }
@@ -78,6 +83,19 @@ func Postgres(t testing.TB) *Server { return get(t, postgres) }
 // MariaDB returns the binary's shared MariaDB. It has no users: every name and password is accepted.
 func MariaDB(t testing.TB) *Server { return get(t, mariadb) }
 
+// StartPostgres starts a PostgreSQL for a measurement: it has its default settings, but for those given, such as "fsync=off", and takes
+// the same connections as that of Postgres. The caller stops it with Stop.
+func StartPostgres(set ...string) (*Server, error) { return start(postgres, set) }
+
+// Stop ends a server of StartPostgres and deletes its data.
+func (s *Server) Stop() { s.remove() }
+
+// URL returns the administrator's database, over the server's unix socket.
+func (s *Server) URL() string { return s.kind.url(s, "public") }
+
+// PID returns the process ID of the server, the parent of its other processes.
+func (s *Server) PID() int { return s.cmd.Process.Pid }
+
 func get(t testing.TB, k *kind) *Server {
 	t.Helper()
 	mu.Lock()
@@ -86,7 +104,7 @@ func get(t testing.TB, k *kind) *Server {
 		t.Fatal("sqltest: this package's tests need: func TestMain(m *testing.M) { os.Exit(sqltest.Servers{M: m}.Run()) }")
 	}
 	if shared[k] == nil {
-		s, err := start(k)
+		s, err := start(k, k.set)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -129,17 +147,17 @@ func (s *Server) Socket() string {
 }
 
 // start makes a directory and starts a server in it.
-func start(k *kind) (*Server, error) {
+func start(k *kind, set []string) (*Server, error) {
 	binary, err := k.find()
 	if err != nil {
-		return nil, fmt.Errorf("sqltest: %s is not installed (%w); the tests need a real one: %s", k.name, err, k.install)
+		return nil, fmt.Errorf("sqltest: %s: %w (%w); a real one is needed: %s", k.name, ErrNotInstalled, err, k.install)
 	}
 	// Not in t.TempDir, whose name is long: the path of a socket is limited to about 100 bytes.
 	dir, err := os.MkdirTemp("", "anteroom-"+k.name)
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{kind: k, dir: dir, CAFile: filepath.Join(dir, "ca.pem")}
+	s := &Server{kind: k, set: set, dir: dir, CAFile: filepath.Join(dir, "ca.pem")}
 	if err := s.begin(binary); err != nil {
 		s.remove()
 		return nil, fmt.Errorf("sqltest: %s: %w", k.name, err)
@@ -288,14 +306,12 @@ var postgres = &kind{
 	},
 	args: func(s *Server) []string {
 		args := []string{"-D", filepath.Join(s.dir, "data"), "-k", s.dir, "-h", "127.0.0.1", "-p", strconv.Itoa(s.port)}
-		for _, set := range []string{
-			"fsync=off", "synchronous_commit=off", "full_page_writes=off", "shared_buffers=8MB", "max_connections=50", "autovacuum=off",
-			"ssl=on", "ssl_cert_file=" + s.CAFile, "ssl_key_file=" + filepath.Join(s.dir, "key.pem"),
-		} {
+		for _, set := range append([]string{"ssl=on", "ssl_cert_file=" + s.CAFile, "ssl_key_file=" + filepath.Join(s.dir, "key.pem")}, s.set...) {
 			args = append(args, "-c", set)
 		}
 		return args
 	},
+	set: []string{"fsync=off", "synchronous_commit=off", "full_page_writes=off", "shared_buffers=8MB", "max_connections=50", "autovacuum=off"},
 	url: func(s *Server, schema string) string {
 		return fmt.Sprintf("postgres:///postgres?host=%s&port=%d&user=admin&sslmode=disable&search_path=%s", url.QueryEscape(s.dir), s.port, schema)
 	},
