@@ -467,11 +467,13 @@ function parts.divide(g, d, b, shards, rate, conc)
     g[G_RATE] = d.own_rate
   elseif rate and rate > 0 and b and b.lease then
     local own, burst = parts.rate(rate, 0, g[G_PART] - 1, d.n)
+    local fixed = g[G_RATE]
     d.rate = rate
     if b.phase < 2 then
       parts.change_lease(g, d, b, math.min(b.rate, own), math.min(b.burst, burst), d.till, b.phase, 0)
     else
       parts.change_lease(g, d, b, own, burst, 0, 2, 0)
+      g[G_RATE] = fixed -- rounded so that the parts' sum is the limit
     end
   elseif rate then
     d.rate, d.till, d.phase = rate, 0, 2
