@@ -63,7 +63,7 @@ local function lend_group(g, d, rate, burst, most, tokens)
     left['#' .. g[G_ID]] = parts.change_lease(g, d, b, rate, burst, till, 0, tokens)
   end
   if d.conc > 0 then
-    d.l_conc = math.max(1, most, g[G_INFLIGHT] + g[G_READY])
+    d.l_conc = math.max(1, most) -- also where more run: none starts in the place of those; the reply counts them
     g[G_CONC] = math.min(d.l_conc, parts.count(d.conc, g[G_PART] - 1, d.n))
   end
   d.own_rate, d.own_conc = g[G_RATE], g[G_CONC]

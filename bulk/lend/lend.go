@@ -222,7 +222,7 @@ func (l *Lender) divide(name string, whole Limit, now time.Duration, calls []Cal
 	}
 	if ofGroup(name) {
 		// What the others have is not needed elsewhere, even if a new lender does not know what a shard that is away has.
-		left.Concurrency = max(left.Concurrency, kept)
+		left.Concurrency = max(left.Concurrency, min(kept, whole.Concurrency)) // they may run more than a limit that was just reduced
 	}
 	for n, want := range l.wanted(name, left, among, now) {
 		i := among[n]

@@ -215,6 +215,41 @@ func TestLend_LendsTheConcurrencyOfASplitGroup(t *testing.T) {
 	l.audited()
 }
 
+// A part that is always full goes down to a smaller concurrency: no job starts in the place of one that has ended.
+func TestLend_ReducesTheConcurrencyOfASplitGroupThatIsAlwaysFull(t *testing.T) {
+	l := newLending(t, 3, func(*Settings) {})
+	p := l.splitGroup(GroupSpec{ID: "g", Concurrency: 9}, map[int]int{1: 600})
+	l.begin()
+	var running []Leased
+	step := func() {
+		l.c.us += 50_000
+		running = append(running, pull(t, p[1], 100).Jobs...)
+		l.call()
+	}
+	for range 140 {
+		step()
+	}
+	if n := len(running); n < 6 {
+		t.Fatalf("one part alone has jobs, and %d of 9 run", n)
+	}
+	if _, err := l.Patch(t.Context(), "g", Patch{Concurrency: new(int64(4))}); err != nil {
+		t.Fatal(err)
+	}
+	for range 12 { // calls that find the part full
+		step()
+	}
+	for range 60 {
+		ack(t, p[1], Done, running[0])
+		running = running[1:]
+		step()
+	}
+	if n := len(running); n < 1 || n > 4 {
+		t.Errorf("%d jobs run at once, 4 may", n)
+	}
+	ack(t, p[1], Done, running...)
+	l.audited()
+}
+
 // The limits of a group change in one part after the other. A part with the new limit adds nothing to a lease that another one has of the old.
 func TestLend_ChangesTheLimitsOfASplitGroupPartByPart(t *testing.T) {
 	for name, row := range map[string]struct {
