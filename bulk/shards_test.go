@@ -19,6 +19,17 @@ import (
 	"github.com/anteroom/anteroom/internal/short"
 )
 
+// durableServers starts servers that keep every acknowledged write if they are killed, because it has reached the kernel. With the default,
+// everysec, a busy disk delays the writes of up to two seconds.
+func durableServers(t *testing.T, n int) (servers []*redistest.PrivateServer, clients []redis.UniversalClient) {
+	t.Helper()
+	for range n {
+		s := redistest.Server(t, "--appendonly", "yes", "--appendfsync", "no")
+		servers, clients = append(servers, s), append(clients, s.Client())
+	}
+	return servers, clients
+}
+
 // shardRun is an engine over several shards, with the starts and ends of its jobs.
 type shardRun struct {
 	t      *testing.T
@@ -194,12 +205,7 @@ func TestShards_GoOnWithoutOne(t *testing.T) {
 				if (row.name == "frozen") != (at == 0) {
 					short.Skip(t, "does not differ much from the others")
 				}
-				var servers []*redistest.PrivateServer
-				var clients []redis.UniversalClient
-				for range 3 {
-					s := redistest.Server(t, "--appendonly", "yes")
-					servers, clients = append(servers, s), append(clients, s.Client())
-				}
+				servers, clients := durableServers(t, 3)
 				r := runShards(t, 3, clients...)
 				await(t, "no job of the shard starts", func() bool { return r.started(at) > 5 })
 				row.fault(servers[at])

@@ -9,10 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/anteroom/anteroom/bulk/store"
-	"github.com/anteroom/anteroom/internal/redistest"
 	"github.com/anteroom/anteroom/internal/short"
 )
 
@@ -77,12 +74,7 @@ func splitThroughFaults(t *testing.T, faults int) {
 	seed := uint64(time.Now().UnixNano())
 	random := rand.New(rand.NewPCG(seed, 0))
 	t.Logf("seed %d", seed)
-	var servers []*redistest.PrivateServer
-	var clients []redis.UniversalClient
-	for range shards {
-		s := redistest.Server(t, "--appendonly", "yes")
-		servers, clients = append(servers, s), append(clients, s.Client())
-	}
+	servers, clients := durableServers(t, shards)
 	r := runShards(t, shards, clients...)
 	jobs := 100 * faults
 	r.split("whole", shards, jobs)
@@ -139,13 +131,7 @@ func TestSplit_ThroughFaultsAndLosses(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	random := rand.New(rand.NewPCG(seed, 0))
 	t.Logf("seed %d", seed)
-	var servers []*redistest.PrivateServer
-	var clients []redis.UniversalClient
-	for range shards {
-		// An acknowledged write has reached the kernel: with the default, everysec, a killed server may lose two seconds.
-		s := redistest.Server(t, "--appendonly", "yes", "--appendfsync", "no")
-		servers, clients = append(servers, s), append(clients, s.Client())
-	}
+	servers, clients := durableServers(t, shards)
 	r := runShards(t, shards, clients...)
 	const jobs = 3 * each
 	r.split("lossy", shards, jobs)
