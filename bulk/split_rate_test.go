@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/anteroom/anteroom/bulk/store"
 	"github.com/anteroom/anteroom/internal/redistest"
 	"github.com/anteroom/anteroom/internal/short"
@@ -25,12 +23,8 @@ type ratedSplit struct {
 func runRatedSplit(t *testing.T) *ratedSplit {
 	t.Helper()
 	r := &ratedSplit{added: make([]int, 3)}
-	var clients []redis.UniversalClient
-	for range r.added {
-		s := redistest.Server(t, "--appendonly", "yes")
-		r.servers, clients = append(r.servers, s), append(clients, s.Client())
-	}
-	r.shardRun = openShards(t, len(r.added), func(*store.Settings) {}, clients...)
+	servers, clients := durableServers(t, len(r.added))
+	r.servers, r.shardRun = servers, openShards(t, len(r.added), func(*store.Settings) {}, clients...)
 	spec := store.GroupSpec{ID: "rated", Tenant: "acme", Type: "t", Split: len(r.added), Rate: splitRate}
 	if _, _, err := r.fleet.CreateGroup(t.Context(), spec); err != nil {
 		t.Fatal(err)
