@@ -5,7 +5,7 @@
 --   uniques, lapses, links, batches
 -- ARGV: now, settings, group, own (1: by a tenant's token), field, value, ...
 -- RETURNS: {the group} or {reason, status, field, or the time: past where a new expires has passed, expired where the group's has, order where start_at would not be before expires}
--- INVARIANT: cancelling and pausing are one step, however large the group; gates are checked again. A stop_at that is reached already pauses immediately, unless the same call resumes the group. halt pauses a split group for that, unless it was resumed after it; callback is for a split redrive that has jobs.
+-- INVARIANT: rate and conc of a split group are those of this part; shards, whole_rate and whole_conc are then the group's. Cancelling and pausing are one step, however large the group; gates are checked again. A stop_at that is reached already pauses immediately, unless the same call resumes the group. halt pauses a split group for that, unless it was resumed after it; callback is for a split redrive that has jobs.
 -- INCLUDE: clock, limiter, fair, bulk, bulkqueue, bulklife, bulkjobs, bulkreply
 
 local g = named_group(ARGV[3])
@@ -30,6 +30,7 @@ end
 local live = { weight = G_WEIGHT, rate = G_RATE, conc = G_CONC, base = G_BASE, level = G_LEVEL, paused = G_PAUSED,
   stop_count = G_STOP_COUNT, stop_share = G_STOP_SHARE, start_at = G_START_AT, expires = G_EXPIRES }
 local level, stop, resumed = g[G_LEVEL], false, false
+local divided, meter, whole = parts.lease(g), group_limiter(g), {}
 dequeue(g)
 types.unbar(g) -- if its type may still start no job, the next pull blocks it again
 for i = 5, #ARGV, 2 do
@@ -43,6 +44,10 @@ for i = 5, #ARGV, 2 do
   elseif field == 'quiet' then
     g[G_QUIET] = ARGV[i + 1] ~= '' and ARGV[i + 1] or 0
     if g[G_WHY] == 'quiet' then open_group(g) end
+  elseif field == 'shards' then
+    whole.shards = ARGV[i + 1]
+  elseif field == 'whole_rate' or field == 'whole_conc' then
+    whole[field] = value
   elseif live[field] then
     g[live[field]] = value
     if field == 'weight' then g[G_SHARE] = own and 1000 or 0 end
@@ -56,6 +61,7 @@ for i = 5, #ARGV, 2 do
     error({ err = 'ERR unknown field ' .. field })
   end
 end
+if whole.shards then parts.divide(g, divided, meter, whole.shards, whole.whole_rate, whole.whole_conc) end
 if resumed then
   if stop or g[G_STOPPED] == 1 then g[G_STOPPED] = (work.too_many(g) or g[G_PART] > 0 and g[G_STOPPED] == 1) and 2 or 0 end
 elseif stop then

@@ -3,8 +3,10 @@ package store
 import (
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,14 +17,16 @@ import (
 // lending is a fleet with a lender under a clock of its own.
 type lending struct {
 	*Fleet
-	t      *testing.T
-	c      *clock
-	lender *lend.Lender
-	number int64
-	away   map[int]bool // shards that the lender does not reach
-	starts []int64      // µs
-	by     map[int]int  // starts by shard
-	cost   int64        // of jobs
+	t       *testing.T
+	c       *clock
+	lender  *lend.Lender
+	earlier bool // it is of an earlier version, and lends no limits of groups
+	number  int64
+	away    map[int]bool // shards that the lender does not reach
+	idle    map[int]bool // shards without workers
+	starts  []int64      // µs
+	by      map[int]int  // starts by shard
+	cost    int64        // of jobs
 }
 
 func newLending(t *testing.T, shards int, change func(*Settings)) *lending {
@@ -68,6 +72,9 @@ func (l *lending) step(n int) {
 		l.c.us += 50_000
 		for _, i := range rand.Perm(len(l.shards)) {
 			s := l.shards[i]
+			if l.idle[i] {
+				continue
+			}
 			jobs := pull(l.t, s, 100).Jobs
 			for range jobs {
 				l.starts, l.by[i] = append(l.starts, l.c.us), l.by[i]+1
@@ -256,9 +263,15 @@ func (l *lending) call() {
 			l.lender.Failed(i)
 			continue
 		}
+		if l.earlier {
+			maps.DeleteFunc(call.Shares, func(name string, _ lend.Share) bool { return strings.HasPrefix(name, "#") })
+		}
 		r, _, err := l.shards[i].Lend(l.t.Context(), l.number, call)
 		if err != nil {
 			l.t.Fatal(err)
+		}
+		if l.earlier {
+			maps.DeleteFunc(r.Shares, func(name string, _ lend.Share) bool { return strings.HasPrefix(name, "#") })
 		}
 		l.lender.Replied(i, now, r)
 	}

@@ -180,8 +180,12 @@ func (g *Group) merge(parts []*found) {
 		rate, slots = rate+p.partRate, slots+p.partSlots
 		all = all && p.settled()
 	}
-	if len(g.Away)+len(g.Lost) == 0 { // else those of a part stand for the others
-		g.Rate, g.Concurrency = float64(rate)/1000, slots
+	known := len(g.Away)+len(g.Lost) == 0 // else those of a part stand for the others
+	if known && !g.lentRate {
+		g.Rate = float64(rate) / 1000
+	}
+	if known && !g.lentSlots {
+		g.Concurrency = slots
 	}
 	if g.Status == Cancelled { // jobs of the other parts are cancelled too, as soon as these have followed
 		g.Cancelled = g.Total - g.Succeeded - g.Failed - g.Dead - g.InFlight

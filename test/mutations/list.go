@@ -299,6 +299,24 @@ var mutations = []mutation{
 		pkg: "./bulk/schedule", tests: "^(TestRunner_ManyProcessesRunOnce|TestBook_CreatesOnceAndKeepsChanges)$",
 	},
 	{
+		fault: "a lender that paused takes it that the part of a group has no more than it replied with",
+		file:  "bulk/lend/lend.go",
+		old:   "ofTenant(name) || ofGroup(name)) && now >= s.sure", new: "ofTenant(name)) && now >= s.sure",
+		pkg: "./bulk/lend", tests: "^TestLender_AssumesFixedPartsOfAGroupAfterAPause$",
+	},
+	{
+		fault: "the lease of a part of a group outlasts its lender",
+		file:  "lua/lib/bulk.lua",
+		old:   "return now < till and 0 or now < free and 1 or 2, steps", new: "return 0, steps",
+		pkg: "./bulk/store", tests: "^TestLend_LendsTheRateOfASplitGroup$",
+	},
+	{
+		fault: "a part of a group with a new limit ignores the leases of the others",
+		file:  "lua/lib/bulkjobs.lua",
+		old:   "    if b.phase < 2 then\n      parts.change_lease", new: "    if false then\n      parts.change_lease",
+		pkg: "./bulk/store", tests: "^TestLend_ChangesTheLimitsOfASplitGroupPartByPart$",
+	},
+	{
 		fault: "one job alone opens a breaker",
 		file:  "lua/lib/breakers.lua",
 		old:   "if jobkey ~= b.job and jobkey ~= b.other then b.run", new: "if true then b.run",
