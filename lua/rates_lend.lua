@@ -33,8 +33,8 @@ local function lend_type(kind, rate, burst, most, tokens)
     left[kind] = parts.carry(b, l.meter and l.rate or 0, l.burst, now, tokens)
     l.use.at, l.use.level, l.use.rate, l.use.limiter = b.at, b.level, rate, set.by
   end
-  most = math.max(most, l.use.running)
-  l.rate, l.burst, l.most = rate, burst, l.whole_most > 0 and most or 0
+  l.rate, l.burst, l.most = rate, burst, l.whole_most > 0 and most or 0 -- also where more run: none starts in the place of those; the reply counts them
+  l.closed = l.whole > 0 and rate == 0 or l.whole_most > 0 and most == 0
   redis.call('HSET', K.state, 'share:' .. kind, table.concat({ int(rate), int(burst), int(l.most), int(l.whole), int(l.whole_most) }, ' '))
   l.use.most = l.most
 end
@@ -48,7 +48,7 @@ local function lend_tenant(t, rate, burst, most, tokens)
     left[name] = parts.carry(b, was, before, now, tokens)
     t[T_AT], t[T_FRAC], t[T_RATED], t[T_LIMITER] = b.at, b.level, rate, set.by
   end
-  t[T_L_RATE], t[T_L_BURST], t[T_L_CONC] = rate, burst, t[T_CONC] > 0 and math.max(most, t[T_INFLIGHT]) or 0
+  t[T_L_RATE], t[T_L_BURST], t[T_L_CONC] = rate, burst, t[T_CONC] > 0 and most or 0 -- as in lend_type
   t[T_OF_RATE], t[T_OF_CONC] = t[T_RATE], t[T_CONC]
   if rate > was then open_tenant(t) end
   update_full(t)
@@ -63,7 +63,7 @@ local function lend_group(g, d, rate, burst, most, tokens)
     left['#' .. g[G_ID]] = parts.change_lease(g, d, b, rate, burst, till, 0, tokens)
   end
   if d.conc > 0 then
-    d.l_conc = math.max(1, most) -- also where more run: none starts in the place of those; the reply counts them
+    d.l_conc = math.max(1, most) -- as in lend_type
     g[G_CONC] = math.min(d.l_conc, parts.count(d.conc, g[G_PART] - 1, d.n))
   end
   d.own_rate, d.own_conc = g[G_RATE], g[G_CONC]
@@ -121,7 +121,7 @@ for kind, l in pairs(types.limits) do
       if redis.call('ZRANGEBYLEX', K.aside, '[' .. list .. kind .. ' ', '(' .. list .. kind .. '!', 'LIMIT', 0, 1)[1] then need = 2 end
     end
     if need > 0 and parts.wide(kind) then need = 3 end
-    for _, v in ipairs({ kind, int(l.rate), int(l.burst or 0), int(l.most), int(left[kind] or 0), int(l.use.running), need,
+    for _, v in ipairs({ kind, int(l.rate), int(l.burst or 0), l.whole_most > 0 and int(math.max(l.most, l.use.running)) or 0, int(left[kind] or 0), int(l.use.running), need,
       int(l.whole), int(l.whole > 0 and default_burst(l.whole, 0) or 0), int(l.whole_most), '' }) do reply[#reply + 1] = v end
   end
 end

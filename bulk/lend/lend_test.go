@@ -64,9 +64,7 @@ func (w *world) has(m *model, name string) Share {
 	default:
 		have.Rate, have.Burst = min(have.Rate, part.Rate), min(have.Burst, part.Burst)
 	}
-	if ofGroup(name) {
-		have.Concurrency = max(have.Concurrency, m.run[name])
-	}
+	have.Concurrency = max(have.Concurrency, m.run[name])
 	return have
 }
 
@@ -89,9 +87,6 @@ func (w *world) execute(m *model, number int64, c Call) (Reply, bool) {
 			}
 			if before := w.has(m, name); share.Burst < before.Burst {
 				left[name] = (before.Burst - share.Burst) * 1e6
-			}
-			if !ofGroup(name) {
-				share.Concurrency = max(share.Concurrency, m.run[name])
 			}
 			m.lease[name] = share
 		}

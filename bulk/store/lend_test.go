@@ -250,6 +250,69 @@ func TestLend_HoldsLimitsOfTypesAndTenants(t *testing.T) {
 	}
 }
 
+// A shard that is always full goes down to a smaller concurrency of a type or tenant: no job starts in the place of one that has ended.
+func TestLend_ReducesAConcurrencyThatIsAlwaysFull(t *testing.T) {
+	for name, change := range map[string]func(t *testing.T, l *lending, concurrency int64){
+		"type": func(t *testing.T, l *lending, concurrency int64) {
+			set := l.Settings()
+			set.Types = map[string]TypeLimit{"t": {Concurrency: concurrency}}
+			if err := l.Configure(set); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"tenant": func(t *testing.T, l *lending, concurrency int64) {
+			if _, err := l.SetTenant(t.Context(), Tenant{Name: "acme", Concurrency: concurrency}); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLending(t, 3, func(*Settings) {})
+			change(t, l, 9)
+			l.work(1, 600)
+			l.begin()
+			var running []Leased
+			step := func() {
+				l.c.us += 50_000
+				running = append(running, pull(t, l.shards[1], 100).Jobs...)
+				l.call()
+			}
+			for range 140 {
+				step()
+			}
+			if n := len(running); n < 6 || n > 9 {
+				t.Fatalf("one shard alone has jobs, and %d of 9 run", n)
+			}
+			for _, concurrency := range []int64{4, 2} {
+				change(t, l, concurrency)
+				for range 12 { // calls that find the shard full
+					step()
+				}
+				for range 60 {
+					ack(t, l.shards[1], Done, running[0])
+					running = running[1:]
+					step()
+				}
+				if n := int64(len(running)); n < 1 || n > concurrency {
+					t.Errorf("%d jobs run at once, %d may", n, concurrency)
+				}
+			}
+			// A concurrency that is given back is used again.
+			change(t, l, 9)
+			for range 60 {
+				step()
+			}
+			if n := len(running); n < 6 || n > 9 {
+				t.Errorf("one shard alone has jobs, and %d of 9 run", n)
+			}
+			ack(t, l.shards[1], Done, running...)
+			if found, err := l.Audit(t.Context()); err != nil || len(found) > 0 {
+				t.Errorf("audit: %v, %v", found, err)
+			}
+		})
+	}
+}
+
 // call has the lender call the shards, every 200 ms.
 func (l *lending) call() {
 	l.t.Helper()

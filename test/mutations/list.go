@@ -311,6 +311,12 @@ var mutations = []mutation{
 		pkg: "./bulk/store", tests: "^TestLend_LendsTheRateOfASplitGroup$",
 	},
 	{
+		fault: "a shard that is always full keeps a concurrency that was reduced",
+		file:  "lua/rates_lend.lua",
+		old:   "t[T_CONC] > 0 and most or 0", new: "t[T_CONC] > 0 and math.max(most, t[T_INFLIGHT]) or 0",
+		pkg: "./bulk/store", tests: "^TestLend_ReducesAConcurrencyThatIsAlwaysFull$",
+	},
+	{
 		fault: "a part of a group with a new limit ignores the leases of the others",
 		file:  "lua/lib/bulkjobs.lua",
 		old:   "    if b.phase < 2 then\n      parts.change_lease", new: "    if false then\n      parts.change_lease",
