@@ -185,7 +185,7 @@ func parseRecord(line reply) (found, error) {
 			g.GatedBy = GatedByPolicy
 		}
 	}
-	if n("waits") > 0 && !g.Status.Ended() {
+	if g.waits = n("waits") > 0 && !g.Status.Ended(); g.waits {
 		g.Gated, g.GatedUntil, g.GatedBy = true, time.Time{}, GatedByAfter
 	}
 	for link := range strings.Lines(v["links"]) {

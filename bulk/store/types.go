@@ -150,6 +150,7 @@ type Group struct {
 	Redriven                           int64         // redriven dead letters
 	Gone                               int64         // outcomes dropped because of Results
 	partRate, partSlots                int64         // its rate, in thousandths, and concurrency in this shard
+	waits                              bool          // for groups, or as a part for the first one to begin
 	lentRate, lentSlots                bool          // Rate, Concurrency are those of the whole group, although this is a part
 	swept                              int64         // of a cancelled one: 1 when all its jobs have their outcome, 2 with its result
 	Backoff                            time.Duration // of its tenant, while jobs of this group wait for it

@@ -311,6 +311,18 @@ var mutations = []mutation{
 		pkg: "./bulk/store", tests: "^TestLend_LendsTheRateOfASplitGroup$",
 	},
 	{
+		fault: "the other parts of a split group that waited do not begin",
+		file:  "bulk/store/fleet_join.go",
+		old:   "case part.waits && !first.waits:", new: "case false:",
+		pkg: "./bulk/store", tests: "^TestSplit_PartsBeginAfterAHalt$",
+	},
+	{
+		fault: "a part of a split group that waits decides by itself",
+		file:  "lua/lib/bulkchain.lua",
+		old:   "if g[G_PART] > 1 then return false end", new: "",
+		pkg: "./bulk/store", tests: "^TestSplit_WaitingPartWithoutTheFirstIsCancelled$",
+	},
+	{
 		fault: "a shard that is always full keeps a concurrency that was reduced",
 		file:  "lua/rates_lend.lua",
 		old:   "t[T_CONC] > 0 and most or 0", new: "t[T_CONC] > 0 and math.max(most, t[T_INFLIGHT]) or 0",
