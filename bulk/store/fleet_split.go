@@ -157,11 +157,11 @@ func (f fleetGroups) createParts(ctx context.Context, s *Store, g GroupSpec) (gr
 			others = p
 		}
 		group, created, err = f.createCounted(ctx, s, g.ofPart(0))
+		if _, refused := errors.AsType[*Refusal](err); others != nil && (refused || group.Duplicate) {
+			f.discard(ctx, others, g.ID) // under the lock, so that the parts are not those of a request that follows
+		}
 		return err
 	})
-	if _, refused := errors.AsType[*Refusal](err); others != nil && (refused || group.Duplicate) {
-		f.discard(ctx, others, g.ID)
-	}
 	if created && g.After != "" && !group.waits {
 		others.others(func(_ int, s *Store) error { return s.begin(ctx, g.ID) }) // or else their housekeeping does so
 	}
