@@ -6,7 +6,7 @@
 -- ARGV: now, settings, group, job, from (where the call before stopped searching; empty: at the beginning), bound
 -- RETURNS: {code, where to continue (empty: nowhere), groups that ended as COMPLETED, as FAILED} or {reason, detail}
 -- REPLY CANCELLED: 1  the job is cancelled
--- REPLY RUNNING: 2  it runs; its process is told to end it when it renews the lease
+-- REPLY RUNNING: 2  it runs; its process learns of the cancel when it renews the lease, and ends it
 -- REPLY NOT_FOUND: 3  the pages searched so far do not hold it
 -- INVARIANT: a job has one outcome; a step searches a bounded number of pages of the group's jobs.
 -- INCLUDE: clock, limiter, fair, bulk, bulkqueue, bulklife, bulkjobs, bulkleases

@@ -2,6 +2,7 @@ package console
 
 import (
 	"encoding/json"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,21 @@ import (
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/internal/ophttp"
 )
+
+// docs/operations.md had no row for challenge and on_sold_out.
+func TestPatch_MatchesDocs(t *testing.T) {
+	text, err := os.ReadFile("../../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(text), "\n## Live changes\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	for _, f := range liveFields {
+		if !strings.Contains(section, "\n| `"+f.name+"` |") {
+			t.Errorf("docs/operations.md has no row for %s in \"Live changes\"", f.name)
+		}
+	}
+}
 
 func TestPatch_ChangesRoom(t *testing.T) {
 	for _, row := range []struct{ body, path, want string }{

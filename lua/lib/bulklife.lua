@@ -59,7 +59,7 @@ function chain.links(letter, gkey)
   return redis.call('ZRANGEBYLEX', K.links, '[' .. letter .. gkey .. ' ', '(' .. letter .. gkey .. '!')
 end
 
--- chain.note_end tells the groups that wait for a group that it has ended; their housekeeping decides whether they start.
+-- chain.note_end records the end of a group for the groups that wait for it; their housekeeping decides whether they start.
 function chain.note_end(p)
   for _, link in ipairs(p[G_FOLLOWED] > 0 and chain.links('a', p[G_KEY]) or {}) do
     redis.call('ZREM', K.links, link)

@@ -65,7 +65,7 @@ func TestDecisions_AreInIndex(t *testing.T) {
 
 func pages(t *testing.T) []string {
 	var found []string
-	for _, pattern := range []string{"*.md", "docs/*.md", "docs/adr/*.md", "docs/integrations/*.md", "deploy/helm/anteroom/*.md", "bench/*.md", "test/*/*.md", "examples/*/*.md", "sdk/*.md"} {
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/adr/*.md", "docs/integrations/*.md", "docs/migrate/*.md", "deploy/grafana/*.md", "deploy/helm/anteroom/*.md", "bench/*.md", "test/*/*.md", "examples/*/*.md", "sdk/*.md"} {
 		files, err := filepath.Glob(filepath.Join(root, pattern))
 		if err != nil {
 			t.Fatal(err)
