@@ -114,6 +114,7 @@ func newUploading(s *screen, size int64, at func(client.Uploaded) int64) *upload
 	bar := progressbar.NewOptions64(size, progressbar.OptionSetWriter(io.Discard), progressbar.OptionShowBytes(true), progressbar.OptionShowCount(),
 		progressbar.OptionSetWidth(barWidth), progressbar.OptionSetTheme(progressbar.Theme{Saucer: "█", SaucerPadding: " ", BarStart: "|", BarEnd: "|"}),
 		progressbar.OptionSetPredictTime(false), progressbar.OptionSetElapsedTime(false), progressbar.OptionThrottle(0), progressbar.OptionSetSpinnerChangeInterval(0))
+	bar.StartWithoutRender() // otherwise time is counted from the end of the first chunk
 	return &uploading{s, bar, size, at}
 }
 

@@ -75,7 +75,7 @@ func serve(ctx context.Context, cfg *config.Bulk, load func() (*config.Bulk, err
 	}()
 	for _, s := range opened {
 		if s.Away != nil {
-			log.Error("cannot reach the store; jobs are accepted and run when it is back", "store", s.URL, "error", s.Away)
+			log.Error("cannot reach the store; no job is accepted or started until it is back", "store", s.URL, "error", s.Away)
 		}
 	}
 

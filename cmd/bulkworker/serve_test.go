@@ -335,7 +335,7 @@ func TestServe_StartsWithoutStore(t *testing.T) {
 	redis := redistest.Server(t)
 	redis.Kill()
 	p := start(t, fmt.Sprintf("store: {url: %q}\nprocessors: {webhook: {url: \"%s/jobs\"}}\n", redis.URL(), to.URL))
-	p.said("cannot reach the store; jobs are accepted and run when it is back")
+	p.said("cannot reach the store; no job is accepted or started until it is back")
 	p.ready(http.StatusServiceUnavailable)
 	redis.Restart()
 	p.ready(http.StatusOK)

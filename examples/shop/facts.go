@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// publisher tells those who wait what is left, through the facts of the gateway's room.
+// publisher publishes for those who wait what is left, through the facts of the gateway's room.
 type publisher struct {
 	url       string // of the room's facts at the gateway's admin.listen
 	tokenFile string // with a token of the role facts; empty: none
@@ -61,16 +61,20 @@ func (s *shop) items() []item {
 func (p *publisher) run(ctx context.Context, s *shop) {
 	tick := time.NewTicker(p.every)
 	defer tick.Stop()
-	published, failure := "", ""
+	published, failures, logged := "", 0, ""
 	for {
 		body, err := json.Marshal(map[string]any{"items": s.items()})
 		if err == nil && string(body) != published {
 			if err = p.put(ctx, body); err == nil {
-				published, failure = string(body), ""
+				published, failures, logged = string(body), 0, ""
 			}
 		}
-		if err != nil && ctx.Err() == nil && err.Error() != failure {
-			failure = err.Error()
+		if err != nil {
+			failures++
+		}
+		// One failure is usual while the gateway starts.
+		if failures > 1 && err != nil && ctx.Err() == nil && err.Error() != logged {
+			logged = err.Error()
 			p.log.Warn("cannot publish what is left; trying again", "url", p.url, "error", err)
 		}
 		select {

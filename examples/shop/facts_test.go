@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -77,5 +79,33 @@ func TestPublisher_PublishesChanges(t *testing.T) {
 	over.Wait()
 	if n := len(received); n != 0 {
 		t.Errorf("%d publications without a change", n)
+	}
+}
+
+// The shop of make run starts before its gateway: every demonstration began with a warning.
+func TestPublisher_WarnsOfSecondFailure(t *testing.T) {
+	for _, row := range []struct{ failures, warnings int }{{0, 0}, {1, 0}, {2, 1}, {5, 1}} {
+		s, _ := open(t)
+		left, published := row.failures, make(chan struct{})
+		gateway := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			if left--; left >= 0 { // requests come one after the other
+				w.WriteHeader(http.StatusServiceUnavailable)
+				return
+			}
+			close(published)
+		}))
+		var log bytes.Buffer
+		p := publisher{url: gateway.URL, every: time.Millisecond, log: slog.New(slog.NewTextHandler(&log, nil))}
+		var over sync.WaitGroup
+		ctx, stop := context.WithCancel(t.Context())
+		over.Go(func() { p.run(ctx, s) })
+		<-published
+		stop()
+		over.Wait()
+		http.DefaultClient.CloseIdleConnections()
+		gateway.Close()
+		if n := strings.Count(log.String(), "cannot publish"); n != row.warnings {
+			t.Errorf("after %d failures %d warnings; want %d:\n%s", row.failures, n, row.warnings, log.String())
+		}
 	}
 }
