@@ -20,8 +20,13 @@
 //   - snapshot: the state of a room at one tick, and positions
 //   - limiter: the rate limiters, used while the store is away
 //   - adaptive: the rate that an origin bears
+//   - ramp, alarm: changes of a room by a rule
+//   - reason, series: why a room admits, and recorded figures
+//   - audit: the entries of the audit log
 //
 // Reading order: ticket.go, join.go, check.go, claim.go; tick.go; then lua/room_enter.lua and lua/room_advance.lua. room.go lists the
 // parts of a Room: store.go and calls.go run the scripts, batcher.go collects calls, view.go and sincesnapshot.go compute positions,
-// memory.go remembers replies, offline.go serves while the store is away, restore.go repairs a store that lost its data.
+// memory.go remembers replies, offline.go serves while the store is away, restore.go repairs a store that lost its data. Operators:
+// operators.go (live changes, reset, evacuation), undo.go, ramping.go, alarms.go, planned.go (live events), approvals.go; recorder.go
+// and rows.go write and read recorded figures.
 package admission

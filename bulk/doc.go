@@ -6,6 +6,7 @@
 // have the loops. Each loop has a file and an interface of the store's methods that it uses: fetch.go (from the fair queue
 // to workers) with prefer.go (which shards first), run.go (one run of a job), batch.go (a run of several jobs together),
 // ack.go, renew.go, keeper.go, dispatch.go (due jobs and orphans return to their groups), watch.go with reduce.go and
-// callback.go (the end of a group), schedules.go, lender.go (limits over all shards), stats.go. pool.go and scale.go count
-// workers; health.go logs outages; aggregate.go and mapreduce.go aggregate results.
+// callback.go (the end of a group), schedules.go, lender.go (limits over all shards), stats.go. ahead.go keeps short jobs that
+// were pulled ahead, turn.go lets lanes pull one after the other, pace.go adapts the global rate, chain.go hands ends of groups
+// over to other shards. pool.go and scale.go count workers; health.go logs outages; aggregate.go and mapreduce.go aggregate results.
 package bulk

@@ -7,6 +7,7 @@
 //   - write.go carries out the decision: it forwards the request, or writes the response.
 //
 // Reading order: serve.go, which has these steps on one page; request.go, decision.go, enter.go, ticket.go, write.go. tokens.go
-// verifies tokens and grant.go signs them. gateway.go and reload.go build what all requests share, shutdown.go ends it. The packages
-// below gateway do not import it; docs/architecture.md has them in a table.
+// verifies tokens and grant.go signs them; account.go finds the account of a request, comeback.go the ended session of a visitor
+// who returns, prove.go asks for a proof of work or CAPTCHA, steps.go for a permit; explain.go answers the URL tester. gateway.go and reload.go build what all requests
+// share, shutdown.go ends it. The packages below gateway do not import it; docs/architecture.md has them in a table.
 package gateway

@@ -44,7 +44,7 @@ const levers = {
   }},
   ramp: {label: 'Ramp', hidden: () => isMissing('ramp'), open(c) { c.detail.ramp?.state === 'running' || c.detail.ramp?.state === 'held' ? stopRamp(c) : startRamp(c); }},
   close: {label: 'Close', hidden: r => r.state === 'closed', open(c) {
-    open({title: 'Close ' + c.room.id, text: 'Refuses everyone without a pass: those who wait are told that the room is closed. Sessions go on.',
+    open({title: 'Close ' + c.room.id, text: 'Refuses everyone without a pass: those who wait see that the room is closed. Sessions go on.',
       effect: () => [line(words.count(c.room.waiting) + ' waiting visitors see the closed page with their next poll.')],
       label: 'Close the room', danger: true, act: () => patch(c, {method: 'reject'}, 'Closed.')});
   }},

@@ -1,4 +1,4 @@
-// The panel Now: waits, told waits, funnel and guards of the last hour.
+// The panel Now: waits, announced waits, funnel and guards of the last hour.
 
 import {optional, roomPath} from './api.js';
 import {fillIf, make} from './dom.js';
@@ -28,8 +28,8 @@ export class Now {
     fillIf(this.waits.body, JSON.stringify([admitted, left, told]), () => [
       ...histogram(admitted, left),
       f?.waits?.p50_seconds === undefined ? null : make('p', {className: 'note', textContent: 'p50 ' + words.span(f.waits.p50_seconds) + ' · p90 ' + words.span(f.waits.p90_seconds) + ' · p99 ' + words.span(f.waits.p99_seconds)}),
-      make('p', {className: 'note', textContent: !told ? 'No told wait has been measured yet.' : 'Told / real wait ' + words.exact(told.median_ratio) + ' (median)' +
-        (told.coverage === undefined ? '' : ', ' + words.percent(told.coverage) + ' within the told range') + (told.count ? ', of ' + words.count(told.count) : '')}),
+      make('p', {className: 'note', textContent: !told ? 'No announced wait has been measured yet.' : 'Announced / real wait ' + words.exact(told.median_ratio) + ' (median)' +
+        (told.coverage === undefined ? '' : ', ' + words.percent(told.coverage) + ' within the announced range') + (told.count ? ', of ' + words.count(told.count) : '')}),
     ].filter(Boolean));
   }
 
