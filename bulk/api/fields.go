@@ -109,6 +109,7 @@ func unknown[T any](fields []field[T], name string, value []byte) ophttp.Fault {
 const (
 	ruleWord   = "1 to 64 of A-Z a-z 0-9 . _ -"
 	ruleType   = "1 to 64 of A-Z a-z 0-9 . _ : / -"
+	ruleRun    = "a type that a processor has, of " + ruleType
 	ruleGroup  = "1 to 128 of A-Z a-z 0-9 . _ : -"
 	ruleLevel  = "high, normal or low"
 	ruleWeight = "a number from 0.01 to 100 with at most three decimal places"
@@ -186,7 +187,7 @@ func (s *Server) specFields() []field[store.GroupSpec] {
 	fields := []field[spec]{
 		{"id", ruleGroup, func(g *spec, raw []byte) string { return setGroupID(&g.ID, raw) }, true},
 		{"tenant", ruleWord, func(g *spec, raw []byte) string { return setWord(&g.Tenant, raw, maxTenant, "") }, true},
-		{"type", ruleType, func(g *spec, raw []byte) string { return s.setType(&g.Type, raw) }, true},
+		{"type", ruleRun, func(g *spec, raw []byte) string { return s.setType(&g.Type, raw) }, true},
 		{"priority", ruleLevel, func(g *spec, raw []byte) string { return setLevel(&g.Level, raw) }, true},
 		{"weight", ruleWeight, func(g *spec, raw []byte) string { return setDecimal(&g.Weight, raw, 0.01, 100) }, false},
 		{"base_priority", ruleBase, func(g *spec, raw []byte) string { return setWhole(&g.BasePriority, raw, -1e12, 1e12) }, false},
@@ -318,7 +319,7 @@ func (s *Server) setType(to *string, raw []byte) string {
 		return wrong
 	}
 	if s.o.AllowType != nil && !s.o.AllowType(*to) {
-		return "has no handler here: switch its processor on, or name a type that has one"
+		return "has no handler here: switch its processor on"
 	}
 	return ""
 }
@@ -331,7 +332,7 @@ func complete(g *store.GroupSpec, faults []ophttp.Fault) []ophttp.Fault {
 		}
 	}
 	missing("tenant", g.Tenant, ruleWord)
-	missing("type", g.Type, ruleType)
+	missing("type", g.Type, ruleRun)
 	if g.Level == "" {
 		g.Level = store.Normal
 	}

@@ -25,7 +25,7 @@ const levers = {
   }},
   max_active: {label: 'Max active', open(c, value) {
     const now = c.detail.policy.max_active;
-    open({title: 'Most inside of ' + c.room.id, fields: [field('max_active', 'Sessions at one time, 0 for no limit', input({inputMode: 'numeric', value: String(value ?? now)}),
+    open({title: 'Max active of ' + c.room.id, fields: [field('max_active', 'Sessions at one time, 0 for no limit', input({inputMode: 'numeric', value: String(value ?? now)}),
       words.count(c.room.inside) + ' inside now' + (now ? ', limit ' + words.count(now) + '.' : ', no limit.'))],
       ready: f => /^\d+$/.test(f.max_active.value.trim()), effect: f => /^\d+$/.test(f.max_active.value.trim()) ? effects(c, {max_active: Number(f.max_active.value)}) : [],
       label: 'Apply', act: f => patch(c, {max_active: Number(f.max_active.value)}, 'max_active is ' + f.max_active.value.trim() + '.'), also: toFile(c, 'max_active')});
