@@ -77,9 +77,10 @@ test-build test-programs test-long test-modules: export GOFLAGS := $(shell $(GO)
 RACE_GOFLAGS := $(shell $(GO) env GOFLAGS) $(NO_INLINE)
 test-race: export GOFLAGS := $(RACE_GOFLAGS)
 
+# go build would also link the programs, whose results nothing keeps.
 .PHONY: test-build
 test-build: ## Compile what the targets below share: side by side, each would compile it again
-	$(COMPILE) $(PLAIN) $(GO) build ./...
+	$(COMPILE) $(PLAIN) $(GO) list -export ./... >/dev/null
 
 # -count=1 in all of these targets: the cache's key does not include the programs that tests build.
 .PHONY: test-programs
@@ -116,7 +117,7 @@ integrations: ## Run the suites of checks alone, through nginx, HAProxy and Cadd
 .PHONY: race
 race: ## Run every test with the race detector, the programs' too; 25 minutes
 	@tools/need.sh gcc redis-server postgres mariadbd nginx haproxy caddy chromium npm prometheus python3-sklearn $(SDK_NEEDS)
-	$(GO) test -race -count=1 -vet=off -timeout 1h ./...
+	$(GO) test -race -tags browser -count=1 -vet=off -timeout 1h ./...
 	cd bench && $(GO) test -race -count=1 -vet=off -timeout 10m ./...
 	cd test/sdk && SDK_REQUIRED=1 $(GO) test -race -count=1 -vet=off -timeout 10m ./...
 
