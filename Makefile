@@ -36,7 +36,7 @@ RUN     := -exec='env -u GOGC'
 # starts. `make race` builds the programs with it.
 PROGRAMS := ./test/e2e ./test/integrations ./gateway/page ./cmd/... ./examples/...
 # Tests that the race detector would only slow down. Their goroutines are started by the harness: a server, a client, a check of a property.
-# tools/sequential.sh finds the packages that start none.
+# tools/sequential.sh prints the packages that start none, and others that share nothing between goroutines, each with its reason.
 SEQUENTIAL := ./eta/... ./lua ./test/mutations ./test/paths
 # The modules of this tree.
 MODULES := . bench deploy/helm/test sdk/go test/sdk
