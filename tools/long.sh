@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Print a pattern of the tests that `go test -race -short` leaves out in part or whole, for -run: those that call short.Skip or look for
-# the race detector, themselves, through a function of their package or through one that packages share, as that which starts a cluster,
-# and those in files that are not compiled with the race detector.
+# Print a pattern of the tests that `go test -race -short` leaves out in part or whole, for -run: those that call short.Skip or SkipRace,
+# or look for the race detector, themselves, through a function of their package or through one that packages share, as that which starts
+# a cluster, and those in files that are not compiled with the race detector.
 # usage: tools/long.sh [--packages]   with --packages: the packages that have them
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -24,7 +24,7 @@ found=$(find . -name '*_test.go' -not -path './bench/*' -not -path './deploy/*' 
 	}
 	name != "" { body[key] = body[key] $0 "\n" }
 	END {
-		skip = "short\\.Skip\\(|!?raceEnabled|raceDetector|[^A-Za-z_](" shared ")\\("
+		skip = "short\\.Skip(Race)?\\(|!?raceEnabled|raceDetector|[^A-Za-z_](" shared ")\\("
 		for (i = 1; i <= n; i++) if (body[keys[i]] ~ skip) marked[keys[i]] = 1
 		do {
 			more = 0
