@@ -92,7 +92,7 @@ test-race: ## Run all other tests but the long ones with the race detector
 	$(COMPILE) $(GO) test $(RUN) -race -short -count=1 -vet=off $(LINK) -timeout $(TEST_TIMEOUT) $$($(GO) list ./... | grep -vxF "$$($(GO) list $(PROGRAMS) $(SEQUENTIAL) $$(tools/sequential.sh))")
 
 .PHONY: test-long
-test-long: ## Run the long tests, which -short leaves out, and tests that the race detector disturbs: allocations, memory of connections
+test-long: ## Run the tests that test-race leaves out: long ones, slow ones without goroutines, browsers, and those that the race detector disturbs
 	$(COMPILE) $(PLAIN) $(GO) test $(RUN) -count=1 -vet=off $(LINK) -timeout $(TEST_TIMEOUT) -run "$$(tools/long.sh)" $$(tools/long.sh --packages)
 
 .PHONY: test-modules
