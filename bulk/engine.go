@@ -320,7 +320,7 @@ func (e *Engine) Workers() (size, active int) {
 // end of ctx on.
 func (e *Engine) status(ctx context.Context, types []string) func() store.ProcessStatus {
 	host, _ := os.Hostname() // empty if unknown
-	status := store.ProcessStatus{Host: host, StartedAt: time.Now(), Shards: len(e.shards), Chains: true}
+	status := store.ProcessStatus{Host: host, StartedAt: time.Now(), Shards: len(e.shards), Chains: true, SplitChains: true}
 	if e.o.Worker.Count != NoWorkers {
 		status.Types = types
 	}

@@ -1,6 +1,7 @@
 package bulk
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -36,9 +37,15 @@ type shardRun struct {
 	groups map[int]string // by shard
 
 	mu     sync.Mutex
-	starts []int64        // µs of the store's clock
+	starts []start
 	runs   map[string]int // by job
 	called []store.Group  // bodies of callbacks
+}
+
+// start is the start of a job.
+type start struct {
+	at  int64  // µs of the store's clock
+	job string // group/id
 }
 
 const (
@@ -46,11 +53,37 @@ const (
 	shardJobs             = 120 // of each shard
 )
 
+// runShards has jobs in a group on each shard, under a global rate.
 func runShards(t *testing.T, shards int, clients ...redis.UniversalClient) *shardRun {
+	t.Helper()
+	r := openShards(t, shards, func(s *store.Settings) { s.Global, s.Burst = shardRate, shardBurst }, clients...)
+	for i := 0; len(r.groups) < shards; i++ {
+		spec := store.GroupSpec{ID: fmt.Sprintf("g%d", i), Tenant: "acme", Type: "t"}
+		if _, _, err := r.fleet.CreateGroup(t.Context(), spec); err != nil {
+			t.Fatal(err)
+		}
+		for n, s := range r.fleet.Shards() {
+			if _, err := s.Group(t.Context(), spec.ID); err != nil {
+				continue
+			}
+			if r.groups[n] == "" {
+				r.groups[n] = spec.ID
+				r.fill(spec.ID)
+			} else if _, err := r.fleet.Cancel(t.Context(), spec.ID); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	r.run()
+	return r
+}
+
+// openShards prepares the shards. The engine starts with run.
+func openShards(t *testing.T, shards int, change func(*store.Settings), clients ...redis.UniversalClient) *shardRun {
 	t.Helper()
 	set := store.Defaults()
 	fast(&set)
-	set.Global, set.Burst = shardRate, shardBurst
+	change(&set)
 	// Calls to a server that halts end soon, as in production.
 	f, err := store.NewFleet(store.Options{Shards: shards, Prefix: "wr", Timeout: 2 * time.Second, Settings: set, Log: discard()}, clients...)
 	if err != nil {
@@ -59,25 +92,12 @@ func runShards(t *testing.T, shards int, clients ...redis.UniversalClient) *shar
 	if err := f.Prepare(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	r := &shardRun{t: t, fleet: f, groups: map[int]string{}, runs: map[string]int{}}
-	for i := 0; len(r.groups) < shards; i++ {
-		spec := store.GroupSpec{ID: fmt.Sprintf("g%d", i), Tenant: "acme", Type: "t"}
-		if _, _, err := f.CreateGroup(t.Context(), spec); err != nil {
-			t.Fatal(err)
-		}
-		for n, s := range f.Shards() {
-			if _, err := s.Group(t.Context(), spec.ID); err != nil {
-				continue
-			}
-			if r.groups[n] == "" {
-				r.groups[n] = spec.ID
-				r.fill(spec.ID)
-			} else if _, err := f.Cancel(t.Context(), spec.ID); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	e, err := New(Options{Store: f, Worker: WorkerOptions{Count: 20}, CallbackBody: func(g store.Group) ([]byte, error) { return json.Marshal(g) },
+	return &shardRun{t: t, fleet: f, groups: map[int]string{}, runs: map[string]int{}}
+}
+
+func (r *shardRun) run() {
+	r.t.Helper()
+	e, err := New(Options{Store: r.fleet, Worker: WorkerOptions{Count: 20}, CallbackBody: func(g store.Group) ([]byte, error) { return json.Marshal(g) },
 		Callback: func(_ context.Context, _ string, body []byte) error {
 			var g store.Group
 			err := json.Unmarshal(body, &g)
@@ -87,25 +107,25 @@ func runShards(t *testing.T, shards int, clients ...redis.UniversalClient) *shar
 			return err
 		}})
 	if err != nil {
-		t.Fatal(err)
+		r.t.Fatal(err)
 	}
 	e.Register("t", HandlerFunc(func(_ context.Context, j *Job) ([]byte, error) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.starts = append(r.starts, j.Fence) // the time of the start, if no two are in one µs
-		r.runs[j.Group+"/"+j.ID]++
+		job := j.Group + "/" + j.ID
+		r.starts = append(r.starts, start{j.Fence, job}) // the fence is the time of the start, if no two are in one µs
+		r.runs[job]++
 		return []byte(`{"v":1}`), nil
 	}))
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- e.Run(ctx) }()
-	t.Cleanup(func() {
+	r.t.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil {
-			t.Error(err)
+			r.t.Error(err)
 		}
 	})
-	return r
 }
 
 func (r *shardRun) fill(group string) {
@@ -140,16 +160,23 @@ func (r *shardRun) ended(shard int) {
 	})
 }
 
-// within checks that no interval has more starts than the rate and the burst allow.
+// within checks that no interval has more starts than the global rate and its burst allow.
 func (r *shardRun) within() {
+	r.t.Helper()
+	r.limited(shardRate, shardBurst)
+}
+
+// limited checks that no interval has more starts than a rate and a burst allow, by the clock of the store.
+func (r *shardRun) limited(rate, burst float64) {
 	r.t.Helper()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	slices.Sort(r.starts)
-	for from := range r.starts {
-		for to := from; to < len(r.starts); to++ {
-			if n, most := float64(to-from+1), shardBurst+shardRate*float64(r.starts[to]-r.starts[from])/1e6; n > most+1e-6 {
-				r.t.Fatalf("%v jobs started within %d µs, where %.1f may", n, r.starts[to]-r.starts[from], most)
+	starts := slices.SortedFunc(slices.Values(r.starts), func(a, b start) int { return cmp.Compare(a.at, b.at) })
+	for from := range starts {
+		for to := from; to < len(starts); to++ {
+			d := starts[to].at - starts[from].at
+			if n, most := float64(to-from+1), burst+rate*float64(d)/1e6; n > most+1e-6 {
+				r.t.Fatalf("%v jobs started within %d µs, where %.1f may", n, d, most)
 			}
 		}
 	}

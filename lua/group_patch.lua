@@ -5,7 +5,7 @@
 --   uniques, lapses, links, batches
 -- ARGV: now, settings, group, own (1: by a tenant's token), field, value, ...
 -- RETURNS: {the group} or {reason, status, field, or the time: past where a new expires has passed, expired where the group's has, order where start_at would not be before expires}
--- INVARIANT: cancelling and pausing are one step, however large the group; gates are checked again. A stop_at that is reached already pauses immediately, unless the same call resumes the group. halt pauses a split group for that, unless it was resumed after it; callback is for a split redrive that has jobs.
+-- INVARIANT: rate and conc of a split group are those of this part; shards, whole_rate and whole_conc are then the group's. Cancelling and pausing are one step, however large the group; gates are checked again. A stop_at that is reached already pauses immediately, unless the same call resumes the group. halt pauses a split group for that, unless it was resumed after it; callback is for a split redrive that has jobs; begin is for a part whose first part waits no more.
 -- INCLUDE: clock, limiter, fair, bulk, bulkqueue, bulklife, bulkjobs, bulkreply
 
 local g = named_group(ARGV[3])
@@ -29,7 +29,8 @@ for i = 5, own and #ARGV or 0, 2 do
 end
 local live = { weight = G_WEIGHT, rate = G_RATE, conc = G_CONC, base = G_BASE, level = G_LEVEL, paused = G_PAUSED,
   stop_count = G_STOP_COUNT, stop_share = G_STOP_SHARE, start_at = G_START_AT, expires = G_EXPIRES }
-local level, stop, resumed = g[G_LEVEL], false, false
+local level, stop, resumed, began = g[G_LEVEL], false, false, false
+local divided, meter, whole = parts.lease(g), group_limiter(g), {}
 dequeue(g)
 types.unbar(g) -- if its type may still start no job, the next pull blocks it again
 for i = 5, #ARGV, 2 do
@@ -38,11 +39,20 @@ for i = 5, #ARGV, 2 do
     if g[G_STATUS] ~= CANCELLED then cancel_group(g) end
   elseif field == 'callback' then
     if g[G_CALLBACK] == 0 then g[G_CALLBACK] = 1 end
+  elseif field == 'begin' then
+    if g[G_PART] > 1 and g[G_WAITS] > 0 then
+      chain.leave(g)
+      began = true
+    end
   elseif field == 'halt' then
     if g[G_STATUS] <= AGGREGATING and g[G_STOPPED] == 0 and g[G_PAUSED] == 0 then g[G_PAUSED], g[G_STOPPED] = 1, 1 end
   elseif field == 'quiet' then
     g[G_QUIET] = ARGV[i + 1] ~= '' and ARGV[i + 1] or 0
     if g[G_WHY] == 'quiet' then open_group(g) end
+  elseif field == 'shards' then
+    whole.shards = ARGV[i + 1]
+  elseif field == 'whole_rate' or field == 'whole_conc' then
+    whole[field] = value
   elseif live[field] then
     g[live[field]] = value
     if field == 'weight' then g[G_SHARE] = own and 1000 or 0 end
@@ -56,6 +66,7 @@ for i = 5, #ARGV, 2 do
     error({ err = 'ERR unknown field ' .. field })
   end
 end
+if whole.shards then parts.divide(g, divided, meter, whole.shards, whole.whole_rate, whole.whole_conc) end
 if resumed then
   if stop or g[G_STOPPED] == 1 then g[G_STOPPED] = (work.too_many(g) or g[G_PART] > 0 and g[G_STOPPED] == 1) and 2 or 0 end
 elseif stop then
@@ -66,5 +77,6 @@ if g[G_PART] > 0 then plan_tend(g, now) end -- the other parts follow
 if g[G_LEVEL] ~= level then g[G_TAG] = 0 end -- tags of another level mean nothing here
 requeue(g)
 if g[G_QUEUED] == 1 then wake_worker() end
+if began then check_complete(g) end
 bulk_save()
 return { group_reply(g, true) }

@@ -35,8 +35,11 @@ type Share struct {
 	Need                     int   // one of None, Some, Waits, Wide
 }
 
-// Limit is a limit over all shards. A rate or concurrency of 0 means none.
-type Limit struct{ Rate, Burst, Concurrency int64 }
+// Limit is a limit over all shards, or over some. A rate or concurrency of 0 means none.
+type Limit struct {
+	Rate, Burst, Concurrency int64
+	Shards                   string // the numbers of the shards that have parts of it, a byte each; empty: all
+}
 
 // How much a shard needs of a limit.
 const (
@@ -47,12 +50,16 @@ const (
 )
 
 // Global is the name of the limit of all jobs. The limit of a type has the name of the type, that of a tenant the tenant's name
-// after an @.
+// after an @, and that of a split group the group's id after a #.
 const Global = ""
 
 // ofTenant reports whether a limit is a tenant's own. A shard without a lease of such a limit has its fixed part if it has no
 // other lease either, and otherwise nothing.
 func ofTenant(name string) bool { return strings.HasPrefix(name, "@") }
+
+// ofGroup reports whether a limit is a split group's own. A shard without a lease of such a limit has its fixed part at once. It
+// reports no such limit if it has lost its part, or lends those of too many other groups: then it has no lease either.
+func ofGroup(name string) bool { return strings.HasPrefix(name, "#") }
 
 // Call has the shares for a shard. A call without shares only reads the shard's needs.
 type Call struct {
@@ -109,6 +116,11 @@ func New(n int, now time.Duration) *Lender {
 // Part returns the part of the limit that shard i of n has without a lease. lua/lib/bulk.lua computes the same.
 func (w Limit) Part(i, n int) Share {
 	var p Share
+	if w.Shards != "" {
+		if i, n = strings.IndexByte(w.Shards, byte(i)), len(w.Shards); i < 0 {
+			return p
+		}
+	}
 	if w.Rate > 0 {
 		if among := min(int64(n), w.Burst/job); int64(i) < among {
 			p.Rate, p.Burst = w.Rate/among, w.Burst/among
@@ -124,7 +136,13 @@ func (w Limit) Part(i, n int) Share {
 // most returns the largest share of a limit that a shard may have at any time from now until a lease given now ends.
 func (l *Lender) most(i int, name string, whole Limit, now time.Duration) Share {
 	s, part := &l.shards[i], whole.Part(i, len(l.shards))
+	if part == (Share{}) && whole.Shards != "" {
+		return part
+	}
 	have, known := s.last[name]
+	if known && ofGroup(name) && have.Whole != whole { // it was just changed, in this shard or in another one
+		have.Rate, have.Burst, have.Concurrency = max(have.Rate, part.Rate), max(have.Burst, part.Burst), max(have.Concurrency, part.Concurrency)
+	}
 	if !known {
 		have = Share{Rate: whole.Rate, Burst: whole.Burst, Concurrency: whole.Concurrency}
 		if s.known { // a limit that was just set
@@ -142,7 +160,7 @@ func (l *Lender) most(i int, name string, whole Limit, now time.Duration) Share 
 	if now >= s.end {
 		have.Rate, have.Burst = min(have.Rate, part.Rate), min(have.Burst, part.Burst)
 	}
-	if (name == Global || ofTenant(name)) && now >= s.sure+After-Lease-margin {
+	if (name == Global || ofTenant(name) || ofGroup(name)) && now >= s.sure+After-Lease-margin {
 		have.Rate, have.Burst = max(have.Rate, part.Rate), max(have.Burst, part.Burst)
 		if ofTenant(name) {
 			have.Concurrency = max(have.Concurrency, part.Concurrency)
@@ -169,6 +187,11 @@ func (l *Lender) Calls(now time.Duration) []Call {
 	for name, whole := range wholes {
 		l.divide(name, whole, now, calls)
 	}
+	for name := range l.order {
+		if _, there := wholes[name]; !there && ofGroup(name) { // it has ended
+			delete(l.order, name)
+		}
+	}
 	clear(l.spare)
 	for i := range l.shards {
 		if s := &l.shards[i]; s.replies {
@@ -184,16 +207,22 @@ func (l *Lender) Calls(now time.Duration) []Call {
 // add the difference to the shares of others.
 func (l *Lender) divide(name string, whole Limit, now time.Duration, calls []Call) {
 	var among []int
+	var kept int64 // the concurrency of those
 	left, held := whole, Limit{}
 	for i := range l.shards {
 		most := l.most(i, name, whole, now)
 		held.Rate, held.Burst, held.Concurrency = held.Rate+most.Rate, held.Burst+most.Burst, held.Concurrency+most.Concurrency
-		if calls[i].Shares != nil {
-			among = append(among, i)
+		last, reports := l.shards[i].last[name]
+		if calls[i].Shares != nil && (reports || !ofGroup(name)) {
+			among, kept = append(among, i), kept+min(last.Concurrency, most.Concurrency)
 			continue
 		}
 		part := whole.Part(i, len(l.shards))
 		left.Rate, left.Burst, left.Concurrency = left.Rate-part.Rate, left.Burst-part.Burst, left.Concurrency-max(part.Concurrency, most.Concurrency)
+	}
+	if ofGroup(name) {
+		// What the others have is not needed elsewhere, even if a new lender does not know what a shard that is away has.
+		left.Concurrency = max(left.Concurrency, min(kept, whole.Concurrency)) // they may run more than a limit that was just reduced
 	}
 	for n, want := range l.wanted(name, left, among, now) {
 		i := among[n]
@@ -276,6 +305,8 @@ func (l *Lender) need(name string, i int, rate int64) float64 {
 		return 0
 	case name == Global && share.Need == Some:
 		return 1.5*s.use + float64(rate)/16
+	case ofGroup(name) && share.Need == Some: // nothing takes all of its share, as if its shard has no free workers
+		return max(0.75*float64(share.Rate), float64(rate)/16)
 	}
 	return float64(rate)
 }

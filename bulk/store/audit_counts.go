@@ -43,8 +43,12 @@ func (a *auditor) compare(ctx context.Context) error {
 		if swept && g.Status.Ended() && g.Cancelled != n["canc"] {
 			a.bad("cancelled", "group %s: cancelled is %d, %d jobs are recorded as cancelled", g.ID, g.Cancelled, n["canc"])
 		}
+		slots := n["conc"]
+		if lease, there := n["slots"]; there {
+			slots = lease
+		}
 		runnable := !g.Paused && n["gate"] == 0 && n["expired"] == 0 && n["waits"] == 0 && g.bar == "0" && n["status"] <= 3 && (g.Sealed || n["held"] == 0) &&
-			(n["front"] > 0 || n["taken"] < n["added"]) && (n["conc"] == 0 || n["inflight"]+n["ready"] < n["conc"])
+			(n["front"] > 0 || n["taken"] < n["added"]) && (slots == 0 || n["inflight"]+n["ready"] < slots)
 		if want := map[bool]int{true: 1}[runnable]; len(g.lines) != want || n["queued"] != int64(want) {
 			a.bad("fair queue", "group %s: may start jobs: %t, marked as queued: %d, in the fair queue: %v", g.ID, runnable, n["queued"], g.lines)
 		}

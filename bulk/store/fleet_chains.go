@@ -119,6 +119,11 @@ func (f fleetChains) enter(ctx context.Context, s *Store, g *GroupSpec) (entered
 	case !isCode(err, CodeNotFound):
 		return nil, err
 	}
+	if g.Split > 1 {
+		if err := f.allChain(ctx, s, g); err != nil {
+			return nil, err
+		}
+	}
 	var words []string
 	for id := range strings.FieldsSeq(g.After) {
 		p, err := f.parts(ctx, id)
@@ -130,7 +135,7 @@ func (f fleetChains) enter(ctx context.Context, s *Store, g *GroupSpec) (entered
 			continue
 		}
 		if len(entered) == 0 {
-			if err := f.allChain(ctx, s); err != nil {
+			if err := f.allChain(ctx, s, g); err != nil {
 				return nil, err
 			}
 		}
@@ -148,15 +153,16 @@ func (f fleetChains) enter(ctx context.Context, s *Store, g *GroupSpec) (entered
 	return entered, nil
 }
 
-// allChain returns an error while a process of an earlier version works on a shard: it would cancel a group that waits for other shards.
-func (f fleetChains) allChain(ctx context.Context, s *Store) error {
+// allChain returns an error while a process of an earlier version works on a shard: it would cancel a group that waits for other shards,
+// and start the parts of a split one.
+func (f fleetChains) allChain(ctx context.Context, s *Store, g *GroupSpec) error {
 	processes, err := s.Processes(ctx)
 	if err != nil {
 		return shardError(s.o.Shard, err)
 	}
 	for _, p := range processes {
-		if !p.Chains {
-			return refuse(CodeState, "after: process %s on %s is of an earlier version, which does not support groups that wait for groups on other shards; upgrade every process, then repeat this request", p.ID, cmp.Or(p.Host, "an unknown host"))
+		if !p.Chains || g.Split > 1 && !p.SplitChains {
+			return refuse(CodeState, "after: process %s on %s is of an earlier version, which does not support groups that wait for groups on other shards, or split groups that wait; upgrade every process, then repeat this request", p.ID, cmp.Or(p.Host, "an unknown host"))
 		}
 	}
 	return nil

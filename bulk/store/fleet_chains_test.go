@@ -22,12 +22,13 @@ import (
 type chains struct {
 	*Fleet
 	*clock
-	t testing.TB
+	t     testing.TB
+	split map[string]int // into how many parts create splits a group
 }
 
 func newChains(t testing.TB, prefix string, change func(*Settings), clients ...redis.UniversalClient) *chains {
 	t.Helper()
-	c := &chains{clock: &clock{us: time.Date(2026, 11, 26, 9, 0, 0, 0, time.UTC).UnixMicro()}, t: t}
+	c := &chains{clock: &clock{us: time.Date(2026, 11, 26, 9, 0, 0, 0, time.UTC).UnixMicro()}, t: t, split: map[string]int{}}
 	set := Defaults()
 	if change != nil {
 		change(&set)
@@ -59,11 +60,15 @@ func (c *chains) make(begin string, shard int, when When, after ...string) strin
 
 // create is make with an id, and returns the first error. It may be repeated.
 func (c *chains) create(id string, when When, after ...string) error {
-	spec := GroupSpec{ID: id, Tenant: "acme", Type: "t", After: strings.Join(after, " "), When: when}
+	spec := GroupSpec{ID: id, Tenant: "acme", Type: "t", After: strings.Join(after, " "), When: when, Split: c.split[id]}
 	if _, _, err := c.CreateGroup(context.Background(), spec); err != nil {
 		return err
 	}
-	if _, err := c.AddJobs(context.Background(), id, Chunk{}, []Job{{ID: "j", Payload: []byte("1")}}); err != nil && !isCode(err, CodeSealed) {
+	jobs := []Job{{ID: "j", Payload: []byte("1")}}
+	if spec.Split > 1 {
+		jobs = numbered(4 * spec.Split)
+	}
+	if _, err := c.AddJobs(context.Background(), id, Chunk{}, jobs); err != nil && !isCode(err, CodeSealed) {
 		return err
 	}
 	_, err := c.Seal(context.Background(), id)
@@ -88,8 +93,19 @@ func (c *chains) end(id string, as Status) {
 		c.must(err)
 		return
 	}
-	s, err := c.shardOf(context.Background(), id)
+	p, err := c.parts(context.Background(), id)
 	c.must(err)
+	for _, s := range p {
+		c.endOn(s, id, as)
+	}
+	if len(p) > 1 {
+		c.keep()
+	}
+	c.is(id, as)
+}
+
+func (c *chains) endOn(s *Store, id string, as Status) {
+	c.t.Helper()
 	var acks []Ack
 	p, err := s.Pull(context.Background(), 100, "t")
 	c.must(err)
@@ -105,7 +121,6 @@ func (c *chains) end(id string, as Status) {
 	}
 	_, err = s.Ack(context.Background(), acks)
 	c.must(err)
-	c.is(id, as)
 }
 
 // keep does rounds of housekeeping, without a step of the clock; while shards are away, that of the others.
@@ -549,6 +564,7 @@ func TestFleetChains_EndAsRequiredThroughFaults(t *testing.T) {
 			if len(l.before) == 0 {
 				l.when = ""
 			}
+			c.split[l.id] = rapid.SampledFrom([]int{0, 0, 2, 3}).Draw(rt, "split")
 			all = append(all, l)
 		}
 		broken.set(fail)
@@ -557,7 +573,11 @@ func TestFleetChains_EndAsRequiredThroughFaults(t *testing.T) {
 			for _, p := range l.before {
 				after = append(after, all[p].id)
 			}
+			if c.split[l.id] > 0 { // under a lock, which outlasts a lost reply for seconds
+				broken.set(nil)
+			}
 			persist(func() error { return c.create(l.id, l.when, after...) })
+			broken.set(fail)
 		}
 		results := map[int]Status{}
 		for i, l := range all {
@@ -590,6 +610,10 @@ func TestFleetChains_EndAsRequiredThroughFaults(t *testing.T) {
 			}
 			if g, err := c.Group(t.Context(), l.id); err != nil || g.Status.Ended() || g.Gated {
 				rt.Fatalf("%+v of %+v is %s, gated by %q, %v", l, all, g.Status, g.GatedBy, err)
+			}
+			for range 3 * min(1, c.split[l.id]) { // the other parts look
+				c.advance(2 * time.Second)
+				c.keep()
 			}
 			c.end(l.id, l.ends)
 			results[i] = l.ends

@@ -40,6 +40,9 @@ func (f fleetJoins) Join(ctx context.Context, n int, group string) (j Joining, e
 		if first.joined() {
 			return j, f.shards[n].endPart(ctx, own, first.Status)
 		}
+		if first.waits && own.waits && first.Sealed == own.Sealed && first.Paused == own.Paused {
+			return j, nil
+		}
 	}
 	others, err := f.readParts(ctx, p[0], &first.Group)
 	if err != nil {
@@ -115,6 +118,8 @@ func (s partStore) follow(ctx context.Context, first, part *Group) (err error) {
 		return nil
 	case first.Status == Cancelled:
 		_, err = s.Cancel(ctx, part.ID)
+	case part.waits && !first.waits:
+		err = s.begin(ctx, part.ID)
 	case first.Sealed && !part.Sealed:
 		_, err = s.SealAbandoning(ctx, part.ID)
 	case first.Paused != part.Paused:
@@ -126,11 +131,20 @@ func (s partStore) follow(ctx context.Context, first, part *Group) (err error) {
 	return err
 }
 
+// begin ends the wait of a part other than the first.
+func (s partStore) begin(ctx context.Context, group string) error {
+	_, err := s.change(ctx, group, "group_patch", group, 0, "begin", 1)
+	return err
+}
+
 // endOrphan ends a part whose first part was lost, when its jobs have ended: nobody can read it, and its retention deletes it.
 func (s partStore) endOrphan(ctx context.Context, own *found) error {
 	switch {
 	case !own.Sealed && own.Status == Created && own.silent(s.Settings().UnsealedAfter):
 		_, err := s.SealAbandoning(ctx, own.ID)
+		return err
+	case own.Sealed && own.waits: // nobody knows any more whether it may start
+		_, err := s.Cancel(ctx, own.ID)
 		return err
 	case own.settled():
 		return s.endPart(ctx, own, Failed)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -143,7 +144,19 @@ func (f fleetSplits) patchParts(ctx context.Context, group string, patch Patch) 
 	if err := checkSplit(&check); err != nil {
 		return Group{}, err
 	}
+	if len(p) > 1 && (patch.Rate != nil || patch.Concurrency != nil) {
+		patch.whole = &wholePatch{p.words(), patch.Rate, patch.Concurrency}
+	}
 	return f.changeParts(ctx, group, func(i int, s *Store) (Group, error) { return s.Patch(ctx, group, patch.ofPart(len(p), i)) })
+}
+
+// words returns the shards of the parts as GroupSpec.Parts has them.
+func (p parts) words() string {
+	var all []string
+	for _, s := range p {
+		all = append(all, strconv.Itoa(s.o.Shard))
+	}
+	return strings.Join(all, " ")
 }
 
 // ofPart returns what part i of n changes.

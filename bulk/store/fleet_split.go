@@ -130,6 +130,7 @@ func (f fleetGroups) createParts(ctx context.Context, s *Store, g GroupSpec) (gr
 		}
 	}
 	what := fmt.Sprintf("the parts of group %q", g.ID)
+	var others parts // that were created
 	err = f.locked(ctx, "group/"+g.ID, what, func(ctx context.Context) error {
 		there, err := s.specOf(ctx, g.ID)
 		switch {
@@ -143,30 +144,56 @@ func (f fleetGroups) createParts(ctx context.Context, s *Store, g GroupSpec) (gr
 				return err
 			}
 			errs := p.others(func(i int, s *Store) error {
-				_, _, err := s.CreateGroup(ctx, g.ofPart(i))
-				if isCode(err, CodeExists) {
-					if refusal, _ := errors.AsType[*Refusal](err); !refusal.Deleting {
-						err = refuse(CodeExists, "id %q: shard %d has a part of an earlier group with this id, whose first part was lost; choose a new id", g.ID, s.o.Shard)
-					}
+				part, _, err := s.CreateGroup(ctx, g.ofPart(i))
+				refusal, refused := errors.AsType[*Refusal](err)
+				if err == nil && part.Status.Ended() || refused && refusal.Code == CodeExists && !refusal.Deleting {
+					err = refuse(CodeExists, "id %q: shard %d has a part of an earlier group with this id, whose first part was lost or refused; choose a new id", g.ID, s.o.Shard)
 				}
 				return err
 			})
 			if err := errors.Join(errs...); err != nil {
 				return firstRefusal(errs, err)
 			}
+			others = p
 		}
 		group, created, err = f.createCounted(ctx, s, g.ofPart(0))
+		if _, refused := errors.AsType[*Refusal](err); others != nil && (refused || group.Duplicate) {
+			f.discard(ctx, others, g.ID) // under the lock, so that the parts are not those of a request that follows
+		}
 		return err
 	})
+	if created && g.After != "" && !group.waits {
+		others.others(func(_ int, s *Store) error { return s.begin(ctx, g.ID) }) // or else their housekeeping does so
+	}
 	if err == nil && !created {
 		group, err = f.merged(ctx, s, group)
 	}
 	return group, created, err
 }
 
+// discard deletes the other parts of a group whose first part was refused. A part that it cannot delete holds the id until its retention.
+func (f fleetGroups) discard(ctx context.Context, p parts, group string) {
+	errs := p.others(func(_ int, s *Store) error {
+		_, err := s.Cancel(ctx, group)
+		if err == nil {
+			_, err = s.Tend(ctx, group)
+		}
+		if err == nil {
+			_, _, err = s.join(ctx, group, 0, Cancelled, "", nil)
+		}
+		if err == nil {
+			_, err = s.Delete(ctx, group, 100*time.Millisecond)
+		}
+		return err
+	})
+	if err := errors.Join(errs...); err != nil {
+		p[0].o.Log.Debug("parts of a group whose first part was refused stay until their retention", "group", group, "error", err)
+	}
+}
+
 // splitExpected splits a new group of which many jobs are expected. A group that exists stays as it is, so that its creation can be
 // repeated after shards were added.
-func (f *allShards) splitExpected(ctx context.Context, s *Store, g *GroupSpec) error {
+func (f fleetGroups) splitExpected(ctx context.Context, s *Store, g *GroupSpec) error {
 	if g.Split > 0 || g.ExpectedJobs <= splitAbove {
 		return nil
 	}
@@ -177,6 +204,9 @@ func (f *allShards) splitExpected(ctx context.Context, s *Store, g *GroupSpec) e
 	}
 	if !isCode(err, CodeNotFound) {
 		return err
+	}
+	if g.After != "" && f.allChain(ctx, s, &GroupSpec{Split: 2}) != nil {
+		return nil // as long as a process of an earlier version works on a shard
 	}
 	p, err := f.placements(ctx)
 	if err != nil {

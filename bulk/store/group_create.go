@@ -139,6 +139,7 @@ func createArgs(g *GroupSpec, now time.Time) ([]any, error) {
 		g.StopAt.Count, g.StopAt.thousandths(), flag(g.Counts()), g.Tolerance.most(), flag(g.Tolerance.Share), resultsNumber(g.Results),
 		sinceEpoch(g.StartAt), sinceEpoch(g.ExpiresAt), g.Unique.Key, g.Unique.Within.Microseconds(),
 		whenNumber(g), cmp.Or(g.predecessors, g.After), quietWords(g.Quiet, now), g.partNumber(),
+		g.Parts, thousandths(g.Rate), g.Concurrency,
 	}, err
 }
 

@@ -145,6 +145,12 @@ func parseRecord(line reply) (found, error) {
 	g.Weight, g.BasePriority = float64(n("weight"))/1000, n("base")
 	g.partRate, g.partSlots = n("rate"), n("conc")
 	g.Rate, g.Concurrency = g.wholeOf(g.partRate, g.partSlots)
+	if g.lentRate = v["whole_rate"] != ""; g.lentRate {
+		g.Rate = float64(n("whole_rate")) / 1000
+	}
+	if g.lentSlots = v["whole_conc"] != ""; g.lentSlots {
+		g.Concurrency = n("whole_conc")
+	}
 	g.Status, g.Sealed, g.Paused, g.Epoch = statusOf(n("status")), n("sealed") == 1, n("paused") == 1, n("epoch")
 	g.Stopped = g.Paused && n("stopped") == 1
 	if g.StopAt = (Tolerance{Count: n("stop_count")}); n("stop_share") > 0 {
@@ -179,7 +185,7 @@ func parseRecord(line reply) (found, error) {
 			g.GatedBy = GatedByPolicy
 		}
 	}
-	if n("waits") > 0 && !g.Status.Ended() {
+	if g.waits = n("waits") > 0 && !g.Status.Ended(); g.waits {
 		g.Gated, g.GatedUntil, g.GatedBy = true, time.Time{}, GatedByAfter
 	}
 	for link := range strings.Lines(v["links"]) {

@@ -76,6 +76,15 @@ func (s *shard) concluded(r reply, i int) {
 // Patch changes a group's live fields, including pause and resume.
 func (s groupStore) Patch(ctx context.Context, group string, p Patch) (Group, error) {
 	args := []any{group, flag(p.Own)}
+	if p.whole != nil {
+		args = append(args, "shards", p.whole.shards)
+		if p.whole.Rate != nil {
+			args = append(args, "whole_rate", thousandths(*p.whole.Rate))
+		}
+		if p.whole.Concurrency != nil {
+			args = append(args, "whole_conc", *p.whole.Concurrency)
+		}
+	}
 	check := GroupSpec{ID: "x", Tenant: "x", Type: "x"}
 	if p.Weight != nil {
 		if check.Weight = *p.Weight; check.Weight == 0 {

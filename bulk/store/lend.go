@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/anteroom/anteroom/bulk/lend"
@@ -39,9 +41,20 @@ func (s rateStore) Lend(ctx context.Context, number int64, c lend.Call) (r lend.
 		return r, false, err
 	}
 	r = lend.Reply{Counted: got.int(0) == 1, Now: got.int(1), Starts: got.int(2), Shares: map[string]lend.Share{}}
-	for i := 3; i+9 < len(got); i += 10 {
+	for i := 3; i+10 < len(got); i += 11 {
 		r.Shares[got.string(i)] = lend.Share{Rate: got.int(i + 1), Burst: got.int(i + 2), Concurrency: got.int(i + 3), Tokens: got.int(i + 4),
-			Running: got.int(i + 5), Need: int(got.int(i + 6)), Whole: lend.Limit{Rate: got.int(i + 7), Burst: got.int(i + 8), Concurrency: got.int(i + 9)}}
+			Running: got.int(i + 5), Need: int(got.int(i + 6)), Whole: lend.Limit{Rate: got.int(i + 7), Burst: got.int(i + 8), Concurrency: got.int(i + 9), Shards: shardBytes(got.string(i + 10))}}
 	}
 	return r, got.int(0) == 2, nil
+}
+
+// shardBytes returns numbers of shards, separated by commas, as lend.Limit has them.
+func shardBytes(list string) string {
+	var b []byte
+	for word := range strings.SplitSeq(list, ",") {
+		if n, err := strconv.ParseUint(word, 10, 8); err == nil {
+			b = append(b, byte(n))
+		}
+	}
+	return string(b)
 }

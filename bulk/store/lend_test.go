@@ -3,8 +3,10 @@ package store
 import (
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,14 +17,16 @@ import (
 // lending is a fleet with a lender under a clock of its own.
 type lending struct {
 	*Fleet
-	t      *testing.T
-	c      *clock
-	lender *lend.Lender
-	number int64
-	away   map[int]bool // shards that the lender does not reach
-	starts []int64      // µs
-	by     map[int]int  // starts by shard
-	cost   int64        // of jobs
+	t       *testing.T
+	c       *clock
+	lender  *lend.Lender
+	earlier bool // it is of an earlier version, and lends no limits of groups
+	number  int64
+	away    map[int]bool // shards that the lender does not reach
+	idle    map[int]bool // shards without workers
+	starts  []int64      // µs
+	by      map[int]int  // starts by shard
+	cost    int64        // of jobs
 }
 
 func newLending(t *testing.T, shards int, change func(*Settings)) *lending {
@@ -68,6 +72,9 @@ func (l *lending) step(n int) {
 		l.c.us += 50_000
 		for _, i := range rand.Perm(len(l.shards)) {
 			s := l.shards[i]
+			if l.idle[i] {
+				continue
+			}
 			jobs := pull(l.t, s, 100).Jobs
 			for range jobs {
 				l.starts, l.by[i] = append(l.starts, l.c.us), l.by[i]+1
@@ -243,6 +250,69 @@ func TestLend_HoldsLimitsOfTypesAndTenants(t *testing.T) {
 	}
 }
 
+// A shard that is always full goes down to a smaller concurrency of a type or tenant: no job starts in the place of one that has ended.
+func TestLend_ReducesAConcurrencyThatIsAlwaysFull(t *testing.T) {
+	for name, change := range map[string]func(t *testing.T, l *lending, concurrency int64){
+		"type": func(t *testing.T, l *lending, concurrency int64) {
+			set := l.Settings()
+			set.Types = map[string]TypeLimit{"t": {Concurrency: concurrency}}
+			if err := l.Configure(set); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"tenant": func(t *testing.T, l *lending, concurrency int64) {
+			if _, err := l.SetTenant(t.Context(), Tenant{Name: "acme", Concurrency: concurrency}); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLending(t, 3, func(*Settings) {})
+			change(t, l, 9)
+			l.work(1, 600)
+			l.begin()
+			var running []Leased
+			step := func() {
+				l.c.us += 50_000
+				running = append(running, pull(t, l.shards[1], 100).Jobs...)
+				l.call()
+			}
+			for range 140 {
+				step()
+			}
+			if n := len(running); n < 6 || n > 9 {
+				t.Fatalf("one shard alone has jobs, and %d of 9 run", n)
+			}
+			for _, concurrency := range []int64{4, 2} {
+				change(t, l, concurrency)
+				for range 12 { // calls that find the shard full
+					step()
+				}
+				for range 60 {
+					ack(t, l.shards[1], Done, running[0])
+					running = running[1:]
+					step()
+				}
+				if n := int64(len(running)); n < 1 || n > concurrency {
+					t.Errorf("%d jobs run at once, %d may", n, concurrency)
+				}
+			}
+			// A concurrency that is given back is used again.
+			change(t, l, 9)
+			for range 60 {
+				step()
+			}
+			if n := len(running); n < 6 || n > 9 {
+				t.Errorf("one shard alone has jobs, and %d of 9 run", n)
+			}
+			ack(t, l.shards[1], Done, running...)
+			if found, err := l.Audit(t.Context()); err != nil || len(found) > 0 {
+				t.Errorf("audit: %v, %v", found, err)
+			}
+		})
+	}
+}
+
 // call has the lender call the shards, every 200 ms.
 func (l *lending) call() {
 	l.t.Helper()
@@ -256,9 +326,15 @@ func (l *lending) call() {
 			l.lender.Failed(i)
 			continue
 		}
+		if l.earlier {
+			maps.DeleteFunc(call.Shares, func(name string, _ lend.Share) bool { return strings.HasPrefix(name, "#") })
+		}
 		r, _, err := l.shards[i].Lend(l.t.Context(), l.number, call)
 		if err != nil {
 			l.t.Fatal(err)
+		}
+		if l.earlier {
+			maps.DeleteFunc(r.Shares, func(name string, _ lend.Share) bool { return strings.HasPrefix(name, "#") })
 		}
 		l.lender.Replied(i, now, r)
 	}

@@ -22,6 +22,8 @@ type ProcessStatus struct {
 	Shards    int       // that it is configured with; 0: one
 	Chains    bool      // it supports groups that wait for groups on other shards
 	StartedAt time.Time // by its own clock
+
+	SplitChains bool // it supports split groups that wait
 }
 
 // Process is a process that calls Keep. For one of another version, perhaps only ID, Keeper and SeenAt are known.

@@ -23,8 +23,6 @@ func checkSplit(g *GroupSpec) error {
 	case g.Split <= 1:
 		g.Split = 0
 		return nil
-	case g.After != "":
-		return refuse(CodeInvalid, "split %d: a split group waits for no others; leave out split or after", g.Split)
 	case g.Concurrency > 0 && g.Concurrency < int64(g.Split):
 		return refuse(CodeInvalid, "concurrency %d: each of %d parts (split) needs one at least; use %d or more, or a smaller split", g.Concurrency, g.Split, g.Split)
 	case g.Rate > 0 && g.Rate < 10*n:
@@ -39,7 +37,7 @@ const splitAbove = 50_000
 // splitFor returns into how many parts a group with expected jobs is split on so many shards: fewer if a limit of it could not be
 // divided.
 func (g *GroupSpec) splitFor(shards int) int {
-	if g.ExpectedJobs <= splitAbove || g.After != "" {
+	if g.ExpectedJobs <= splitAbove {
 		return 0
 	}
 	n := min(int64(shards), (g.ExpectedJobs+splitAbove-1)/splitAbove)
@@ -180,8 +178,12 @@ func (g *Group) merge(parts []*found) {
 		rate, slots = rate+p.partRate, slots+p.partSlots
 		all = all && p.settled()
 	}
-	if len(g.Away)+len(g.Lost) == 0 { // else those of a part stand for the others
-		g.Rate, g.Concurrency = float64(rate)/1000, slots
+	known := len(g.Away)+len(g.Lost) == 0 // else those of a part stand for the others
+	if known && !g.lentRate {
+		g.Rate = float64(rate) / 1000
+	}
+	if known && !g.lentSlots {
+		g.Concurrency = slots
 	}
 	if g.Status == Cancelled { // jobs of the other parts are cancelled too, as soon as these have followed
 		g.Cancelled = g.Total - g.Succeeded - g.Failed - g.Dead - g.InFlight

@@ -150,6 +150,8 @@ type Group struct {
 	Redriven                           int64         // redriven dead letters
 	Gone                               int64         // outcomes dropped because of Results
 	partRate, partSlots                int64         // its rate, in thousandths, and concurrency in this shard
+	waits                              bool          // for groups, or as a part for the first one to begin
+	lentRate, lentSlots                bool          // Rate, Concurrency are those of the whole group, although this is a part
 	swept                              int64         // of a cancelled one: 1 when all its jobs have their outcome, 2 with its result
 	Backoff                            time.Duration // of its tenant, while jobs of this group wait for it
 	Gated                              bool          // no job of it may start now
@@ -428,6 +430,15 @@ type Patch struct {
 	// Own is set for a tenant's token: Weight, Level and BasePriority then have effect within the tenant only, and
 	// changing those that an operator has set is refused.
 	Own bool
+
+	whole *wholePatch // of a split group whose limits change: Rate and Concurrency are those of a part
+}
+
+// wholePatch is a change of the limits of a split group.
+type wholePatch struct {
+	shards      string // of the parts, separated by blanks
+	Rate        *float64
+	Concurrency *int64
 }
 
 // Congestion is the congestion of a tenant.

@@ -39,21 +39,23 @@ set.by = set.limiter == 'gcra' and 1 or 2
 -- the limit. Without one it has its fixed part. The field lease of the shard's state has the lease of the global limit: rate, burst, the
 -- time at which all leases of the shard end, and after how long beyond that the shard has its fixed part. In between it has no more
 -- than either. 'share:<type>' has the lease of a type's limits: rate, burst, concurrency, and the limits of which they are a part.
-local parts, now = { till = 0 }, 0
+local parts, now = { till = 0, after = 4000000, leases = {} }, 0
 
--- parts.count returns this shard's part of a number.
-function parts.count(n)
-  if set.shards == 1 then return n end
-  return math.floor(n / set.shards) + (set.number < n % set.shards and 1 or 0)
+-- parts.count returns the part of a number that this shard has, or that the part number of n parts has.
+function parts.count(whole, number, n)
+  number, n = number or set.number, n or set.shards
+  if n == 1 then return whole end
+  return math.floor(whole / n) + (number < whole % n and 1 or 0)
 end
 
--- parts.rate returns this shard's part of a rate, and of its burst. A burst of less than a job for each shard is that of the first shards alone:
--- the others have no part, a rate and a burst of 0.
-function parts.rate(rate, burst)
-  if set.shards == 1 or rate == 0 then return rate, burst end
+-- parts.rate returns this shard's part of a rate, and of its burst, or those of the part number of n parts. A burst of less than a job for each
+-- shard is that of the first shards alone: the others have no part, a rate and a burst of 0.
+function parts.rate(rate, burst, number, n)
+  number, n = number or set.number, n or set.shards
+  if n == 1 or rate == 0 then return rate, burst end
   burst = default_burst(rate, burst)
-  local among = math.min(set.shards, math.floor(burst / 1000))
-  if set.number >= among then return 0, 0 end
+  local among = math.min(n, math.floor(burst / 1000))
+  if number >= among then return 0, 0 end
   return math.floor(rate / among), math.floor(burst / among)
 end
 
@@ -75,7 +77,8 @@ function parts.read()
   parts.lent, parts.was, parts.phase, parts.steps = tonumber(burst_was or 0), tonumber(was or 2), 2, { [2] = { own, own_burst, 0 } }
   if rate then
     rate, burst, parts.till = tonumber(rate), tonumber(burst), tonumber(till)
-    local free = parts.till + tonumber(after)
+    parts.after = tonumber(after)
+    local free = parts.till + parts.after
     parts.steps = { [0] = { rate, burst, 0 }, { math.min(rate, own), math.min(burst, own_burst), parts.till }, { own, own_burst, free } }
     parts.phase = now < parts.till and 0 or now < free and 1 or 2
   end
@@ -109,6 +112,50 @@ function parts.slots(t)
   return parts.count(t[T_CONC])
 end
 
+-- PART_WORDS are the words of a group's lent (RECORD G below).
+local PART_WORDS = { 'n', 'rate', 'conc', 'own_rate', 'own_conc', 'l_rate', 'l_burst', 'l_conc', 'till', 'phase', 'waited', 'wide' }
+
+-- parts.lease returns the lease of a split group's limits, a table of PART_WORDS. nil: the record has the limits of this part, which are fixed.
+function parts.lease(g)
+  if g[G_LENT] == 0 then return nil end
+  local d = parts.leases[g[G_KEY]]
+  if not d then
+    local i = 0
+    d = {}
+    for word in string.gmatch(g[G_LENT], '%d+') do
+      i = i + 1
+      if PART_WORDS[i] then d[PART_WORDS[i]] = tonumber(word) end
+    end
+    parts.leases[g[G_KEY]] = d
+  end
+  -- An earlier version changes the fixed part alone. That is then in force, as it is in the other parts.
+  return d.own_rate == g[G_RATE] and d.own_conc == g[G_CONC] and d or nil
+end
+
+function parts.keep_lease(g, d)
+  local words = {}
+  for i, name in ipairs(PART_WORDS) do words[i] = int(d[name]) end
+  g[G_LENT] = table.concat(words, ' ')
+  parts.leases[g[G_KEY]] = d
+end
+
+-- parts.of_group returns for the rate of a group with a lease d what parts.phase and parts.steps are for the global rate. Its time is its own: a
+-- lender of an earlier version renews the leases of the shard, and not that of the group. The lease ends 100 ms early, the time in which a debt of
+-- the whole burst is paid: a process of an earlier version goes on to pay at the rate at which the debt was made.
+function parts.of_group(g, d)
+  local own, own_burst = parts.rate(d.rate, 0, g[G_PART] - 1, d.n)
+  local till, free = d.till - 100000, d.till + parts.after
+  local steps = { [0] = { d.l_rate, d.l_burst, 0 }, { math.min(d.l_rate, own), math.min(d.l_burst, own_burst), till }, { own, own_burst, free } }
+  return now < till and 0 or now < free and 1 or 2, steps
+end
+
+-- parts.slots_of returns how many jobs of a group may run in this shard; 0: any number.
+function parts.slots_of(g)
+  local d = g[G_LENT] ~= 0 and parts.lease(g)
+  if not d or d.conc == 0 then return g[G_CONC] end
+  return d.l_conc > 0 and d.l_conc or parts.count(d.conc, g[G_PART] - 1, d.n)
+end
+
 -- parts.widen notes that a job costs more than this shard's part of the burst: it needs the whole. The time is the field wide:<name> of the
 -- shard's state, and counts for two seconds.
 function parts.widen(b, name)
@@ -125,12 +172,12 @@ function parts.carry(b, was, burst, from, tokens)
   if was > 0 then
     local old = { rate = was, burst = burst, at = b.at, level = b.level }
     strategy.refill(old, from)
-    left = math.max(0, burst * 1000000 - old.owed)
+    left = burst * 1000000 - old.owed -- negative after a job that cost more than the burst: that debt stays
   end
   local kept = math.min(left + tokens, b.burst * 1000000)
   if b.rate == 0 then
     b.at, b.level = from, 0
-    return left + tokens
+    return math.max(0, left + tokens)
   end
   local owed = b.burst * 1000000 - kept
   b.at, b.level = from + math.floor(owed / b.rate), owed % b.rate
@@ -202,7 +249,8 @@ if set.shards > 1 then parts.read() end
 --   start_at, expires, expired, expiring, rolling, after, waits, skipped, followed,
 --   quiet,
 --   part, others,
---   far_waits, far_followed
+--   far_waits, far_followed,
+--   lent
 -- RECORD T: name, weight, rate, at, frac, rated, v1, v2, v3, n1, n2, n3, gate, inflight, open, served, groups,
 --   jobs, mean, backoff, seen, was, expect, work, u1, u2, u3, conc, full, limiter, rolling,
 --   lent, l_rate, l_burst, l_conc, of_rate, of_conc
@@ -240,6 +288,11 @@ if set.shards > 1 then parts.read() end
 -- A split group has a record of this kind on each of its shards, with the jobs of that shard. part is 1 in the one that decides for the whole
 -- group, and 2, 3, … in the others; 0: the group is not split. A part whose jobs have all ended stays AGGREGATING, or CANCELLED and swept 1,
 -- until group_join. others has the counts of the other parts from then on, as words: total, succ, fail, dead, canc, throttles, gone.
+-- lent has the limits of the whole group and this part's lease of them, as words (0: an earlier version has created the part, or it has none):
+-- the number of parts; rate and conc of the whole (0: the record has this part of it, which is fixed, or there is no limit); rate and conc of the record, which are then no more than either the lease or the fixed
+-- part, so that a process of an earlier version, which reads only these, exceeds neither; rate, burst and conc of the lease and when it ends (0:
+-- there is none), except for the conc, which does not end (0: there is none); the phase in which at and frac were written (parts.of_group); when the rate last held
+-- a job back; and when a job last cost more than the part's burst.
 
 -- Work, where time is shared, in µs: expect is the recent mean run time, charged the charge of the group's jobs in flight, due the difference of
 -- charges and run times of ended runs that is not charged yet. lag is the part of that difference that is charged among tenants and not

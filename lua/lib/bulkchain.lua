@@ -35,9 +35,9 @@ function chain.find(ids)
   return list, statuses
 end
 
--- chain.enter makes a new group wait for its predecessors.
+-- chain.enter makes a new group wait for its predecessors, or a part of one for the first part.
 function chain.enter(g, after, list, statuses)
-  g[G_AFTER], g[G_WAITS] = after, 1
+  g[G_AFTER], g[G_WAITS] = after, g[G_PART] > 1 and 2 or 1 -- 2 as if a predecessor had not ended
   for i, p in ipairs(list) do
     redis.call('ZADD', K.links, 0, 'f' .. g[G_KEY] .. ' ' .. (p.from or p[G_KEY]) .. ' ' .. statuses[i] .. ' ' .. (p.id or p[G_ID]))
     if statuses[i] == '-' and p.from then
@@ -50,8 +50,10 @@ function chain.enter(g, after, list, statuses)
 end
 
 -- chain.resume starts or cancels a waiting group whose predecessors have all ended, and reports whether they have. It reads the statuses of
--- predecessors that a process of an earlier version has ended or deleted.
+-- predecessors that a process of an earlier version has ended or deleted. Of a split group the first part decides, and the others begin by
+-- group_patch.
 function chain.resume(g)
+  if g[G_PART] > 1 then return false end
   local statuses = {}
   for i, link in ipairs(chain.links('f', g[G_KEY])) do
     local pkey, status, id = string.match(link, '^%S+ (%S+) (%S+) (%S+)$')

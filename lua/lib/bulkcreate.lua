@@ -30,6 +30,7 @@ local function create_group(v, rolling, list, statuses)
   if v[23] ~= '' then unique.note('g' .. tenant .. '/' .. v[23], id, now + tonumber(v[24])) end
   if v[27] ~= '' then g[G_QUIET] = v[27] end
   g[G_PART] = tonumber(v[28])
+  if g[G_PART] > 0 then parts.divide(g, nil, nil, v[29], tonumber(v[30]), tonumber(v[31])) end
   if rolling then g[G_ROLLING], t[T_ROLLING] = rolling, t[T_ROLLING] + 1 end
   if list then chain.enter(g, tonumber(v[25]), list, statuses) end
   if v[13] == '1' then g[G_INNER], g[G_LEVEL], g[G_SHARE], g[G_BASED] = g[G_LEVEL], 2, 1000, 1 end

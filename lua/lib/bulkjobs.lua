@@ -382,15 +382,19 @@ end
 -- work.changed reports whether a limiter's state has to be written back: not one that was adopted and from which nothing was taken.
 function work.changed(b) return b and not (b.at == b.adopted_at and b.level == b.adopted_level) end
 
+-- parts.shift changes a limiter whose state was written in one phase (parts.steps) to a later one: each phase in between when it began.
+function parts.shift(b, from, to, steps)
+  for phase = from + 1, to do
+    local rate, burst = b.rate, b.burst
+    b.rate, b.burst = unpack(steps[phase])
+    parts.carry(b, rate, burst, steps[phase][3], 0)
+  end
+end
+
 local function global_limiter()
   if set.shards == 1 then return refilled(set.global, set.burst, shard.at, shard.level, shard.rate, shard.limiter) end
   local b = { at = shard.at, level = shard.level, rate = shard.rate, burst = parts.lent, whole = set.whole_burst }
-  -- Each phase that has begun since the state was written changes it when it began.
-  for phase = parts.was + 1, parts.phase do
-    local rate, burst = b.rate, b.burst
-    b.rate, b.burst = unpack(parts.steps[phase])
-    parts.carry(b, rate, burst, parts.steps[phase][3], 0)
-  end
+  parts.shift(b, parts.was, parts.phase, parts.steps)
   local rate, burst = b.rate, b.burst
   b.rate, b.burst = set.global, set.burst
   if rate == b.rate and burst == b.burst then strategy.refill(b, now) else parts.carry(b, rate, burst, now, 0) end
@@ -420,7 +424,74 @@ end
 
 local function group_limiter(g)
   if g[G_RATE] == 0 then return nil end
-  return refilled(g[G_RATE], 0, g[G_AT], g[G_FRAC], g[G_RATED], g[G_LIMITER])
+  local d = g[G_LENT] ~= 0 and parts.lease(g)
+  if not d or d.rate == 0 then return refilled(g[G_RATE], 0, g[G_AT], g[G_FRAC], g[G_RATED], g[G_LIMITER]) end
+  local phase, steps = parts.of_group(g, d)
+  local b
+  if d.phase == phase then
+    b = refilled(steps[phase][1], steps[phase][2], g[G_AT], g[G_FRAC], g[G_RATED], g[G_LIMITER])
+    b.burst = steps[phase][2] -- also where that is nothing
+  else
+    local rate, burst = unpack(steps[d.phase])
+    b = { at = g[G_AT], level = g[G_FRAC], rate = rate > 0 and g[G_RATED] > 0 and g[G_RATED] or rate, burst = burst }
+    parts.shift(b, d.phase, phase, steps)
+  end
+  b.lease, b.phase, b.whole = d, phase, default_burst(d.rate, 0)
+  return b
+end
+
+-- parts.change_lease changes the lease of a group's rate. b is its limiter before, phase that of the new one. It returns the tokens that are lost.
+function parts.change_lease(g, d, b, rate, burst, till, phase, tokens)
+  local was, before = b.rate, b.burst
+  b.rate, b.burst = rate, burst
+  local lost = parts.carry(b, was, before, now, tokens)
+  -- A process of an earlier version has the smaller of the lease and the fixed part, and starts nothing where that is nothing.
+  local own = parts.rate(d.rate, 0, g[G_PART] - 1, d.n)
+  g[G_RATE], g[G_AT], g[G_FRAC], g[G_RATED], g[G_LIMITER] = math.max(1, math.min(rate, own)), b.at, b.level, math.max(1, rate), set.by
+  if rate == 0 then g[G_AT], g[G_FRAC] = till + parts.after, 0 end
+  d.l_rate, d.l_burst, d.till, d.phase = rate, burst, till, phase
+  return lost
+end
+
+-- MOST_LENT bounds the groups of a shard whose limits are lent: each costs rates_lend 0.1 ms a call. Other groups have fixed parts.
+local MOST_LENT = 50
+
+-- parts.divide sets the limits of the whole group of which g is a part, whose fixed parts the record has. nil: that limit is as it was. d and b are
+-- the lease and the limiter before the change. While there is a lease, the part has no more than both that and its new fixed part, because other
+-- parts may have their old lease still: so the leases are never more than the greater limit. shards are those of all parts, in words. The
+-- field parted of the shard's state has the groups that rates_lend reads, as <short name>:<shards, by commas>.
+function parts.divide(g, d, b, shards, rate, conc)
+  local _, n = string.gsub(shards, '%d+', '')
+  d = d or { n = n, rate = 0, conc = 0, own_rate = 0, own_conc = 0, l_rate = 0, l_burst = 0, l_conc = 0, till = 0, phase = 2, waited = 0, wide = 0 }
+  if rate and rate == d.rate and rate > 0 then
+    g[G_RATE] = d.own_rate
+  elseif rate and rate > 0 and b and b.lease then
+    local own, burst = parts.rate(rate, 0, g[G_PART] - 1, d.n)
+    local fixed = g[G_RATE]
+    d.rate = rate
+    if b.phase < 2 then
+      parts.change_lease(g, d, b, math.min(b.rate, own), math.min(b.burst, burst), d.till, b.phase, 0)
+    else
+      parts.change_lease(g, d, b, own, burst, 0, 2, 0)
+      g[G_RATE] = fixed -- rounded so that the parts' sum is the limit
+    end
+  elseif rate then
+    d.rate, d.till, d.phase = rate, 0, 2
+  end
+  if conc and conc == d.conc and conc > 0 then
+    g[G_CONC] = d.own_conc
+  elseif conc and conc > 0 and d.l_conc > 0 then
+    d.conc, d.l_conc = conc, math.min(d.l_conc, g[G_CONC])
+    g[G_CONC] = d.l_conc
+  elseif conc then
+    d.conc, d.l_conc = conc, 0
+  end
+  d.own_rate, d.own_conc = g[G_RATE], g[G_CONC]
+  parts.keep_lease(g, d)
+  local list = redis.call('HGET', K.state, 'parted') or ''
+  local _, count = string.gsub(list, ':', '')
+  if d.rate + d.conc == 0 or count >= MOST_LENT or string.find(' ' .. list, ' ' .. g[G_KEY] .. ':', 1, true) then return end
+  redis.call('HSET', K.state, 'parted', (list == '' and '' or list .. ' ') .. g[G_KEY] .. ':' .. string.gsub(shards, ' ', ','))
 end
 
 -- save_tenant_limiter and save_group_limiter write a limiter's state back.
@@ -429,7 +500,18 @@ local function save_tenant_limiter(t, b)
   if work.changed(b) then t[T_AT], t[T_FRAC], t[T_RATED], t[T_LIMITER] = b.at, b.level, b.rate > 0 and b.rate or t[T_RATED], set.by end
 end
 
-local function save_group_limiter(g, b)
+-- waits reports whether the group's rate has held a job back.
+local function save_group_limiter(g, b, waits)
+  if not b then return end
+  local d = b.lease
+  if d then
+    if waits then d.waited = now end
+    if b.wide then d.wide = now end
+    b.wide = nil
+    if b.rate > 0 then d.phase = b.phase end
+    parts.keep_lease(g, d)
+    if b.rate == 0 then return end -- nothing was taken
+  end
   if work.changed(b) then g[G_AT], g[G_FRAC], g[G_RATED], g[G_LIMITER] = b.at, b.level, b.rate, set.by end
 end
 

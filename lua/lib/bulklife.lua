@@ -122,7 +122,7 @@ local function tend_by(g)
   if g[G_PART] > 0 and g[G_STATUS] <= RUNNING then
     -- Whether it is sealed for silence, or stopped, depends on the other parts: group_tend names it until bulk/store has decided.
     if at and at <= now then at = now + math.min(60000000, set.silence) end
-    if g[G_PART] == 1 and g[G_PAUSED] == 0 and g[G_STOPPED] == 0 and (g[G_STOP_COUNT] > 0 or g[G_STOP_SHARE] > 0) then at = math.min(at or now + STOP_CHECK, now + STOP_CHECK) end
+    if g[G_PART] == 1 and g[G_WAITS] == 0 and g[G_PAUSED] == 0 and g[G_STOPPED] == 0 and (g[G_STOP_COUNT] > 0 or g[G_STOP_SHARE] > 0) then at = math.min(at or now + STOP_CHECK, now + STOP_CHECK) end
   end
   if g[G_EXPIRES] > 0 and g[G_STATUS] <= RUNNING then
     local expires = g[G_EXPIRED] == 1 and now + 1000000 or g[G_EXPIRES]
@@ -130,7 +130,8 @@ local function tend_by(g)
   end
   -- The end of a predecessor plans it earlier, unless a process of an earlier version has ended it.
   if g[G_WAITS] > 0 and g[G_STATUS] <= RUNNING then
-    local check = g[G_WAITS] == 1 and now or now + 60000000
+    -- A part other than the first finds out, if nothing has made it begin, whether the first has begun.
+    local check = g[G_PART] > 1 and now + 2000000 or g[G_WAITS] == 1 and now or now + 60000000
     -- The shard of a predecessor may have lost the entry of this group, or its process may have been killed before it wrote one.
     if g[G_FAR_WAITS] > 0 and check > now then check = now < g[G_CREATED] + 2000000 and g[G_CREATED] + 2000000 or now + 30000000 end
     at = math.min(at or check, check)

@@ -39,7 +39,7 @@ function pulls.take()
     local n = math.min(share, want - taken)
     -- Long jobs start one by one where others wait.
     if work.by_time and flows > 1 then n = math.min(n, math.max(1, math.floor(200000 / work.expected(g, t)))) end
-    if g[G_CONC] > 0 then n = math.min(n, g[G_CONC] - g[G_INFLIGHT] - g[G_READY]) end
+    if g[G_CONC] > 0 then n = math.min(n, parts.slots_of(g) - g[G_INFLIGHT] - g[G_READY]) end
     if t[T_CONC] > 0 then n = math.min(n, parts.slots(t) - t[T_INFLIGHT]) end
     -- A job of another type is probably followed by more.
     local list, from_front, ends, size = {}, 0, {}, 0
@@ -108,7 +108,7 @@ function pulls.take()
         end
       end
       save_tenant_limiter(t, theirs)
-      save_group_limiter(g, own)
+      save_group_limiter(g, own, stop == 'group')
       if used > 0 then pop_jobs(g, used, list, from_front, ends, size) end
       batches.start(g, t, reply, jobs)
       taken = taken + #jobs
@@ -122,7 +122,7 @@ function pulls.take()
         if set.policy == 'score' then gate_group(g, till, 'rate') else gate_tenant(t, till) end
       elseif stop == 'group' then
         local wait = strategy.wait(own, read_pending(found[used + 1]))
-        gate_group(g, wait < 0 and now + 3600000000 or now + wait, 'rate')
+        gate_group(g, wait < 0 and now + (own.lease and 1000000 or 3600000000) or now + wait, 'rate')
       elseif stop == 'global' then
         break
       elseif stop == 'type' and runnable(g) then

@@ -64,7 +64,7 @@ end
 -- runnable reports whether a job of the group may start, apart from limits.
 local function runnable(g)
   return g[G_PAUSED] == 0 and g[G_GATE] == 0 and g[G_EXPIRED] == 0 and g[G_WAITS] == 0 and g[G_BAR] == 0 and g[G_STATUS] <= RUNNING and (g[G_SEALED] == 1 or g[G_HELD] == 0)
-    and (g[G_FRONT] > 0 or g[G_TAKEN] < g[G_ADDED]) and (g[G_CONC] == 0 or g[G_INFLIGHT] + g[G_READY] < g[G_CONC])
+    and (g[G_FRONT] > 0 or g[G_TAKEN] < g[G_ADDED]) and (g[G_CONC] == 0 or g[G_INFLIGHT] + g[G_READY] < parts.slots_of(g))
 end
 
 -- dequeue removes a group from the fair queue.

@@ -11,8 +11,10 @@ local function group_reply(g, whole)
   end
   local t, refused = bulk_tenant(g[G_TENANT]), count_refused('N' .. g[G_TENANT] .. '/' .. gkey)
   -- limit is the smallest of the configured rates that bound the group's starts, in thousandths.
-  local limit = set.global
-  for _, rate in ipairs({ g[G_RATE], t[T_RATE] > 0 and t[T_RATE] or set.per_tenant }) do
+  local limit, d = set.global, parts.lease(g)
+  local phase, steps
+  if d and d.rate > 0 then phase, steps = parts.of_group(g, d) end
+  for _, rate in ipairs({ steps and math.max(1, steps[phase][1]) or g[G_RATE], t[T_RATE] > 0 and t[T_RATE] or set.per_tenant }) do
     if rate > 0 then limit = math.min(limit, rate) end
   end
   local unserved = 0
@@ -26,6 +28,11 @@ local function group_reply(g, whole)
     backoff = refused > 0 and t[T_BACKOFF] or 0, unserved = unserved, result = result[1] or '', codes = result[2] or '',
   }) do
     line[#line + 1], line[#line + 2] = name, type(value) == 'number' and int(value) or value
+  end
+  -- Of a split group whose limits are lent: those of the whole group, and how many of its jobs may run here.
+  for name, value in pairs(d and { whole_rate = (d.rate > 0 or g[G_RATE] == 0) and d.rate, whole_conc = (d.conc > 0 or g[G_CONC] == 0) and d.conc,
+    slots = parts.slots_of(g) } or {}) do
+    if value then line[#line + 1], line[#line + 2] = name, int(value) end
   end
   return line
 end

@@ -299,6 +299,42 @@ var mutations = []mutation{
 		pkg: "./bulk/schedule", tests: "^(TestRunner_ManyProcessesRunOnce|TestBook_CreatesOnceAndKeepsChanges)$",
 	},
 	{
+		fault: "a lender that paused takes it that the part of a group has no more than it replied with",
+		file:  "bulk/lend/lend.go",
+		old:   "ofTenant(name) || ofGroup(name)) && now >= s.sure", new: "ofTenant(name)) && now >= s.sure",
+		pkg: "./bulk/lend", tests: "^TestLender_AssumesFixedPartsOfAGroupAfterAPause$",
+	},
+	{
+		fault: "the lease of a part of a group outlasts its lender",
+		file:  "lua/lib/bulk.lua",
+		old:   "return now < till and 0 or now < free and 1 or 2, steps", new: "return 0, steps",
+		pkg: "./bulk/store", tests: "^TestLend_LendsTheRateOfASplitGroup$",
+	},
+	{
+		fault: "the other parts of a split group that waited do not begin",
+		file:  "bulk/store/fleet_join.go",
+		old:   "case part.waits && !first.waits:", new: "case false:",
+		pkg: "./bulk/store", tests: "^TestSplit_PartsBeginAfterAHalt$",
+	},
+	{
+		fault: "a part of a split group that waits decides by itself",
+		file:  "lua/lib/bulkchain.lua",
+		old:   "if g[G_PART] > 1 then return false end", new: "",
+		pkg: "./bulk/store", tests: "^TestSplit_WaitingPartWithoutTheFirstIsCancelled$",
+	},
+	{
+		fault: "a shard that is always full keeps a concurrency that was reduced",
+		file:  "lua/rates_lend.lua",
+		old:   "t[T_CONC] > 0 and most or 0", new: "t[T_CONC] > 0 and math.max(most, t[T_INFLIGHT]) or 0",
+		pkg: "./bulk/store", tests: "^TestLend_ReducesAConcurrencyThatIsAlwaysFull$",
+	},
+	{
+		fault: "a part of a group with a new limit ignores the leases of the others",
+		file:  "lua/lib/bulkjobs.lua",
+		old:   "    if b.phase < 2 then\n      parts.change_lease", new: "    if false then\n      parts.change_lease",
+		pkg: "./bulk/store", tests: "^TestLend_ChangesTheLimitsOfASplitGroupPartByPart$",
+	},
+	{
 		fault: "one job alone opens a breaker",
 		file:  "lua/lib/breakers.lua",
 		old:   "if jobkey ~= b.job and jobkey ~= b.other then b.run", new: "if true then b.run",
