@@ -36,7 +36,7 @@ RUN     := -exec='env -u GOGC'
 # starts. `make race` builds the programs with it.
 PROGRAMS := ./test/e2e ./test/integrations ./gateway/page ./cmd/... ./examples/...
 # Tests that the race detector would only slow down. Their goroutines are started by the harness: a server, a client, a check of a property.
-# tools/sequential.sh finds the packages that start none.
+# tools/sequential.sh prints the packages that start none, and others that share nothing between goroutines, each with its reason.
 SEQUENTIAL := ./eta/... ./lua ./test/mutations ./test/paths
 # The modules of this tree.
 MODULES := . bench deploy/helm/test sdk/go test/sdk
@@ -77,9 +77,10 @@ test-build test-programs test-long test-modules: export GOFLAGS := $(shell $(GO)
 RACE_GOFLAGS := $(shell $(GO) env GOFLAGS) $(NO_INLINE)
 test-race: export GOFLAGS := $(RACE_GOFLAGS)
 
+# go build would also link the programs, whose results nothing keeps.
 .PHONY: test-build
 test-build: ## Compile what the targets below share: side by side, each would compile it again
-	$(COMPILE) $(PLAIN) $(GO) build ./...
+	$(COMPILE) $(PLAIN) $(GO) list -export ./... >/dev/null
 
 # -count=1 in all of these targets: the cache's key does not include the programs that tests build.
 .PHONY: test-programs
@@ -91,7 +92,7 @@ test-race: ## Run all other tests but the long ones with the race detector
 	$(COMPILE) $(GO) test $(RUN) -race -short -count=1 -vet=off $(LINK) -timeout $(TEST_TIMEOUT) $$($(GO) list ./... | grep -vxF "$$($(GO) list $(PROGRAMS) $(SEQUENTIAL) $$(tools/sequential.sh))")
 
 .PHONY: test-long
-test-long: ## Run the long tests, which -short leaves out, and tests that the race detector disturbs: allocations, memory of connections
+test-long: ## Run the tests that test-race leaves out: long ones, slow ones without goroutines, browsers, and those that the race detector disturbs
 	$(COMPILE) $(PLAIN) $(GO) test $(RUN) -count=1 -vet=off $(LINK) -timeout $(TEST_TIMEOUT) -run "$$(tools/long.sh)" $$(tools/long.sh --packages)
 
 .PHONY: test-modules
@@ -116,7 +117,7 @@ integrations: ## Run the suites of checks alone, through nginx, HAProxy and Cadd
 .PHONY: race
 race: ## Run every test with the race detector, the programs' too; 25 minutes
 	@tools/need.sh gcc redis-server postgres mariadbd nginx haproxy caddy chromium npm prometheus python3-sklearn $(SDK_NEEDS)
-	$(GO) test -race -count=1 -vet=off -timeout 1h ./...
+	$(GO) test -race -tags browser -count=1 -vet=off -timeout 1h ./...
 	cd bench && $(GO) test -race -count=1 -vet=off -timeout 10m ./...
 	cd test/sdk && SDK_REQUIRED=1 $(GO) test -race -count=1 -vet=off -timeout 10m ./...
 

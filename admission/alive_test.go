@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/anteroom/anteroom/internal/redistest"
+	"github.com/anteroom/anteroom/internal/short"
 )
 
 // lasting returns the policy of a room whose gateways keep sessions alive.
@@ -87,6 +88,7 @@ func TestAlive_AsksStoreOnce(t *testing.T) {
 
 // The requests reach the store through the other gateway: a session ends 1 to 1.5 ttl after its last request anywhere.
 func TestAlive_EndsAfterSilenceEverywhere(t *testing.T) {
+	short.SkipRace(t, "makes its calls one after another")
 	t.Parallel()
 	const ttl = 100 * time.Second
 	for _, row := range []struct {
@@ -201,6 +203,7 @@ func TestAlive_GatewayCutOff(t *testing.T) {
 
 // A session stays revoked until its pass ends, also after the store lost its data.
 func TestAlive_RevokedStaysRevoked(t *testing.T) {
+	short.SkipRace(t, "makes its calls one after another")
 	t.Parallel()
 	client, prefix, c, p := redistest.Client(t), redistest.Prefix(t), newTestClock(), lasting(100*time.Second)
 	p.PassLife = 2 * time.Hour
@@ -231,6 +234,7 @@ func TestAlive_RevokedStaysRevoked(t *testing.T) {
 
 // A session that is revoked after session.renew was changed stays revoked until the passes from before have ended.
 func TestAlive_RevokedAfterChange(t *testing.T) {
+	short.SkipRace(t, "makes its calls one after another")
 	t.Parallel()
 	c, p := newTestClock(), lasting(100*time.Second)
 	p.PassLife = 2 * time.Hour
@@ -251,6 +255,7 @@ func TestAlive_RevokedAfterChange(t *testing.T) {
 
 // The visitor of a session that ended by silence keeps the order for absence after the end, however long ttl is.
 func TestReturn_AfterSilence(t *testing.T) {
+	short.SkipRace(t, "makes its calls one after another")
 	t.Parallel()
 	for _, ttl := range []time.Duration{20 * time.Second, 5 * time.Minute, 40 * time.Minute} {
 		for _, row := range []struct {

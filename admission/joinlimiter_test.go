@@ -4,9 +4,12 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/anteroom/anteroom/internal/short"
 )
 
 func TestJoinLimiter_CountsAndForgets(t *testing.T) {
+	short.SkipRace(t, "makes its calls one after another")
 	t.Parallel()
 	p := &Policy{Joins: 3, JoinsPer: time.Minute, Wide: 5, WidePer: time.Hour}
 	who := func(address, network int) string { return fmt.Sprintf("address%02dnetwork%02d", address, network) }

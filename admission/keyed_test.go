@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/anteroom/anteroom/internal/redistest"
+	"github.com/anteroom/anteroom/internal/short"
 )
 
 // usedMemory returns used_memory of a server, in bytes.
@@ -97,6 +98,7 @@ const frontSizeTest = 1000
 // A key that joins twice behind the front is signed two orders for one id. Whichever polls first, the smaller order counts.
 // There is one place, and an order that a join limit has postponed stays postponed.
 func TestKeyedJoin_SmallestSignedOrderCounts(t *testing.T) {
+	short.SkipRace(t, "makes its calls one after another")
 	t.Parallel()
 	client, prefix, c := redistest.Client(t), redistest.Prefix(t), newTestClock()
 	p := basePolicy

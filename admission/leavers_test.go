@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/anteroom/anteroom/internal/redistest"
+	"github.com/anteroom/anteroom/internal/short"
 )
 
 // passedOf adds up Passed: tickets admitted and absent, and whether the admitted waited for those seconds at least, and the absent
@@ -30,6 +31,7 @@ func passedOf(s *Snapshot, seconds float64) (admitted, absent float64, apart boo
 // The snapshot counts the tickets at the front that were admitted and those that were absent, by time in the queue. A ticket
 // that comes back counts as present, another gateway reads the same counts, and a store that lost its data counts from zero.
 func TestHeads_CountAdmittedAndAbsent(t *testing.T) {
+	short.SkipRace(t, "makes its calls one after another")
 	t.Parallel()
 	clock, client, prefix := newTestClock(), redistest.Client(t), redistest.Prefix(t)
 	p := presencePolicy(1000)
@@ -179,6 +181,7 @@ func TestSnapshot_CountsHolds(t *testing.T) {
 // The history counts tickets that were parked, those of them that came back, and admissions that were not claimed, by time in
 // the queue.
 func TestHistory_CountsDeparturesByTimeInQueue(t *testing.T) {
+	short.SkipRace(t, "makes its calls one after another")
 	t.Parallel()
 	clock := newTestClock()
 	p := presencePolicy(1000)

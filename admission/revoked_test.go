@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/anteroom/anteroom/internal/redistest"
+	"github.com/anteroom/anteroom/internal/short"
 )
 
 // A revoked session stays revoked at every gateway until the last of its passes has ended, also if ttl changes before or after,
@@ -82,6 +83,7 @@ func TestRevocation_HoldsUntilPassesEnd(t *testing.T) {
 
 // The memory of a gateway for each revoked session and each admitted ticket is at most the figure of docs/scaling.md.
 func TestMemory_IsSmall(t *testing.T) {
+	short.SkipRace(t, "makes its calls one after another")
 	c := newTestClock()
 	r := testRoom(t, redistest.Client(t), redistest.Prefix(t), c, basePolicy)
 	heap := func() uint64 {
@@ -115,6 +117,7 @@ func TestMemory_IsSmall(t *testing.T) {
 
 // A pass verifies until token.Leeway after its end, so its revocation lasts longer, and is published until then.
 func TestRevocation_LastsThroughLeeway(t *testing.T) {
+	short.SkipRace(t, "makes its calls one after another")
 	t.Parallel()
 	c := newTestClock()
 	p := basePolicy

@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/anteroom/anteroom/internal/short"
 )
 
 // plant simulates an origin and its visitors on a virtual clock with steps of 50 ms. Every visitor makes some requests over a few
@@ -237,6 +239,7 @@ func patient(p *plant) {
 // Each plant's capacity goes from 100 to 40 and to 100 again, and to others. The controller's constants were found with other
 // seeds than these.
 func TestGradient_FollowsTheCapacity(t *testing.T) {
+	short.SkipRace(t, "controls origins that are simulated, each by one goroutine")
 	base := plant{service: 0.02, patience: 1.5, spread: 3, start: 50_000, noise: 0.15,
 		policy: Policy{MinRate: 5_000, MaxRate: 150_000, TargetP95: 100 * time.Millisecond, MaxErrorRate: 0.05}}
 	// low is the share of the capacity from which on the rate counts as settled. The target is five times the latency without load, so

@@ -149,6 +149,7 @@ func TestSetLimits_OpensGates(t *testing.T) {
 // TestConfigure_OpensGates: gates that a lower rate.per_tenant had closed stayed closed under a higher one, after a reload as after
 // a restart.
 func TestConfigure_OpensGates(t *testing.T) {
+	short.SkipRace(t, "makes its calls one after another")
 	for _, policy := range []string{"fair", "score"} {
 		for _, higher := range []float64{0, 1000} {
 			t.Run(fmt.Sprint(policy, higher), func(t *testing.T) {

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/anteroom/anteroom/internal/short"
 )
 
 // runMixed runs n jobs of a group: of ten, one fails, one dies, and the others succeed.
@@ -81,6 +83,7 @@ func kept(t *testing.T, s *Store, group string) (all []Outcome) {
 // TestResults_KeepsWhatItsGroupKeeps: the reducer reads every outcome, before the seal and after it. Then the outcomes that the group
 // does not keep are deleted, and the others are listed in order.
 func TestResults_KeepsWhatItsGroupKeeps(t *testing.T) {
+	short.SkipRace(t, "makes its calls one after another")
 	for _, results := range []Results{AllResults, FailureResults, NoResults} {
 		t.Run(fmt.Sprintf("%q", results), func(t *testing.T) {
 			stores(t, func(t *testing.T, client redis.UniversalClient) {

@@ -1,3 +1,5 @@
+//go:build !race || browser
+
 package console
 
 import (
