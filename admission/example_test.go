@@ -32,7 +32,7 @@ func ExampleRoom() {
 		panic(err)
 	}
 	room := core.Room("sale", admission.Policy{
-		Enabled: true, Method: admission.FIFO, Rate: 10_000, Burst: 1000, // 10 visitors per second, the first one at once
+		Enabled: true, Method: admission.FIFO, Rate: 500, Burst: 1000, // a visitor every 2 seconds, the first one at once
 		Absence: 5 * time.Minute, ClaimWindow: 5 * time.Minute, SessionTTL: 15 * time.Minute, OnStoreError: admission.OnErrorWait,
 	})
 	if err := room.Tick(ctx); err != nil { // core.Run(ctx) ticks all rooms
