@@ -121,6 +121,26 @@ func TestLend_LendsTheRateOfASplitGroup(t *testing.T) {
 	l.audited()
 }
 
+// Without a lender a part that had the whole rate goes back to its fixed part.
+func TestLend_LeaseOfASplitGroupEndsWithItsLender(t *testing.T) {
+	l := newLending(t, 3, func(*Settings) {})
+	l.splitGroup(GroupSpec{ID: "g", Rate: 60}, map[int]int{0: 1, 1: 3000, 2: 1})
+	l.begin()
+	l.step(80) // it waits for a former lender
+	before := len(l.starts)
+	l.step(60)
+	if n := len(l.starts) - before; n < 165 {
+		t.Fatalf("one part has jobs, and %d jobs started in 3 s at 60 a second", n)
+	}
+	l.lender = nil
+	l.step(160) // 2 s of lease, and 4 s until the fixed parts
+	before = len(l.starts)
+	l.step(60)
+	if n := len(l.starts) - before; n < 50 || n > 66 {
+		t.Errorf("%d jobs started in 3 s without a lender: the part has 20 a second", n)
+	}
+}
+
 // A shard without workers leaves the rate of the group to the other parts.
 func TestLend_LendsTheRateOfAPartThatNobodyRuns(t *testing.T) {
 	l := newLending(t, 3, func(*Settings) {})

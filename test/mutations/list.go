@@ -308,7 +308,7 @@ var mutations = []mutation{
 		fault: "the lease of a part of a group outlasts its lender",
 		file:  "lua/lib/bulk.lua",
 		old:   "return now < till and 0 or now < free and 1 or 2, steps", new: "return 0, steps",
-		pkg: "./bulk/store", tests: "^TestLend_LendsTheRateOfASplitGroup$",
+		pkg: "./bulk/store", tests: "^TestLend_LeaseOfASplitGroupEndsWithItsLender$",
 	},
 	{
 		fault: "the other parts of a split group that waited do not begin",
