@@ -143,7 +143,7 @@ func (s partStore) endOrphan(ctx context.Context, own *found) error {
 	case !own.Sealed && own.Status == Created && own.silent(s.Settings().UnsealedAfter):
 		_, err := s.SealAbandoning(ctx, own.ID)
 		return err
-	case own.Sealed && own.waits: // nobody knows any more whether it may start
+	case own.Sealed && own.waits: // the decision whether it may start was lost with the first part
 		_, err := s.Cancel(ctx, own.ID)
 		return err
 	case own.settled():

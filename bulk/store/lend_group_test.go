@@ -67,6 +67,18 @@ func (l *lending) audited() {
 	}
 }
 
+// beginWithWholeRate begins to lend, until the only part with jobs has the whole rate of 60.
+func (l *lending) beginWithWholeRate() {
+	l.t.Helper()
+	l.begin()
+	l.step(80) // it waits for a former lender
+	before := len(l.starts)
+	l.step(60)
+	if n := len(l.starts) - before; n < 165 {
+		l.t.Fatalf("one part has jobs, and %d jobs started in 3 s at 60 a second", n)
+	}
+}
+
 // The whole rate of a split group goes to the part that has jobs, within a second, and the rate and burst of the group hold whatever
 // happens to the lender and to a shard.
 func TestLend_LendsTheRateOfASplitGroup(t *testing.T) {
@@ -78,13 +90,7 @@ func TestLend_LendsTheRateOfASplitGroup(t *testing.T) {
 	if n := len(l.starts); n > 2*20+10 {
 		t.Fatalf("%d jobs started in 2 s without a lender: parts have 20 a second", n)
 	}
-	l.begin()
-	l.step(80) // it waits for a former lender
-	before := len(l.starts)
-	l.step(60)
-	if n := len(l.starts) - before; n < 165 {
-		t.Errorf("one part has jobs, and %d jobs started in 3 s at 60 a second", n)
-	}
+	l.beginWithWholeRate()
 	l.addTo("g", map[int]int{0: 2000, 2: 2000})
 	l.step(20)
 	clear(l.by)
@@ -125,16 +131,10 @@ func TestLend_LendsTheRateOfASplitGroup(t *testing.T) {
 func TestLend_LeaseOfASplitGroupEndsWithItsLender(t *testing.T) {
 	l := newLending(t, 3, func(*Settings) {})
 	l.splitGroup(GroupSpec{ID: "g", Rate: 60}, map[int]int{0: 1, 1: 3000, 2: 1})
-	l.begin()
-	l.step(80) // it waits for a former lender
-	before := len(l.starts)
-	l.step(60)
-	if n := len(l.starts) - before; n < 165 {
-		t.Fatalf("one part has jobs, and %d jobs started in 3 s at 60 a second", n)
-	}
+	l.beginWithWholeRate()
 	l.lender = nil
 	l.step(160) // 2 s of lease, and 4 s until the fixed parts
-	before = len(l.starts)
+	before := len(l.starts)
 	l.step(60)
 	if n := len(l.starts) - before; n < 50 || n > 66 {
 		t.Errorf("%d jobs started in 3 s without a lender: the part has 20 a second", n)

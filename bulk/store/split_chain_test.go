@@ -200,7 +200,7 @@ func TestSplit_RefusedGroupLeavesNoParts(t *testing.T) {
 	c.audit()
 }
 
-// Without its first part nobody knows whether a sealed part may start: it is cancelled.
+// The first part decides whether the others start. If it is lost, a sealed part that waits is cancelled.
 func TestSplit_WaitingPartWithoutTheFirstIsCancelled(t *testing.T) {
 	c := newChains(t, redistest.Prefix(t), nil, redistest.Client(t))
 	a := c.make("a", 0, "")
