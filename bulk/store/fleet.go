@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -23,6 +22,7 @@ func (s *Store) Shards() []*Store { return []*Store{s} }
 // allShards is the state that all methods of a Fleet share.
 type allShards struct {
 	shards  []*Store
+	servers []*server // of NewFleet
 	placing placementCache
 
 	unreached unreached
@@ -79,7 +79,9 @@ func NewFleet(o Options, clients ...redis.UniversalClient) (*Fleet, error) {
 		}
 		all = append(all, s)
 	}
-	return newFleet(all), nil
+	f := newFleet(all)
+	f.servers = serversOf(all)
+	return f, nil
 }
 
 // FleetOf returns s as a Fleet.
@@ -138,7 +140,7 @@ func perTenantNeeds(n int) string {
 // Prepare checks the number of shards and the layout of shard 0 and loads its scripts. The first call of each other shard
 // does the same there.
 func (f *Fleet) Prepare(ctx context.Context) error {
-	if err := f.checkServers(ctx); err != nil {
+	if err := f.Check(ctx); err != nil {
 		return err
 	}
 	if err := f.shards[0].Prepare(ctx); err != nil {
@@ -164,49 +166,6 @@ func (f *allShards) Unused() []int {
 		unused = append(unused, n)
 	}
 	return unused
-}
-
-// checkServers returns an error if a server has the data of a shard that the configuration puts elsewhere: the list of
-// servers was reordered or changed in length. Servers that do not reply are not checked.
-func (f *allShards) checkServers(ctx context.Context) error {
-	var servers []redis.UniversalClient
-	for _, s := range f.shards {
-		if !slices.Contains(servers, s.o.Client) {
-			servers = append(servers, s.o.Client)
-		}
-	}
-	if len(servers) == 1 {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, f.shards[0].o.Timeout)
-	defer cancel()
-	errs := make([]error, len(servers))
-	var wg sync.WaitGroup
-	for i, client := range servers {
-		wg.Go(func() {
-			layouts := map[int]*redis.IntCmd{}
-			// One round trip. A pipeline, because the keys are in several slots.
-			_, err := client.Pipelined(ctx, func(p redis.Pipeliner) error {
-				for n := range MaxShards {
-					if own := n < len(f.shards) && f.shards[n].o.Client == client; !own {
-						layouts[n] = p.Exists(ctx, layoutKey(f.shards[0].o.Prefix, n))
-					}
-				}
-				return nil
-			})
-			if err != nil {
-				return // the server is away, and is checked at the next start
-			}
-			for n := range MaxShards {
-				if layouts[n] != nil && layouts[n].Val() > 0 {
-					errs[i] = fmt.Errorf("%w: store.urls[%d] has the data of shard %d, which the configuration puts elsewhere: restore the former order and number of store.urls", ErrShards, i, n)
-					return
-				}
-			}
-		})
-	}
-	wg.Wait()
-	return errors.Join(errs...)
 }
 
 // Ping returns an error unless every shard replies and its layout fits.

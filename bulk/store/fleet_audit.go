@@ -8,6 +8,9 @@ import (
 
 // Audit checks every invariant in all shards, and that each group is on a shard that its id leads to, and each part where its group has it.
 func (f fleetViews) Audit(ctx context.Context) ([]Violation, error) {
+	if err := f.Check(ctx); err != nil {
+		return nil, err
+	}
 	if len(f.shards) == 1 {
 		return f.shards[0].Audit(ctx)
 	}
@@ -53,6 +56,9 @@ func (f fleetViews) Audit(ctx context.Context) ([]Violation, error) {
 
 // Repair restores what Store.Repair restores, in all shards.
 func (f fleetViews) Repair(ctx context.Context) ([]Repaired, error) {
+	if err := f.Check(ctx); err != nil {
+		return nil, err
+	}
 	var all []Repaired
 	for n, s := range f.shards {
 		mended, err := s.Repair(ctx)

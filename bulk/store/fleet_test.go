@@ -320,6 +320,79 @@ func TestFleet_RefusesReorderedServers(t *testing.T) {
 	}
 }
 
+// A start or an audit with a wrong list of servers is refused and leaves no mark, so that the right list works afterwards.
+func TestFleet_WrongServersStayUnmarked(t *testing.T) {
+	a, b, c := redistest.Server(t), redistest.Server(t), redistest.Server(t)
+	ids := fill(t, fleet(t, 3, "wr", nil, a.Client(), b.Client(), c.Client()), "acme", 9, 1)
+	open := func(shards int, servers ...*redistest.PrivateServer) *Fleet {
+		t.Helper()
+		var clients []redis.UniversalClient
+		for _, s := range servers {
+			clients = append(clients, s.Client())
+		}
+		f, err := NewFleet(Options{Shards: shards, Prefix: "wr", Timeout: 10 * time.Second, Settings: Defaults(), Log: slog.New(slog.DiscardHandler)}, clients...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	for _, row := range []struct {
+		name    string
+		shards  int
+		servers []*redistest.PrivateServer
+		want    string
+	}{
+		{"reordered", 3, []*redistest.PrivateServer{b, a, c}, "store.urls[0] has the data of shard 1"},
+		{"one of three", 3, []*redistest.PrivateServer{a}, "store.url has shard 0 of an installation with 3 shards, but nothing of shard 1"},
+		{"two of three", 4, []*redistest.PrivateServer{a, b}, "store.urls[0] has shard 0 of an installation with 3 shards, but nothing of shard 2"},
+		{"another one alone", 1, []*redistest.PrivateServer{b}, "store.url has the data of shard 1"},
+	} {
+		f := open(row.shards, row.servers...)
+		for n, s := range f.shards { // what the loops of a process do beside Prepare
+			if _, err := s.Depths(t.Context()); n == 0 && !errors.Is(err, ErrShards) {
+				t.Errorf("%s: shard 0: %v", row.name, err)
+			}
+		}
+		if _, err := f.Audit(t.Context()); !errors.Is(err, ErrShards) {
+			t.Errorf("%s: audit: %v", row.name, err)
+		}
+		if err := f.Prepare(t.Context()); !errors.Is(err, ErrShards) || !strings.Contains(err.Error(), row.want) {
+			t.Errorf("%s: %v", row.name, err)
+		}
+		right := open(3, a, b, c)
+		if err := right.Prepare(t.Context()); err != nil {
+			t.Fatalf("after %s: %v", row.name, err)
+		}
+		for _, id := range ids {
+			if _, err := right.Group(t.Context(), id); err != nil {
+				t.Errorf("after %s: %v", row.name, err)
+			}
+		}
+	}
+}
+
+// A process that was killed while it marked the shards of a new installation, or a server that lost its data, prevents no start.
+func TestFleet_PreparesPartOfAnInstallation(t *testing.T) {
+	a, b := redistest.Server(t), redistest.Server(t)
+	half, err := NewFleet(Options{Shards: 4, Prefix: "wr", Timeout: 10 * time.Second, Settings: Defaults()}, a.Client(), b.Client())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := half.shards[2].Prepare(t.Context()); err != nil { // on the server of shard 0, before that
+		t.Fatal(err)
+	}
+	fleet(t, 4, "wr", nil, a.Client(), b.Client())
+	if n := a.Client().Exists(t.Context(), layoutKey("wr", 0), layoutKey("wr", 2)).Val(); n != 2 {
+		t.Errorf("%d of the marks of shards 0 and 2", n)
+	}
+	for _, server := range []*redistest.PrivateServer{a, b} {
+		if err := server.Client().FlushAll(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		fleet(t, 4, "wr", nil, a.Client(), b.Client())
+	}
+}
+
 // slowly delays each round trip of a client.
 type slowly time.Duration
 

@@ -160,6 +160,9 @@ func (p *placementReading) clock() int64 { return p.now + time.Since(p.at).Micro
 
 // readPlacements returns the placements. If their text equals known, it first adds one with the shards, and reports it.
 func (s *shard) readPlacements(ctx context.Context, known string, shards []int) (p *placementReading, added bool, err error) {
+	if err := s.server.check(ctx); err != nil { // the script below marks a store without data
+		return nil, false, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, max(prepareTimeout, s.o.Timeout))
 	defer cancel()
 	began := time.Now()
@@ -187,7 +190,7 @@ func (s *shard) countShards(ctx context.Context) error {
 		return err
 	}
 	if has := p.count(); has > s.o.Shards {
-		return fmt.Errorf("%w: the installation with prefix %q has %d shards: set shards: %d (not %d) and list the same servers in store.urls", ErrShards, s.o.Prefix, has, has, s.o.Shards)
+		return tooFewShards(s.o.Prefix, has, s.o.Shards)
 	}
 	s.counted.Store(true)
 	return nil

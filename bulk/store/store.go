@@ -128,6 +128,7 @@ type shard struct {
 	start     time.Time
 	auditPart int64
 	full      atomic.Int64 // when it was last logged that the store is full, in ns
+	server    *server      // nil: not of a Fleet
 }
 
 // layout is the version of the keys and values. A store with another one is refused.
@@ -232,9 +233,18 @@ func flag(b bool) int64 {
 // thousandths converts rates and weights for scripts, which take whole numbers only.
 func thousandths(f float64) int64 { return int64(math.Round(f * 1000)) }
 
-// Prepare checks the number of shards and the data layout, and loads the scripts. The first call does so by itself.
+// Prepare checks the server, the number of shards and the data layout, and loads the scripts. The first call does so by itself.
 func (s *shard) Prepare(ctx context.Context) error {
+	if err := s.server.check(ctx); err != nil {
+		if s.o.Shard > 0 && errors.Is(err, ErrShards) { // a server that replied late: its shards are away
+			return fmt.Errorf("%w: %w", ErrStore, err)
+		}
+		return err
+	}
 	if s.o.Shard == 0 && !s.counted.Load() {
+		if err := s.server.claimOthers(ctx); err != nil {
+			return err
+		}
 		if err := s.countShards(ctx); err != nil {
 			return err
 		}

@@ -30,6 +30,14 @@ func (e *storeAway) Error() string { return e.err.Error() }
 func (e *storeAway) Unwrap() error { return e.err }
 func (e *storeAway) ExitCode() int { return exitStoreAway }
 
+// unread returns the error of a store that could not be read: it was not reached, or the configuration is not that of the store.
+func unread(err error) error {
+	if errors.Is(err, store.ErrShards) {
+		return misuse("%w", err)
+	}
+	return &storeAway{err}
+}
+
 // openFleet opens the store for a command beside running workers.
 func openFleet(ctx context.Context, cfg *config.Bulk, log *slog.Logger) (*store.Fleet, servers, error) {
 	opened, err := openServers(ctx, cfg, log)
@@ -51,7 +59,8 @@ func newAudit(load loader) *cobra.Command {
 in one place, that all counts agree, and that no data is left over.
 
 It prints ok, or each violated invariant on a line and exits with 1. It exits
-with 2 if the configuration is invalid, and with 3 if the store cannot be reached.
+with 2 if the configuration is invalid or not that of the store, and with 3 if
+the store cannot be reached.
 
 With --repair it first restores wake times, places in the fair queue and times of
 housekeeping that contradict the records of groups and tenants, and prints each.
@@ -89,12 +98,12 @@ It changes no job and no count, and is safe beside running workers.`,
 				}
 			}
 			if err != nil {
-				return &storeAway{err}
+				return unread(err)
 			}
 		}
 		broken, err := st.Audit(ctx)
 		if err != nil {
-			return &storeAway{err}
+			return unread(err)
 		}
 		for _, v := range broken {
 			if _, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", v.Invariant, v.What); err != nil {

@@ -86,7 +86,28 @@ func tryStore(ctx context.Context, cfg *config.Bulk) error {
 			return err
 		}
 	}
-	return nil
+	return tryShards(ctx, cfg)
+}
+
+// tryShards checks that the data on each server is that of its shards.
+func tryShards(ctx context.Context, cfg *config.Bulk) error {
+	var clients []redis.UniversalClient
+	for _, server := range cfg.Store.Servers() {
+		if server.URL == "" {
+			return nil // a server of its own has all shards
+		}
+		client, err := redisurl.Open(server.URL, server.Timeout)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = client.Close() }() // nothing is written
+		clients = append(clients, client)
+	}
+	f, err := store.NewFleet(storeOptions(cfg, slog.New(slog.DiscardHandler), nil), clients...)
+	if err != nil {
+		return err
+	}
+	return f.Check(ctx)
 }
 
 func tryServer(ctx context.Context, cfg *config.Bulk, server config.Store) error {
