@@ -145,7 +145,7 @@ func (c bulkChecker) shards() {
 	if s.URL != "" && len(s.URLs) > 0 {
 		c.Add("store.urls", "and store.url are both set; keep one of them")
 	}
-	if len(s.URLs) > c.cfg.Shards {
+	if c.cfg.Shards > 0 && len(s.URLs) > c.cfg.Shards {
 		c.Add("store.urls", "has %d servers for %d shards; set shards to a multiple of %d, or leave out servers", len(s.URLs), c.cfg.Shards, len(s.URLs))
 	}
 	for i, url := range s.URLs {
