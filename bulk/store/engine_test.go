@@ -368,7 +368,7 @@ func TestAddJobs_StoresEachAsAlone(t *testing.T) {
 			}
 		}
 		if stored[0].Total != stored[1].Total || stored[0].Pending != stored[1].Pending {
-			r.Errorf("%+v, alone %+v", stored[0], stored[1])
+			r.Errorf("%d jobs, %d may start; alone %d, %d", stored[0].Total, stored[0].Pending, stored[1].Total, stored[1].Pending)
 		}
 	})
 	clean(t, s)
