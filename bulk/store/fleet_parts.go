@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -250,13 +251,13 @@ func (f fleetJobs) redriveParts(ctx context.Context, p parts, group string, o Re
 // undoRedrive removes a redrive without jobs and returns the refusal.
 func (f fleetJobs) undoRedrive(ctx context.Context, p parts, g *Group, source string, o *RedriveOptions) error {
 	_, err := f.Cancel(ctx, g.ID)
-	for _, s := range p {
+	for _, s := range slices.Backward(p) { // the first part last, since its end is that of the group
 		if err == nil {
 			_, err = s.Tend(ctx, g.ID) // records that none of its jobs is left
 		}
-	}
-	if err == nil {
-		_, err = f.Join(ctx, p[0].o.Shard, g.ID)
+		if err == nil { // Join would wait for the reducer, which has no outcomes here
+			_, _, err = s.join(ctx, g.ID, 0, Cancelled, "", nil)
+		}
 	}
 	if err == nil {
 		_, err = f.Delete(ctx, g.ID, time.Second)

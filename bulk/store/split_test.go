@@ -548,3 +548,20 @@ func TestSplit_EndsWithoutALostPart(t *testing.T) {
 		t.Errorf("%+v, %v", part, err)
 	}
 }
+
+// A redrive without jobs leaves no group, also of a group whose outcomes a reducer takes.
+func TestSplit_EmptyRedriveLeavesNothing(t *testing.T) {
+	f := fleet(t, 3, redistest.Prefix(t), nil, redistest.Client(t))
+	spec := GroupSpec{ID: "g", Tenant: "acme", Type: "t", Split: 3, Aggregate: `{"op":"sum","field":"v"}`}
+	if _, _, err := f.CreateGroup(t.Context(), spec); err != nil {
+		t.Fatal(err)
+	}
+	_, err := f.RedriveJobs(t.Context(), "g", RedriveOptions{})
+	refused(t, err, CodeState)
+	for n, s := range f.shards {
+		if names, err := s.fields(t.Context(), keyNames_); err != nil || !slices.Equal(names, []string{"g"}) {
+			t.Errorf("shard %d has %v, %v", n, names, err)
+		}
+	}
+	audit(t, f)
+}
