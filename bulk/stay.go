@@ -2,8 +2,8 @@ package bulk
 
 import "time"
 
-// stay lets a lane keep the turn for several pulls while others have jobs as well: the shard's server then works from warm caches, and
-// its acks gather as with one shard. It ends when a pull finds fewer jobs than it asked for, when its time is over, or when the
+// stay lets a lane keep the turn for several pulls while others have jobs as well: its acks then gather as with one shard, so that
+// fewer calls have as many jobs. It ends when a pull finds fewer jobs than it asked for, when its time is over, or when the
 // shard takes longer than turnFor for a pull. Meanwhile these lanes pull between the pulls of the one that stays: lanes whose last
 // pull found all jobs, so that jobs in an idle shard start as soon as with one shard, and any lane if there are enough workers for a
 // whole pull of both.
