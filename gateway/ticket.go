@@ -161,10 +161,11 @@ func expiredStatus(v *visit, code int, reason string) decision {
 	lost := func(refresh int) decision {
 		f := v.room.forecaster.Room()
 		policy := &f.Snapshot.Policy
-		return withStatus(code, answer.Status{
+		v.out.Object = answer.Status{
 			Room: v.room.id, State: answer.StateExpired, Reason: reason, Refresh: refresh, Message: policy.Message, Paused: policy.Paused,
 			Waiting: f.Snapshot.Waiting + f.Unheard, Compat: v.room.compat(f), Now: v.now,
-		})
+		}
+		return withStatus(code, &v.out.Object)
 	}
 	if v.room.asks() { // a new ticket needs a new proof
 		return lost(1)
@@ -240,9 +241,10 @@ func serveClaim(v *visit) (decision, *answer.Problem) {
 	return decision{}, problemOfEnded(&s)
 }
 
-// status returns the status of a ticket at the time of the request.
-func (r *request) status(f *forecast.Room, w *token.Waiting, t *forecast.Ticket, state string) answer.Status {
-	return r.room.status(f, w, t, state, r.now)
+// status returns the status of a ticket at the time of the request. It is in the memory of the visit, so that decisions stay small.
+func (v *visit) status(f *forecast.Room, w *token.Waiting, t *forecast.Ticket, state string) *answer.Status {
+	v.out.Object = v.room.status(f, w, t, state, v.now)
+	return &v.out.Object
 }
 
 // waitingState returns the state of a ticket of an order that has not been admitted.
