@@ -49,7 +49,9 @@ end
 
 local g = next_group()
 local jobkey = g[G_KEY] .. '/' .. id
-redis.call('HSET', K.jobs, jobkey, types.submitted(g, ARGV[9], kind, expires, payload, ARGV[15]))
+local record = types.head(g, ARGV[9], kind == '' and '-' or kind, expires, ARGV[15]) .. payload
+raise_largest(g, G_LARGEST, g[G_TOTAL] == 0, #record)
+redis.call('HSET', K.jobs, jobkey, record)
 if run_at > now then
   wait_until(g, jobkey, run_at, 'S')
 else

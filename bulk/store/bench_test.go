@@ -15,6 +15,7 @@ func BenchmarkAdd(b *testing.B) {
 	s.o.Now = nil
 	create(b, s, GroupSpec{ID: "g", Tenant: "acme"})
 	payload := make([]byte, 100)
+	before := cpuTime(b, s)
 	b.ResetTimer()
 	n := 0
 	for b.Loop() {
@@ -28,6 +29,7 @@ func BenchmarkAdd(b *testing.B) {
 		}
 	}
 	b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "jobs/s")
+	b.ReportMetric((cpuTime(b, s)-before)/float64(n), "redis-µs/job")
 }
 
 func BenchmarkPullAck(b *testing.B) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"pgregory.net/rapid"
 )
 
 func TestRetry_ThenDeadThenRedriven(t *testing.T) {
@@ -305,6 +306,71 @@ func TestAddJobs_RefusesAGroupCreatedAtAnotherTime(t *testing.T) {
 			t.Errorf("%+v, %v", a, err)
 		}
 	}
+	clean(t, s)
+}
+
+// Jobs that are added in one call are stored as if each had a call of its own.
+func TestAddJobs_StoresEachAsAlone(t *testing.T) {
+	s, c := open(t, nil)
+	n := 0
+	rapid.Check(t, func(r *rapid.T) {
+		n++
+		together, alone := fmt.Sprint("together-", n), fmt.Sprint("alone-", n)
+		jobs := rapid.SliceOfN(rapid.Custom(func(r *rapid.T) Job {
+			j := Job{
+				ID:      fmt.Sprint("j", rapid.IntRange(0, 20).Draw(r, "id")),
+				Type:    rapid.SampledFrom([]string{"", "", "webhook", "mail"}).Draw(r, "type"),
+				Cost:    rapid.SampledFrom([]int64{0, 1, 1, 20}).Draw(r, "cost"),
+				Payload: []byte(rapid.SampledFrom([]string{"1", `{"n":2}`, "a\nb c"}).Draw(r, "payload")),
+			}
+			if rapid.IntRange(0, 3).Draw(r, "waits") == 0 {
+				j.RunAt = micros(c.us).Add(time.Hour)
+			}
+			if rapid.IntRange(0, 3).Draw(r, "expires") == 0 {
+				j.ExpiresAt = micros(c.us).Add(2 * time.Hour)
+			}
+			return j
+		}), 1, 12).Draw(r, "jobs")
+		var keys [2]string
+		for i, id := range []string{together, alone} {
+			create(t, s, GroupSpec{ID: id, Tenant: "a"})
+			key, err := s.short(t.Context(), id)
+			if err != nil {
+				r.Fatal(err)
+			}
+			keys[i] = key
+		}
+		all, err := s.AddJobs(t.Context(), together, Chunk{}, jobs)
+		if err != nil {
+			r.Fatal(err)
+		}
+		for i, j := range jobs {
+			one, err := s.AddJobs(t.Context(), alone, Chunk{}, []Job{j})
+			if err != nil || one.Duplicate[0] != all.Duplicate[i] {
+				r.Fatalf("%s: %v, together %v (%v)", j.ID, one.Duplicate, all.Duplicate, err)
+			}
+			var records [2]string
+			var waits [2]float64
+			for k, key := range keys {
+				if records[k], err = s.o.Client.HGet(t.Context(), s.keys[keyJobs], key+"/"+j.ID).Result(); err != nil {
+					r.Fatal(err)
+				}
+				waits[k] = s.o.Client.ZScore(t.Context(), s.keys[keyWaiting], key+"/"+j.ID).Val()
+			}
+			if records[0] != records[1] || waits[0] != waits[1] {
+				r.Errorf("job %d of %+v: %q until %v, alone %q until %v", i, jobs, records[0], waits[0], records[1], waits[1])
+			}
+		}
+		var stored [2]Group
+		for i, id := range []string{together, alone} {
+			if stored[i], err = s.Group(t.Context(), id); err != nil {
+				r.Fatal(err)
+			}
+		}
+		if stored[0].Total != stored[1].Total || stored[0].Pending != stored[1].Pending {
+			r.Errorf("%d jobs, %d may start; alone %d, %d", stored[0].Total, stored[0].Pending, stored[1].Total, stored[1].Pending)
+		}
+	})
 	clean(t, s)
 }
 

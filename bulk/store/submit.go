@@ -1,9 +1,11 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -86,14 +88,15 @@ func (s groupStore) AddJobs(ctx context.Context, group string, c Chunk, jobs []J
 	if len(c.Key) > 200 || strings.ContainsAny(c.Key, "\n\x00") {
 		return Added{}, refuse(CodeChunkReuse, "Idempotency-Key: at most 200 bytes, no line ends")
 	}
-	args := make([]any, 0, 10+6*len(jobs))
-	args = append(args, group, c.Key, c.Offset, flag(c.Last), c.Answer, c.MaxPending, c.Whole, sinceEpoch(c.Created), c.elsewhere, c.Trace.word())
 	for i := range jobs {
-		j := &jobs[i]
-		if err := j.Validate(); err != nil {
+		if err := jobs[i].Validate(); err != nil {
 			return Added{}, err
 		}
-		args = append(args, j.ID, j.Type, j.Cost, sinceEpoch(j.RunAt), sinceEpoch(j.ExpiresAt), j.Payload)
+	}
+	args := make([]any, 0, 11+2*len(jobs))
+	args = append(args, group, c.Key, c.Offset, flag(c.Last), c.Answer, c.MaxPending, c.Whole, sinceEpoch(c.Created), c.elsewhere, c.Trace.word(), jobWords(jobs))
+	for i := range jobs {
+		args = append(args, jobs[i].ID, jobs[i].Payload)
 	}
 	r, err := s.write(ctx, "jobs_add", args...)
 	if err != nil {
@@ -109,13 +112,35 @@ func (s groupStore) AddJobs(ctx context.Context, group string, c Chunk, jobs []J
 		return Added{}, groupRefusal(reason, group, r)
 	}
 	a := Added{Accepted: r.int(0), Before: r.int(1), Done: r.int(2) == 1, Duplicate: make([]bool, len(jobs))}
-	for i := range jobs {
-		if r.int(3+i) == 1 {
-			a.Duplicate[i] = true
-			a.Duplicates++
-		}
+	for i := 3; i < len(r); i++ {
+		a.Duplicate[r.int(i)] = true
+		a.Duplicates++
 	}
 	return a, nil
+}
+
+// jobWords returns the argument words of jobs_add. A job whose words are those of the job before it has an empty line, or, at the end, none.
+func jobWords(jobs []Job) []byte {
+	var words []byte
+	same := 0
+	for i := range jobs {
+		j := &jobs[i]
+		if i > 0 {
+			if b := &jobs[i-1]; j.Type == b.Type && j.Cost == b.Cost && j.RunAt.Equal(b.RunAt) && j.ExpiresAt.Equal(b.ExpiresAt) {
+				same++
+				continue
+			}
+		}
+		for ; same > 0; same-- {
+			words = append(words, '\n')
+		}
+		words = append(words, cmp.Or(j.Type, "-")...)
+		for _, n := range [...]int64{int64(j.Cost), sinceEpoch(j.RunAt), sinceEpoch(j.ExpiresAt)} {
+			words = strconv.AppendInt(append(words, ' '), n, 10)
+		}
+		words = append(words, '\n')
+	}
+	return words
 }
 
 // Replaced returns the refusal of jobs for a group that was deleted, and whose id a later group has.

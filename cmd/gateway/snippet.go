@@ -25,7 +25,7 @@ gateway's configuration. If the gateway listens on all addresses, the proxy reac
 	settings := cli.AddSettings(cmd, nil)
 	flags := cmd.Flags()
 	flags.StringVar(&o.Room, "room", "", "print the hosts of the room `ID` only")
-	flags.StringSliceVar(&o.Check, "check", nil, "`ADDR` for checks, such as 10.0.0.5:8090; once for each gateway")
+	flags.StringSliceVar(&o.Check, "check", nil, "`ADDR` for checks, such as 10.0.0.5:8085; once for each gateway")
 	flags.StringSliceVar(&o.Visitors, "visitors", nil, "`ADDR` of the visitors' socket, such as 10.0.0.5:8080; once for each gateway")
 	flags.StringVar(&o.Origin, "origin", "", "`URL` of the site behind the proxy, such as http://10.0.0.9:9000")
 	flags.BoolVar(&o.Open, "open", false, "let requests pass while no gateway answers")

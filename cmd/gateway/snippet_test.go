@@ -85,7 +85,7 @@ func isYAML(t *testing.T, text string) {
 func TestSnippet_NamesSettingsThatDoNotFit(t *testing.T) {
 	const room = "rooms: [{id: sale, hosts: [shop.example]}]\n"
 	check := func(dialect string) string {
-		return "listen: :8080\ncheck: {listen: \":8090\", trusted: [127.0.0.1/32], dialect: " + dialect + "}\n" + room
+		return "listen: :8080\ncheck: {listen: \":8085\", trusted: [127.0.0.1/32], dialect: " + dialect + "}\n" + room
 	}
 	for name, row := range map[string]struct {
 		config, args, want string
@@ -96,7 +96,7 @@ func TestSnippet_NamesSettingsThatDoNotFit(t *testing.T) {
 		"another header":      {check("nginx") + "trusted_header: X-Real-IP\n", "nginx", "trusted_header: \"X-Real-IP\""},
 		"deny without a page": {strings.Replace(check("haproxy"), "dialect", "deny: 503, dialect", 1), "haproxy", "check.deny: 503"},
 		"PROXY protocol":      {check("nginx") + "proxy_protocol: v2\n", "nginx", "proxy_protocol: \"v2\""},
-		"a random port":       {strings.Replace(check("nginx"), ":8090", "127.0.0.1:0", 1), "nginx", `check.listen: "127.0.0.1:0" does not name the port`},
+		"a random port":       {strings.Replace(check("nginx"), ":8085", "127.0.0.1:0", 1), "nginx", `check.listen: "127.0.0.1:0" does not name the port`},
 		"an unknown room":     {check("nginx"), "nginx --room other", `--room: no room has the id "other"`},
 		"an unknown proxy":    {check("nginx"), "apache", `there is no configuration for "apache"; use one of nginx, traefik`},
 		"no open mode":        {check("traefik"), "traefik --open", "--open: Traefik's forwardAuth refuses"},
@@ -121,12 +121,12 @@ func TestSnippet_NamesSettingsThatDoNotFit(t *testing.T) {
 
 func TestSnippet_PrintsHostsAndCookiesOfRooms(t *testing.T) {
 	const config = `listen: "0.0.0.0:8080"
-check: {listen: "[::]:8090", trusted: [127.0.0.1/32], dialect: traefik, grpc: "10.0.0.5:8091"}
+check: {listen: "[::]:8085", trusted: [127.0.0.1/32], dialect: traefik, grpc: "10.0.0.5:8091"}
 rooms: [{id: sale, hosts: [shop.example, "*.shop.example"]}, {id: beta, hosts: [beta.example]}]
 `
 	for args, want := range map[string][]string{
 		"traefik": {"Host(`shop.example`) || HostRegexp(`^.+\\\\.shop\\\\.example$`) || Host(`beta.example`)",
-			"[__Host-wr_sale_pass, wr_sale_pass, __Host-wr_beta_pass, wr_beta_pass]", "http://127.0.0.1:8090/.waiting-room/check", "http://127.0.0.1:8080"},
+			"[__Host-wr_sale_pass, wr_sale_pass, __Host-wr_beta_pass, wr_beta_pass]", "http://127.0.0.1:8085/.waiting-room/check", "http://127.0.0.1:8080"},
 		"envoy":                               {"grpc_service: {envoy_grpc: {cluster_name: room_check}", "room_check (10.0.0.5:8091)"},
 		"envoy-gateway --check anteroom:8091": {"grpc: {backendRefs: [{name: anteroom, port: 8091}]}"},
 		"traefik --room beta":                 {"rule: \"Host(`beta.example`)\"", "[__Host-wr_beta_pass, wr_beta_pass]"},
@@ -146,7 +146,7 @@ rooms: [{id: sale, hosts: [shop.example, "*.shop.example"]}, {id: beta, hosts: [
 // TestSnippet_ListsFieldsOfChecks checks the proxies that send only listed fields with a check: a field that the gateway reads and that is not
 // listed would be lost without an error.
 func TestSnippet_ListsFieldsOfChecks(t *testing.T) {
-	const config = "listen: :8080\ntrusted_proxies: [10.0.0.0/8]\ncheck: {listen: \":8090\", trusted: [10.0.0.0/8], dialect: gateway-api}\nrooms: [{id: sale, hosts: [shop.example], session: {renew: server}}]\n"
+	const config = "listen: :8080\ntrusted_proxies: [10.0.0.0/8]\ncheck: {listen: \":8085\", trusted: [10.0.0.0/8], dialect: gateway-api}\nrooms: [{id: sale, hosts: [shop.example], session: {renew: server}}]\n"
 	for _, proxy := range []string{"envoy-gateway", "gateway-api"} {
 		_, out, faults := snippetOf(t, config, proxy)
 		fields := strings.FieldsFunc(out, func(c rune) bool { return strings.ContainsRune(" ,[]", c) })

@@ -13,7 +13,7 @@ func addresses(setting, flag, listen string, flags []string) ([]string, error) {
 	for _, address := range flags {
 		host, port, err := net.SplitHostPort(address)
 		if err != nil || host == "" || port == "" || strings.ContainsAny(address, " \t\r\n;{}\"'`\\") {
-			return nil, fmt.Errorf("%s: %q is not an address such as 10.0.0.5:8090", flag, address)
+			return nil, fmt.Errorf("%s: %q is not an address such as 10.0.0.5:8085", flag, address)
 		}
 	}
 	if len(flags) > 0 {

@@ -105,7 +105,7 @@ func fits(cfg *config.Config, p *proxy, o *Options) error {
 	var list []error
 	over := overGRPC(cfg, p)
 	if cfg.Check.Listen == "" && !over {
-		list = append(list, errors.New("check.listen: is empty, so the gateway answers no checks of this proxy; set it to an address such as 127.0.0.1:8090, and check.trusted to that of the proxy"))
+		list = append(list, errors.New("check.listen: is empty, so the gateway answers no checks of this proxy; set it to an address such as 127.0.0.1:8085, and check.trusted to that of the proxy"))
 	} else if !over && cfg.Check.Dialect != p.dialect {
 		list = append(list, fmt.Errorf("check.dialect: %q does not describe requests as %s does; set it to %s", cfg.Check.Dialect, p.name, p.dialect))
 	}

@@ -84,10 +84,10 @@ local function read_pending(rec)
   return tonumber(cost), kind, string.sub(rec, stop), created ~= '' and created or nil, tonumber(expires)
 end
 
--- types.submitted returns the record of a job that is added to a group now; expires is in µs, 0: never; trace is the word of the record or empty.
-function types.submitted(g, cost, kind, expires, payload, trace)
-  raise_largest(g, G_LARGEST, g[G_TOTAL] == 0, #payload + 100 + #trace) -- with the record's first line
-  if kind ~= '' and kind ~= g[G_TYPE] and g[G_UNIFORM] == 1 then
+-- types.head returns the first line of the record of a job that is added to a group now, with its end. kind is a dash for the group's type; expires
+-- is in µs, 0: never; trace is the word of the record or empty.
+function types.head(g, cost, kind, expires, trace)
+  if kind ~= '-' and kind ~= g[G_TYPE] and g[G_UNIFORM] == 1 then
     g[G_UNIFORM] = 0
     types.unbar(g) -- jobs of another type need not wait
   end
@@ -96,7 +96,7 @@ function types.submitted(g, cost, kind, expires, payload, trace)
     ends, g[G_EXPIRING] = ' ' .. int(math.floor(expires / 1000)), 1
   end
   if trace ~= '' then ends = ends .. ' ' .. trace end
-  return 'P' .. cost .. ' ' .. (kind == '' and '-' or kind) .. ' ' .. int(math.floor(now / 1000)) .. ends .. '\n' .. payload
+  return 'P' .. cost .. ' ' .. kind .. ' ' .. int(math.floor(now / 1000)) .. ends .. '\n'
 end
 
 local function group_of(jobkey)

@@ -407,6 +407,12 @@ var mutations = []mutation{
 		pkg: "./bulk/store", tests: "^TestAddJobs_RefusesAGroupCreatedAtAnotherTime$",
 	},
 	{
+		fault: "a job is stored with the type, cost and times of the one before it",
+		file:  "lua/jobs_add.lua",
+		old:   "run_at, head = tonumber(run_at), nil", new: "run_at = tonumber(run_at)",
+		pkg: "./bulk/store", tests: "^TestAddJobs_StoresEachAsAlone$",
+	},
+	{
 		fault: "a relay does not notice that another one has sent its rows",
 		file:  "bulk/relay/batch.go",
 		old:   "w.sentTo.String += again", new: "_ = again",
