@@ -17,7 +17,7 @@ type stay struct {
 const (
 	// stayRound is the time in which all lanes with jobs have stayed once, besides one pull of each. It bounds how long jobs of one
 	// shard wait for the workers while other shards have jobs.
-	stayRound = 250 * time.Millisecond
+	stayRound = 100 * time.Millisecond
 	// stayMost is the mean run time up to which lanes stay: a worker runs several jobs during a stay. With longer jobs the workers
 	// that become free at one moment would all go to one shard.
 	stayMost = 5 * time.Millisecond
