@@ -9,7 +9,9 @@ import (
 type clock struct {
 	core    *Core
 	anchor  atomic.Pointer[anchor]
+	_       [64]byte     // every join writes lastOrd, and every request reads the fields around it
 	lastOrd atomic.Int64 // the last order that this process gave
+	_       [56]byte
 }
 
 // anchor ties this process's clock to the store's two.

@@ -20,9 +20,11 @@ type view struct {
 	frontFull     atomic.Pointer[Snapshot] // the snapshot since which the store found the front full
 	changing      sync.Mutex               // held to replace sinceSnapshot
 	sinceSnapshot atomic.Pointer[sinceSnapshot]
-	arrived       arrivals
 
+	_                      [64]byte // every join writes these, and every request reads the fields around them
+	arrived                arrivals
 	signedFrom, signedLast atomic.Int64 // first and last order of the current series of signed places
+	_                      [64]byte
 }
 
 // Snapshot returns the newest snapshot; never nil.

@@ -145,7 +145,7 @@ func (f *fetcher) run(ctx context.Context) {
 		f.acks.leave(more && free+beyond <= fewJobs)
 		want := f.pool.hold(f.batch)
 		if want == 0 { // another lane has taken them
-			f.pool.pulled(more)
+			f.pool.pulled(more, false)
 			continue
 		}
 		f.events.ignore()
@@ -160,7 +160,7 @@ func (f *fetcher) run(ctx context.Context) {
 		f.pool.dropAhead(beyond - (len(p.Jobs) - now))
 		if err != nil {
 			unsure, more = true, false
-			f.pool.pulled(false)
+			f.pool.pulled(false, false)
 			f.acks.leave(false)
 			if f.preference != nil {
 				f.preference.busy.Store(false) // other shards are served while this one is away
@@ -176,7 +176,7 @@ func (f *fetcher) run(ctx context.Context) {
 		want += beyond
 		// Handlers that end at once free their workers first, for one pull instead of many.
 		runtime.Gosched()
-		f.pool.pulled(p.More)
+		f.pool.pulled(p.More, len(p.Jobs) == want)
 		more = p.More && ctx.Err() == nil
 		f.acks.leave(more && want <= fewJobs)
 		if f.preference != nil && f.preference.pulled(&p, want) {

@@ -133,15 +133,17 @@ func (p *pool) resize(n int) {
 	p.tell()
 }
 
-// pulled ends the lane's turn and records whether its pull left jobs for more workers.
-func (p *pool) pulled(more bool) {
+// pulled ends the lane's turn and records whether its pull left jobs for more workers. full means that the pull found all jobs
+// that it asked for.
+func (p *pool) pulled(more, full bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.endTurn()
 	if more != p.more {
 		p.left += map[bool]int{true: 1, false: -1}[more]
 	}
 	p.more = more
+	p.stayed(full)
+	p.endTurn()
 }
 
 // load is a snapshot of the pool.

@@ -106,6 +106,7 @@ func (all lanes) idle() bool {
 func (all lanes) turn(ctx context.Context, l *lane) bool {
 	p := &l.preference
 	for p.secondary.Load() && (!all.idle() || time.Since(p.emptyAt) < stealEvery) {
+		l.pool.endStay()
 		if !sleep.For(ctx, stealCheck) {
 			return false
 		}

@@ -10,13 +10,15 @@ import (
 // lanes pulled at the same time, each would take the few workers that are free at that moment, and a pull of five jobs costs a
 // store almost as much as one of fifty. So a process with several shards makes as few calls as with one.
 //
-// A turn lasts from the reservation of the workers until the jobs have been started. A slow shard loses its turn after turnFor.
+// A turn lasts from the reservation of the workers until the jobs have been started. A slow shard loses its turn after turnFor. A lane
+// with many short jobs keeps the turn for several pulls (stay.go).
 // The fields are guarded by the mutex of slots.
 type turn struct {
 	of      *pool     // the lane whose turn it is; nil: none
 	since   time.Time // when its turn began
 	holds   bool      // it has reserved its workers
-	waiting []*pool   // lanes that wait for a worker or their turn, in order
+	stay    stay
+	waiting []*pool // lanes that wait for a worker or their turn, in order
 }
 
 // turnFor is how long a lane waits for another one's pull: longer than a pull takes on a busy machine, and short beside the
@@ -54,7 +56,7 @@ func (p *pool) wait(ctx context.Context, most int, other <-chan struct{}) (free 
 }
 
 // ask begins the lane's turn and returns the number of free workers. If that has to wait, free is 0, and later is when the other
-// lane's turn is over at the latest, or 0 if no worker is free.
+// lane's turn or stay is over at the latest, or 0 if no worker is free.
 func (p *pool) ask(most int) (free int, later time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -65,15 +67,23 @@ func (p *pool) ask(most int) (free int, later time.Duration) {
 	now := time.Now()
 	free = p.freeLocked()
 	if next := p.nextLocked(now); next == p {
+		if p.overdue(now) && p.turn.stay.of == p.turn.of {
+			p.turn.stay.of = nil
+		}
 		p.turn.of, p.turn.since, p.turn.holds = p, now, false
 		p.leaveLocked()
 		return free, 0
 	}
 	p.tell()
-	if free > 0 {
-		later = max(time.Millisecond, turnFor-now.Sub(p.turn.since))
+	switch {
+	case free == 0:
+		return 0, 0
+	case p.turn.of == nil:
+		later = p.turn.stay.until.Sub(now)
+	default:
+		later = turnFor - now.Sub(p.turn.since)
 	}
-	return 0, later
+	return 0, max(time.Millisecond, later)
 }
 
 // nextLocked returns the first waiting lane that may pull now, or nil.
@@ -83,11 +93,20 @@ func (s *slots) nextLocked(now time.Time) *pool {
 		others = s.turn.of.want
 	}
 	for _, p := range s.turn.waiting {
-		if free := p.freeLocked(); free > 0 && (s.turn.of == nil || free >= p.want+others || now.Sub(s.turn.since) >= turnFor) {
+		free := p.freeLocked()
+		if free == 0 || p.waitsForStay(free, now) {
+			continue
+		}
+		if s.turn.of == nil || free >= p.want+others || s.overdue(now) {
 			return p
 		}
 	}
 	return nil
+}
+
+// overdue reports whether the lane whose turn it is takes longer than turnFor. The caller has the lock.
+func (s *slots) overdue(now time.Time) bool {
+	return s.turn.of != nil && now.Sub(s.turn.since) >= turnFor
 }
 
 // tell wakes the lane that may pull now. The caller has the lock.
@@ -129,9 +148,9 @@ func (p *pool) leaveLocked() (was bool) {
 	return true
 }
 
-// awaitsTurn reports whether the lane waits while it is another lane's turn.
+// awaitsTurn reports whether the lane waits for the end of another lane's pull. A lane that waits for the end of a stay does not.
 func (p *pool) awaitsTurn() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.turn.of != nil && p.turn.of != p && slices.Contains(p.turn.waiting, p)
+	return p.turn.of != nil && p.turn.of != p && slices.Contains(p.turn.waiting, p) && !p.waitsForStay(p.freeLocked(), time.Now())
 }

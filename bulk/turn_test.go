@@ -59,18 +59,18 @@ func TestTurn_LanesPullOneAfterTheOtherForAllWorkers(t *testing.T) {
 		for range 15 {
 			a.pool.finish()
 		}
-		a.pool.pulled(true)
+		a.pool.pulled(true, false)
 		a.begin(t.Context(), 200) // at the end of the queue
 		if n, m, k := b.reserved(), c.reserved(), a.reserved(); n != 50 || m != 0 || k != 0 {
 			t.Errorf("after the first turn the lanes reserved %d, %d and %d workers, want 50 for the second", n, m, k)
 		}
 		b.pool.drop(50)
-		b.pool.pulled(false)
+		b.pool.pulled(false, false)
 		if n, k := c.reserved(), a.reserved(); n != 50 || k != 0 {
 			t.Errorf("after the second turn the others reserved %d and %d workers, want 50 for the third", n, k)
 		}
 		c.pool.drop(50)
-		c.pool.pulled(false)
+		c.pool.pulled(false, false)
 		if n := a.reserved(); n != 50 {
 			t.Errorf("the first lane reserved %d workers in its second turn", n)
 		}
@@ -95,7 +95,7 @@ func TestTurn_WholePullsOverlap(t *testing.T) {
 			t.Errorf("the third lane reserved %d workers during another turn", n)
 		}
 		b.pool.drop(50)
-		b.pool.pulled(false)
+		b.pool.pulled(false, false)
 		if n := c.reserved(); n != 50 {
 			t.Errorf("the third lane reserved %d workers, want 50", n)
 		}
@@ -126,12 +126,12 @@ func TestTurn_EndsIfTheShardHalts(t *testing.T) {
 		}
 		b.pool.drop(10)
 		halted.pool.drop(20)
-		halted.pool.pulled(false)
+		halted.pool.pulled(false, false)
 		c.begin(t.Context(), 40)
 		if n := c.reserved(); n != 0 {
 			t.Errorf("the late end of a turn ended the next one: %d workers reserved", n)
 		}
-		b.pool.pulled(true)
+		b.pool.pulled(true, false)
 		if n := c.reserved(); n != 30 {
 			t.Errorf("reserved %d workers, want 30", n)
 		}
@@ -152,7 +152,7 @@ func TestTurn_IsPassedOnByALaneThatStops(t *testing.T) {
 		cancel()
 		synctest.Wait()
 		a.pool.drop(10)
-		a.pool.pulled(false)
+		a.pool.pulled(false, false)
 		if n := c.reserved(); n != 10 || len(first.turn.waiting) != 0 {
 			t.Errorf("reserved %d workers, want 10; %d lanes wait", n, len(first.turn.waiting))
 		}
@@ -176,7 +176,7 @@ func TestAcker_LeavesAcksWhileTheLaneAwaitsItsTurn(t *testing.T) {
 			t.Errorf("the acker does not wait: %s", d)
 		}
 		a.pool.drop(10)
-		a.pool.pulled(false)
+		a.pool.pulled(false, false)
 		_ = b.reserved()
 		if d := acks.patience(); d > 0 {
 			t.Errorf("the acker waits for %s in the lane's own turn", d)

@@ -248,7 +248,7 @@ func admitNow(v *visit, policy *admission.Policy) (decision, *answer.Problem) {
 func mustWait(v *visit) decision {
 	f := v.room.forecaster.Room()
 	t := forecast.Ticket{Wait: v.room.forecaster.Ticket(f, v.room.queue.Now()).Wait}
-	s := v.status(f, &token.Waiting{}, &t, waitingState(f, 0))
+	s := statusOf(v, f, &token.Waiting{}, &t, waitingState(f, 0))
 	s.Refresh, s.Reason = v.room.forecaster.FirstPoll(f, false, &t, random()), answer.ReasonNoTicket
 	return decision{action: doWait, outcome: waiting, ground: onQueue, status: s}
 }

@@ -42,8 +42,8 @@ type decision struct {
 	session token.ID         // doProxy: of a visitor with a session; else zero
 	permit  []byte           // doProxy: forwarded to the origin; a slice of the request
 
-	code   int           // all but doProxy
-	status answer.Status // doWait, doStatus
+	code   int            // all but doProxy
+	status *answer.Status // doWait, doStatus: in the memory of the visit
 
 	contentType string      // doDocument
 	fields      [][2]string // doDocument: further header fields
@@ -74,7 +74,7 @@ func toOrigin(u *upstream.Origin, o outcome, why ground) decision {
 }
 
 // withStatus sends a status object.
-func withStatus(code int, s answer.Status) decision {
+func withStatus(code int, s *answer.Status) decision {
 	return decision{action: doStatus, outcome: waiting, code: code, status: s}
 }
 

@@ -261,7 +261,7 @@ func wait(v *visit, r *forecast.Room, w *token.Waiting, poll int, lost string) d
 	if poll == 0 {
 		poll = v.room.forecaster.FirstPoll(r, w.Epoch != "", &t, random())
 	}
-	s := v.status(r, w, &t, waitingState(r, w.Order))
+	s := statusOf(v, r, w, &t, waitingState(r, w.Order))
 	s.Refresh, s.Token, s.Reason = poll, v.grant.token, v.tokens.reasonToWait(lost)
 	code := 503
 	if v.isRead() {

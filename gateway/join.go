@@ -120,7 +120,7 @@ func joined(v *visit, code int, a *arrival, s admission.Standing, refusal admiss
 		// A poll claims the ticket. A repeated join must not: it may be a delayed request from before the client had the nonce with
 		// which it polls, and a claim would end the ticket for that client.
 		w := v.grant.signTicket(&s.Ticket, v.takenBy(a, s.Ticket.Order), lineage{used: a.used})
-		out := v.status(r, &w, &forecast.Ticket{}, answer.StateWaiting)
+		out := statusOf(v, r, &w, &forecast.Ticket{}, answer.StateWaiting)
 		out.Refresh, out.Token = 1, v.grant.token
 		return withStatus(code, out), nil
 	}
@@ -130,7 +130,7 @@ func joined(v *visit, code int, a *arrival, s admission.Standing, refusal admiss
 		l.announced = t.Wait
 	}
 	w := v.grant.signTicket(&s.Ticket, v.takenBy(a, s.Ticket.Order), l)
-	out := v.status(r, &w, &t, waitingState(r, w.Order))
+	out := statusOf(v, r, &w, &t, waitingState(r, w.Order))
 	out.Refresh, out.Token, out.Reason = v.room.forecaster.FirstPoll(r, w.Epoch != "", &t, random()), v.grant.token, v.tokens.reasonToWait("")
 	return withStatus(code, out), nil
 }

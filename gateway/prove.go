@@ -40,8 +40,8 @@ func requireSolution(v *visit, lost string) (decision, *answer.Problem) {
 		return decision{}, v.room.needsProof()
 	}
 	policy := &r.queue.Snapshot().Policy
-	s := answer.Status{State: answer.StateProof, Reason: lost, Refresh: 30, Message: policy.Message, Paused: policy.Paused}
-	return decision{action: doWait, outcome: waiting, ground: onChallenge, status: s}, nil
+	v.out.Object = answer.Status{State: answer.StateProof, Reason: lost, Refresh: 30, Message: policy.Message, Paused: policy.Paused}
+	return decision{action: doWait, outcome: waiting, ground: onChallenge, status: &v.out.Object}, nil
 }
 
 // refusesAll returns the problem because of which the room refuses all joins now, so that no client solves a proof in vain.

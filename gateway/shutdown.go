@@ -26,9 +26,12 @@ type lifecycle struct {
 	closed    bool
 
 	ready      atomic.Bool
-	leaving    atomic.Bool  // each response ends its connection
-	running    atomic.Int64 // requests that are being served
+	leaving    atomic.Bool // each response ends its connection
 	background sync.WaitGroup
+
+	_       [64]byte     // every request writes running twice, and reads the fields around it
+	running atomic.Int64 // requests that are being served
+	_       [56]byte
 }
 
 // open adds a listener that a server serves, and starts the loops with the first. It reports whether the gateway is still open.

@@ -92,11 +92,11 @@ func ticketStatus(v *visit, code int, c *checkedTicket) (decision, *answer.Probl
 		return expiredStatus(v, code, reasonOf(s)), nil
 	case admission.Refused:
 		v.room.countRefusedJoin(refusalReason(admission.TooMany, s))
-		out := v.status(c.forecast, &c.token, &forecast.Ticket{}, answer.StateRejected)
+		out := statusOf(v, c.forecast, &c.token, &forecast.Ticket{}, answer.StateRejected)
 		out.Reason, out.Refresh = reasonOf(s), seconds(s.Retry)
 		return withStatus(code, out), nil
 	}
-	out := v.status(c.forecast, &c.token, &forecast.Ticket{}, answer.StateName(s.State))
+	out := statusOf(v, c.forecast, &c.token, &forecast.Ticket{}, answer.StateName(s.State))
 	out.AdmittedAt = s.AdmittedAt
 	return withStatus(code, out), nil
 }
@@ -104,7 +104,7 @@ func ticketStatus(v *visit, code int, c *checkedTicket) (decision, *answer.Probl
 // openStatus sends the status of a ticket in an open room. The gateway signs no pass, because a pass would skip a later queue, and no
 // new ticket; an existing ticket stays valid.
 func openStatus(v *visit, code int, r *forecast.Room, w *token.Waiting, poll int) decision {
-	out := v.status(r, w, &forecast.Ticket{}, answer.StateAdmitted)
+	out := statusOf(v, r, w, &forecast.Ticket{}, answer.StateAdmitted)
 	out.Refresh, out.Token = poll, v.grant.token
 	return withStatus(code, out)
 }
@@ -118,7 +118,7 @@ func waitingStatus(v *visit, code int, c *checkedTicket) decision {
 	if unordered && s.Ticket.Order != 0 { // the lottery has given the ticket an order
 		c.poll = forecast.PollWithin(&s.Ticket, t.Poll(random()))
 	}
-	out := v.status(c.forecast, &c.token, &t, waitingState(c.forecast, s.Ticket.Order))
+	out := statusOf(v, c.forecast, &c.token, &t, waitingState(c.forecast, s.Ticket.Order))
 	out.Refresh, out.Token = c.poll, v.grant.token
 	return withStatus(code, out)
 }
@@ -126,7 +126,7 @@ func waitingStatus(v *visit, code int, c *checkedTicket) decision {
 // admittedStatus sends a session's first or next pass.
 func admittedStatus(v *visit, code int, w *token.Waiting, s *admission.Standing, state string, used int64) decision {
 	p := v.grant.signPass(s, used)
-	out := v.status(v.room.forecaster.Room(), w, &forecast.Ticket{}, state)
+	out := statusOf(v, v.room.forecaster.Room(), w, &forecast.Ticket{}, state)
 	out.AdmittedAt, out.ExpiresAt, out.Pass = s.AdmittedAt, p.Expires, v.grant.pass
 	return withStatus(code, out)
 }
@@ -161,10 +161,11 @@ func expiredStatus(v *visit, code int, reason string) decision {
 	lost := func(refresh int) decision {
 		f := v.room.forecaster.Room()
 		policy := &f.Snapshot.Policy
-		return withStatus(code, answer.Status{
+		v.out.Object = answer.Status{
 			Room: v.room.id, State: answer.StateExpired, Reason: reason, Refresh: refresh, Message: policy.Message, Paused: policy.Paused,
 			Waiting: f.Snapshot.Waiting + f.Unheard, Compat: v.room.compat(f), Now: v.now,
-		})
+		}
+		return withStatus(code, &v.out.Object)
 	}
 	if v.room.asks() { // a new ticket needs a new proof
 		return lost(1)
@@ -191,7 +192,7 @@ func expiredStatus(v *visit, code int, reason string) decision {
 		t = v.room.forecaster.Ticket(r, s.Ticket.Order)
 	}
 	w := v.grant.signTicket(&s.Ticket, v.takenAt(s.Ticket.Order), lineage{announced: t.Wait})
-	out := v.status(r, &w, &t, answer.StateExpired)
+	out := statusOf(v, r, &w, &t, answer.StateExpired)
 	out.Reason, out.Token, out.Refresh = reason, v.grant.token, v.room.forecaster.FirstPoll(r, w.Epoch != "", &t, random())
 	return withStatus(code, out)
 }
@@ -240,9 +241,10 @@ func serveClaim(v *visit) (decision, *answer.Problem) {
 	return decision{}, problemOfEnded(&s)
 }
 
-// status returns the status of a ticket at the time of the request.
-func (r *request) status(f *forecast.Room, w *token.Waiting, t *forecast.Ticket, state string) answer.Status {
-	return r.room.status(f, w, t, state, r.now)
+// statusOf returns the status of a ticket at the time of the request. It is in the memory of the visit, so that decisions stay small.
+func statusOf(v *visit, f *forecast.Room, w *token.Waiting, t *forecast.Ticket, state string) *answer.Status {
+	v.out.Object = v.room.status(f, w, t, state, v.now)
+	return &v.out.Object
 }
 
 // waitingState returns the state of a ticket of an order that has not been admitted.

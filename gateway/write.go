@@ -34,7 +34,7 @@ func (v *visit) write(d *decision, p *answer.Problem) {
 	case doWait:
 		v.showWait(d)
 	case doStatus:
-		v.out.Status(v.deny(d.code), &d.status)
+		v.out.Status(v.deny(d.code), d.status)
 	case doDocument:
 		v.out.Document(d.code, d.contentType, d.fields...)
 	case doStream:
@@ -59,7 +59,7 @@ func (v *visit) sendBack() {
 
 // showWait writes a status as the room's page or as JSON.
 func (v *visit) showWait(d *decision) {
-	s := &d.status
+	s := d.status
 	if v.kind != client.Navigation {
 		code := d.code
 		if c := v.room.options.CompatStatus; c != 0 && !v.isCheck { // a proxy would take the status of a check for a pass

@@ -23,6 +23,7 @@ const (
 type Writer struct {
 	Body   []byte // memory for bodies
 	Shared []byte // a body that others read too, instead of Body; nil: none
+	Object Status // memory for a status object
 
 	req   *wire.Request
 	res   *fasthttp.Response

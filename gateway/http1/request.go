@@ -10,10 +10,10 @@ func (h *RequestHeader) Tidy(l *Line) bool {
 // is the only one, in an HTTP/1.1 GET without a body that lists upgrade in Connection. HTTP/2 and TLS are never
 // forwarded, because the gateway could not read the connection any more; the request is, without the upgrade.
 func (h *RequestHeader) AskedUpgrade() []byte {
-	if h.upgrade < 0 || !h.Connection.upgrade || h.HTTP10 || h.Length != 0 || string(h.Method()) != "GET" {
+	if h.Connection.upgradeAt < 0 || !h.Connection.upgrade || h.HTTP10 || h.Length != 0 || string(h.Method()) != "GET" {
 		return nil
 	}
-	v := h.Value(&h.Lines[h.upgrade])
+	v := h.Value(&h.Lines[h.Connection.upgradeAt])
 	for i, c := range v {
 		if !tokenTable[c] && !(c == '/' && i > 0) {
 			return nil
@@ -48,4 +48,4 @@ func (h *RequestHeader) Idempotent() bool {
 }
 
 // HasUpgrade reports whether there is an Upgrade field.
-func (h *RequestHeader) HasUpgrade() bool { return h.upgrade != -1 }
+func (h *RequestHeader) HasUpgrade() bool { return h.Connection.upgradeAt != -1 }

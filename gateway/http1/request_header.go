@@ -25,6 +25,7 @@ type RequestHeader struct {
 	method, target, host span // the target is in origin form: the authority of an absolute target is cut off
 
 	Lines      []Line
+	names      nameSet // of Lines
 	Connection Connection
 	Trailer    Trailer
 	Cookies    int   // lines
@@ -34,7 +35,6 @@ type RequestHeader struct {
 	Expect     bool // 100-continue, with a body
 	Forwarded  bool // a Forwarded or X-Forwarded-… field is present
 	TETrailers bool // TE: trailers
-	upgrade    int  // index of the only Upgrade line, -1 none, -2 several
 }
 
 // Connection is what the Connection fields of a request list.
@@ -42,6 +42,7 @@ type Connection struct {
 	Close     bool // close the connection after the response; the default of HTTP/1.0
 	keepAlive bool
 	upgrade   bool
+	upgradeAt int        // index of the only Upgrade line, -1 none, -2 several
 	Named     FieldNames // fields that belong to this connection only
 	elements  int
 }
@@ -78,6 +79,18 @@ func (h *RequestHeader) IsHead() bool { return string(h.Method()) == "HEAD" }
 // HasMethod reports whether the method has been read: it may have been before a header is refused.
 func (h *RequestHeader) HasMethod() bool { return h.method.end > 0 }
 
+// nameSet has a bit for each of some names. Several names share a bit. Most fields that the gateway looks for are in no request: without
+// their bit, the names of the lines need not be compared.
+type nameSet uint64
+
+// nameBit returns the bit of the names of n bytes that begin with b, in upper or lower case.
+func nameBit(n int, b byte) nameSet { return 1 << ((uint(n)*5 + uint(b|0x20)) % 64) }
+
+// MayHave reports whether there may be a line with a name, which is in lower case.
+func (h *RequestHeader) MayHave(name string) bool {
+	return name != "" && h.names&nameBit(len(name), name[0]) != 0
+}
+
 // Named reports whether a line has a name, which is in lower case.
 func (h *RequestHeader) Named(l *Line, name string) bool {
 	return int(l.Colon-l.Start) == len(name) && EqualFold(h.Name(l), name)
@@ -85,8 +98,8 @@ func (h *RequestHeader) Named(l *Line, name string) bool {
 
 // Reset forgets the header and the bytes that it refers to, and keeps its memory.
 func (h *RequestHeader) Reset() {
-	*h = RequestHeader{Lines: h.Lines[:0], upgrade: -1,
-		Connection: Connection{Named: h.Connection.Named.Emptied()}, Trailer: Trailer{Announced: h.Trailer.Announced.Emptied()}}
+	*h = RequestHeader{Lines: h.Lines[:0],
+		Connection: Connection{upgradeAt: -1, Named: h.Connection.Named.Emptied()}, Trailer: Trailer{Announced: h.Trailer.Announced.Emptied()}}
 }
 
 // Scan reads a request header from the start of b. It returns the header's length, or 0 while b is incomplete, or a
@@ -145,6 +158,7 @@ func (h *RequestHeader) Scan(b []byte, lim *Limits) (int, *Refusal) {
 			return 0, refuseImitation
 		}
 		h.Lines = append(h.Lines, Line{uint32(i), uint32(c), uint32(v), uint32(e), uint32(end), k})
+		h.names |= nameBit(c-i, b[i])
 		if k != KindKeep && k != kindDrop {
 			if r := h.note(k, b[v:e], v, e, &hasCoding, &hosts); r != nil {
 				return 0, r
@@ -207,10 +221,10 @@ func (h *RequestHeader) note(k Kind, value []byte, v, e int, hasCoding *bool, ho
 			}
 		}
 	case kindUpgrade:
-		if h.upgrade == -1 {
-			h.upgrade = len(h.Lines) - 1
+		if h.Connection.upgradeAt == -1 {
+			h.Connection.upgradeAt = len(h.Lines) - 1
 		} else {
-			h.upgrade = -2
+			h.Connection.upgradeAt = -2
 		}
 	case KindCookie:
 		h.Cookies++

@@ -242,9 +242,11 @@ func (m *Metrics) ObserveStore(script string, took time.Duration, err error) {
 
 // Observe records a duration in a histogram. The id of a trace, if there is one, becomes the exemplar of its bucket.
 func Observe(o prometheus.Observer, took time.Duration, trace string) {
-	if e, ok := o.(prometheus.ExemplarObserver); ok && trace != "" {
-		e.ObserveWithExemplar(took.Seconds(), prometheus.Labels{"trace_id": trace})
-		return
+	if trace != "" {
+		if e, ok := o.(prometheus.ExemplarObserver); ok {
+			e.ObserveWithExemplar(took.Seconds(), prometheus.Labels{"trace_id": trace})
+			return
+		}
 	}
 	o.Observe(took.Seconds())
 }

@@ -2,6 +2,7 @@ package recent
 
 import (
 	"net/netip"
+	"sync"
 	"testing"
 	"time"
 
@@ -51,14 +52,40 @@ func TestClients_Forget(t *testing.T) {
 	if got, n := c.In("sale", all, now+2, 10); n != 1 || got[0].Address.String() != "192.0.2.2" || got[0].At != now+1 {
 		t.Errorf("%v, %d", got, n)
 	}
+	if got, _ := c.In("sale", netip.MustParsePrefix("192.0.2.1/32"), now+2, 10); len(got) != 0 {
+		t.Errorf("at the former address: %v", got)
+	}
 	if got, _ := c.In("sale", all, now+1+time.Minute.Microseconds(), 10); len(got) != 0 {
 		t.Errorf("after a minute: %v", got)
 	}
-	for i := range 3 * most {
-		c.Note("sale", id(i), netip.MustParseAddr("192.0.2.3"), now+int64(i), time.Minute)
+	for i := range most + block/2 {
+		c.Note("sale", id(10+i), netip.MustParseAddr("192.0.2.3"), now+2+int64(i), time.Minute)
 	}
-	if _, n := c.In("sale", all, now+3*most, 10); n > most || n < most/2 {
-		t.Errorf("%d uses are kept, want nearly %d", n, most)
+	if got, n := c.In("sale", all, now+most, 10); n != most || got[0].ID != id(9+most+block/2) {
+		t.Errorf("%d uses are kept, the newest of %v; want the last %d", n, got[0].ID, most)
+	}
+}
+
+// A search while tickets are used, which overtake it in the ring, finds only last uses.
+func TestClients_SearchesWhileTheyAreUsed(t *testing.T) {
+	var c Clients
+	var using sync.WaitGroup
+	for range 2 {
+		using.Go(func() {
+			for i := range most/2 + block { // most and more by both
+				c.Note("sale", id(i), netip.MustParseAddr("192.0.2.1"), int64(i), time.Minute)
+			}
+		})
+	}
+	for range 4 {
+		_, n := c.In("sale", netip.MustParsePrefix("192.0.2.0/24"), 1, 10)
+		if n > most {
+			t.Errorf("%d tickets of %d", n, most)
+		}
+	}
+	using.Wait()
+	if _, n := c.In("sale", netip.MustParsePrefix("192.0.2.0/24"), 1, 10); n < most/2 || n > most/2+block {
+		t.Errorf("%d tickets", n)
 	}
 }
 

@@ -79,7 +79,13 @@ func (r *Request) Target() []byte {
 
 // Peek returns the value of the first field with a name, which is in lower case; nil if there is none.
 func (r *Request) Peek(name string) []byte {
-	h := &r.header
+	if h := &r.header; h.MayHave(name) {
+		return firstValue(h, name)
+	}
+	return nil
+}
+
+func firstValue(h *http1.RequestHeader, name string) []byte {
 	for i := range h.Lines {
 		if l := &h.Lines[i]; h.Named(l, name) {
 			return h.Value(l)
@@ -93,6 +99,9 @@ func (r *Request) Peek(name string) []byte {
 func (r *Request) PeekAll(name string) [][]byte {
 	h := &r.header
 	r.values = r.values[:0]
+	if !h.MayHave(name) {
+		return r.values
+	}
 	for i := range h.Lines {
 		if l := &h.Lines[i]; h.Named(l, name) {
 			r.values = append(r.values, h.Value(l))

@@ -30,10 +30,11 @@ func Hangups() <-chan os.Signal {
 }
 
 // AddReloads adds a part that calls reload on SIGHUP, which Hangups receives, and when one of the files changes; files is called
-// at once and for each check.
+// at once and after each reload, which alone may change them.
 func (g *Group) AddReloads(hup <-chan os.Signal, reload func(), files func() []string) {
 	stop := make(chan struct{})
-	seen := marksOf(files(), nil) // now: a change while the parts start is a change
+	watched := files()
+	seen := marksOf(watched, nil) // now: a change while the parts start is a change
 	g.Add(func() error {
 		tick := time.NewTicker(checkEvery)
 		defer tick.Stop()
@@ -46,13 +47,14 @@ func (g *Group) AddReloads(hup <-chan os.Signal, reload func(), files func() []s
 				signalled = true
 			case <-tick.C:
 			}
-			now := marksOf(files(), nil)
+			now := marksOf(watched, nil)
 			if !signalled && maps.Equal(now, seen) {
 				continue
 			}
 			reload()
 			// The marks from before the reload: a change during it counts as a new change.
-			seen = marksOf(files(), now)
+			watched = files()
+			seen = marksOf(watched, now)
 		}
 	}, func() { close(stop) })
 }

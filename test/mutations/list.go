@@ -245,6 +245,18 @@ var mutations = []mutation{
 		pkg: "./bulk/api", tests: "^TestGuard_LimitsWorkerTokenToWork$",
 	},
 	{
+		fault: "jobs of an idle shard wait until the stay of another one ends",
+		file:  "bulk/stay.go",
+		old:   "s != p && p.more && free", new: "s != p && free",
+		pkg: "./bulk", tests: "^TestStay_IdleLanePullsBetween$",
+	},
+	{
+		fault: "a shard that halts keeps its stay",
+		file:  "bulk/turn.go",
+		old:   "if p.overdue(now) && p.turn.stay.of == p.turn.of {", new: "if false {",
+		pkg: "./bulk", tests: "^TestStay_EndsIfTheShardHalts$",
+	},
+	{
 		fault: "a batch has jobs of several groups",
 		file:  "bulk/batch.go",
 		old:   "key := batchKey{m.leased.Type, m.leased.Group}", new: `key := batchKey{m.leased.Type, ""}`,
