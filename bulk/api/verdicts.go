@@ -191,7 +191,7 @@ func (s workRoutes) end(fields []field[list[verdict]]) handler {
 				return err
 			}
 		}
-		states, err := s.o.Work.End(r.Context(), verdicts)
+		states, err := s.o.Work.End(r.Context(), verdicts, who.limited())
 		if err != nil {
 			return err
 		}
@@ -218,7 +218,7 @@ func (s workRoutes) extend(w http.ResponseWriter, r *http.Request, who identity)
 			return err
 		}
 	}
-	states, err := s.o.Work.Extend(r.Context(), held)
+	states, err := s.o.Work.Extend(r.Context(), held, who.limited())
 	if err != nil {
 		return err
 	}

@@ -22,8 +22,8 @@ import (
 // Work leases jobs to workers and records their verdicts; *remote.Broker implements it.
 type Work interface {
 	Lease(ctx context.Context, r remote.Request, send func(jobs []remote.Job) error) error
-	End(ctx context.Context, verdicts []remote.Verdict) ([]store.AckState, error)
-	Extend(ctx context.Context, held []remote.Handle) ([]store.LeaseState, error)
+	End(ctx context.Context, verdicts []remote.Verdict, check bool) ([]store.AckState, error)
+	Extend(ctx context.Context, held []remote.Handle, check bool) ([]store.LeaseState, error)
 	LeaseFor() time.Duration
 }
 
@@ -63,10 +63,13 @@ func workScope(path string, who identity) error {
 
 const workPath = "/v1/work/"
 
+// limited reports whether the token is for some types only.
+func (i identity) limited() bool { return !i.admin && len(i.types) > 0 }
+
 // forTypes refuses a worker's token that is not for one of the types.
 func (i identity) forTypes(types ...string) error {
 	for _, t := range types {
-		if !i.admin && len(i.types) > 0 && !slices.Contains(i.types, t) {
+		if i.limited() && !slices.Contains(i.types, t) {
 			return ophttp.NewProblem(http.StatusForbidden, "wrong_scope", "the token %q is for jobs of the types %s, not %q: add the type to worker_tokens, or use another token",
 				i.name, strings.Join(i.types, ", "), ophttp.Shorten(t))
 		}

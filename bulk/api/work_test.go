@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/anteroom/anteroom/bulk/bulktype"
+	"github.com/anteroom/anteroom/bulk/remote"
 	"github.com/anteroom/anteroom/bulk/store"
 	"github.com/anteroom/anteroom/internal/redistest"
 )
@@ -356,6 +357,43 @@ func TestWork_AnotherProcessTakesVerdicts(t *testing.T) {
 		t.Error(got)
 	}
 	if got := states(t, other.ask("POST", "/v1/work/ack", `{"jobs":[{"lease":"`+v.Jobs[0].Lease+`"},{"lease":"`+v.Jobs[1].Lease+`","verdict":"failed"}]}`)); got != "j0 done, j1 failed" {
+		t.Error(got)
+	}
+}
+
+// A lease is text that its holder can change, and the types of a token hold for the job and not for that text.
+func TestWork_TypeOfAChangedLeaseDoesNotCount(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	asMail := func(path, body string) *httptest.ResponseRecorder {
+		return b.ask("POST", path, body, "Authorization: Bearer "+mailToken)
+	}
+	want(t, b.ask("POST", "/v1/bulk?tenant=acme&type=mail&id=h", `{"id":"own","payload":1}`), 201)
+	own := leasesOf(t, asMail("/v1/work/lease", `{"types":["mail"],"max":1}`))[0]
+	want(t, b.ask("POST", "/v1/bulk?tenant=acme&type=fax&id=g", lines(2)), 201)
+	changed := func(lease string) string {
+		h, err := remote.ParseHandle(lease)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.Type = "mail"
+		return h.String()
+	}
+	v := b.lease(`{"types":["fax"],"max":2}`)
+	for _, j := range v.Jobs {
+		want(t, asMail("/v1/work/extend", `{"leases":["`+j.Lease+`"]}`), 403)
+		want(t, asMail("/v1/work/ack", `{"jobs":[{"lease":"`+j.Lease+`"}]}`), 403)
+	}
+	if got := states(t, asMail("/v1/work/extend", `{"leases":["`+changed(v.Jobs[0].Lease)+`","`+own+`"]}`)); got != "j0 lost, own held" {
+		t.Error(got)
+	}
+	if got := states(t, asMail("/v1/work/ack", `{"jobs":[{"lease":"`+changed(v.Jobs[0].Lease)+`"},{"lease":"`+own+`"},{"lease":"`+changed(v.Jobs[1].Lease)+`"}]}`)); got != "j0 stale, own done, j1 stale" {
+		t.Error(got)
+	}
+	if got := states(t, asMail("/v1/work/fail", `{"jobs":[{"lease":"`+changed(v.Jobs[0].Lease)+`"}]}`)); got != "j0 stale" {
+		t.Error(got)
+	}
+	if got := states(t, b.ask("POST", "/v1/work/ack", `{"jobs":[{"lease":"`+v.Jobs[0].Lease+`"},{"lease":"`+v.Jobs[1].Lease+`"}]}`)); got != "j0 done, j1 done" {
 		t.Error(got)
 	}
 }

@@ -24,6 +24,7 @@ type queue interface {
 type leases interface {
 	Ack(ctx context.Context, acks []store.Ack) ([]store.AckState, error)
 	Renew(ctx context.Context, leases []store.Lease) ([]store.LeaseState, error)
+	Types(ctx context.Context, keys []string) ([]string, error)
 }
 
 // registry lists workers for all processes.

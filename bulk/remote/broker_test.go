@@ -392,7 +392,7 @@ func TestEnd_VerdictsAreThoseOfHandlers(t *testing.T) {
 		{Lease: h, Failure: failure(bulk.KindBusy, time.Minute)},
 		{Lease: h, Failure: failure(bulk.KindBusyGroup, time.Minute)},
 		{Lease: h, Returned: true, Took: time.Second},
-	})
+	}, false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -183,6 +183,8 @@ func (m *memory) Ack(_ context.Context, acks []store.Ack) ([]store.AckState, err
 
 func (m *memory) Renew(context.Context, []store.Lease) ([]store.LeaseState, error) { return nil, nil }
 
+func (m *memory) Types(context.Context, []string) ([]string, error) { return nil, nil }
+
 func (m *memory) Serve(types []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -118,11 +118,11 @@ func byShard(n int, shardOf func(i int) int) map[int][]int {
 	return parts
 }
 
-// onShards calls do for each shard with the indexes below n that belong to it, all at once, and returns the results in order. Those
-// of a shard with an error are otherwise.
-func onShards[T any](b *Broker, n int, shardOf func(i int) int, otherwise T, do func(s *shard, part []int) ([]T, error)) (all []T, errs []error) {
-	all, errs = make([]T, n), make([]error, len(b.shards))
-	parts := byShard(n, shardOf)
+// onShards calls do for each shard with the indexes of the handles that belong to it, all at once, and returns the results in order.
+// Those of a shard with an error are otherwise.
+func onShards[T any](b *Broker, held []Handle, otherwise T, do func(s *shard, part []int) ([]T, error)) (all []T, errs []error) {
+	all, errs = make([]T, len(held)), make([]error, len(b.shards))
+	parts := byShard(len(held), func(i int) int { return held[i].Shard })
 	for number := range parts {
 		if number >= len(b.shards) {
 			return nil, []error{fmt.Errorf("%w: shard %d was added; restart this process with shards: %d", store.ErrStore, number, number+1)}

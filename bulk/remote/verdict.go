@@ -28,19 +28,24 @@ const longestRun = 24 * time.Hour
 const Away store.AckState = "away"
 
 // End records verdicts, at most store.MaxPull with at most store.VisitBytes together, in one step for each shard. It returns one
-// state for each verdict, or an error if no shard has recorded its verdicts.
-func (b *Broker) End(ctx context.Context, verdicts []Verdict) ([]store.AckState, error) {
+// state for each verdict, or an error if no shard has recorded its verdicts. With check, a verdict whose lease names another type than
+// its job has is stale: its sender may only end jobs of some types, and has changed the lease.
+func (b *Broker) End(ctx context.Context, verdicts []Verdict, check bool) ([]store.AckState, error) {
 	acks := make([]store.Ack, len(verdicts))
 	for i := range verdicts {
 		acks[i] = b.ack(&verdicts[i])
 	}
-	states, errs := onShards(b, len(verdicts), func(i int) int { return verdicts[i].Lease.Shard }, Away, func(s *shard, part []int) ([]store.AckState, error) {
+	held := make([]Handle, len(verdicts))
+	for i := range verdicts {
+		held[i] = verdicts[i].Lease
+	}
+	states, errs := onShards(b, held, Away, checking(ctx, held, check, store.AckStale, func(s *shard, part []int) ([]store.AckState, error) {
 		of := make([]store.Ack, len(part))
 		for k, i := range part {
 			of[k] = acks[i]
 		}
 		return s.leases.Ack(ctx, of)
-	})
+	}))
 	for _, err := range errs {
 		if err != nil && !errors.Is(err, store.ErrStore) {
 			return nil, err
@@ -77,17 +82,52 @@ func (b *Broker) ack(v *Verdict) store.Ack {
 }
 
 // Extend extends at most store.MaxPull leases: each then lasts LeaseFor from now. It returns one state for each. If a shard does
-// not reply, it returns an error after it has extended the leases of the others.
-func (b *Broker) Extend(ctx context.Context, held []Handle) ([]store.LeaseState, error) {
-	states, errs := onShards(b, len(held), func(i int) int { return held[i].Shard }, store.LeaseLost, func(s *shard, part []int) ([]store.LeaseState, error) {
+// not reply, it returns an error after it has extended the leases of the others. check is that of End: such a lease is lost.
+func (b *Broker) Extend(ctx context.Context, held []Handle, check bool) ([]store.LeaseState, error) {
+	states, errs := onShards(b, held, store.LeaseLost, checking(ctx, held, check, store.LeaseLost, func(s *shard, part []int) ([]store.LeaseState, error) {
 		of := make([]store.Lease, len(part))
 		for k, i := range part {
 			of[k] = store.Lease{Key: held[i].Key, Fence: held[i].Fence}
 		}
 		return s.leases.Renew(ctx, of)
-	})
+	}))
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
 	return states, nil
+}
+
+// checking returns do for onShards. With check, it leaves out the handles that name another type than their job has, whose result is
+// changed. A job that has ended has no type, and its lease no effect.
+func checking[T any](ctx context.Context, held []Handle, check bool, changed T, do func(s *shard, part []int) ([]T, error)) func(s *shard, part []int) ([]T, error) {
+	if !check {
+		return do
+	}
+	return func(s *shard, part []int) ([]T, error) {
+		keys := make([]string, len(part))
+		for k, i := range part {
+			keys[k] = held[i].Key
+		}
+		types, err := s.leases.Types(ctx, keys)
+		if err != nil {
+			return nil, err
+		}
+		all, at, rest := slices.Repeat([]T{changed}, len(part)), make([]int, 0, len(part)), make([]int, 0, len(part))
+		for k, i := range part {
+			if types[k] == "" || types[k] == held[i].Type {
+				at, rest = append(at, k), append(rest, i)
+			}
+		}
+		if len(rest) == 0 {
+			return all, nil
+		}
+		got, err := do(s, rest)
+		if err != nil {
+			return nil, err
+		}
+		for k, state := range got {
+			all[at[k]] = state
+		}
+		return all, nil
+	}
 }

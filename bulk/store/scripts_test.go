@@ -74,6 +74,8 @@ func oneOfEverything(t *testing.T, client redis.UniversalClient) {
 	jobs := pull(t, s, 2).Jobs
 	_, err = s.Renew(ctx, []Lease{{Key: jobs[0].Key, Fence: jobs[0].Fence}})
 	ok(err)
+	_, err = s.Types(ctx, []string{jobs[0].Key})
+	ok(err)
 	_, next, err := s.AckPull(ctx, []Ack{{Key: jobs[0].Key, Fence: jobs[0].Fence, Verdict: Done}}, 1)
 	if ok(err); len(next.Jobs) != 1 {
 		t.Fatalf("%d jobs pulled", len(next.Jobs))

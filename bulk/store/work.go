@@ -222,6 +222,23 @@ func (s queueStore) Ring(ctx context.Context) error {
 	return nil
 }
 
+// Types returns the types of jobs, by their keys; "" for one that has ended or is unknown.
+func (s queueStore) Types(ctx context.Context, keys []string) ([]string, error) {
+	args := make([]any, len(keys))
+	for i := range keys {
+		args[i] = keys[i]
+	}
+	r, err := s.run(ctx, "jobs_types", args...)
+	if err != nil {
+		return nil, err
+	}
+	types := make([]string, len(keys))
+	for i := range types {
+		types[i] = r.string(i)
+	}
+	return types, nil
+}
+
 // Ack ends runs, all of them in one step. It returns one state for each.
 func (s queueStore) Ack(ctx context.Context, acks []Ack) ([]AckState, error) {
 	if len(acks) == 0 {

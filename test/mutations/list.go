@@ -419,6 +419,12 @@ var mutations = []mutation{
 		pkg: "./bulk/store", tests: "^TestAddJobs_RefusesAGroupCreatedAtAnotherTime$",
 	},
 	{
+		fault: "a worker's token ends jobs of other types with a changed lease",
+		file:  "bulk/remote/verdict.go",
+		old:   `if types[k] == "" || types[k] == held[i].Type {`, new: `if types[k] != "?" {`,
+		pkg: "./bulk/api", tests: "^TestWork_TypeOfAChangedLeaseDoesNotCount$",
+	},
+	{
 		fault: "a job is stored with the type, cost and times of the one before it",
 		file:  "lua/jobs_add.lua",
 		old:   "run_at, head = tonumber(run_at), nil", new: "run_at = tonumber(run_at)",
