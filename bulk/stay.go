@@ -3,8 +3,7 @@ package bulk
 import "time"
 
 // stay lets a lane keep the turn for several pulls while others have jobs as well: its acks then gather as with one shard, so that
-// fewer calls have as many jobs. It ends when a pull finds fewer jobs than it asked for, when its time is over, or when the
-// shard takes longer than turnFor for a pull. Meanwhile these lanes pull between the pulls of the one that stays: lanes whose last
+// fewer calls have as many jobs. It ends when a pull finds fewer jobs than it asked for, or when its time is over. Meanwhile these lanes pull between the pulls of the one that stays: lanes whose last
 // pull found all jobs, so that jobs in an idle shard start as soon as with one shard, and any lane if there are enough workers for a
 // whole pull of both.
 //
@@ -16,7 +15,8 @@ type stay struct {
 
 const (
 	// stayRound is the time in which all lanes with jobs have stayed once, besides one pull of each. It bounds how long jobs of one
-	// shard wait for the workers while other shards have jobs.
+	// shard wait for the workers while other shards have jobs. A stay is half of it at most, and so no longer than turnFor: that of a
+	// shard that halts is over when its turn is.
 	stayRound = 100 * time.Millisecond
 	// stayMost is the mean run time up to which lanes stay: a worker runs several jobs during a stay. With longer jobs the workers
 	// that become free at one moment would all go to one shard.
@@ -47,7 +47,7 @@ func (p *pool) stayed(full bool) {
 // stays returns the lane that stays, or nil. The caller has the lock.
 func (s *slots) stays(now time.Time) *pool {
 	p := s.turn.stay.of
-	if p == nil || !now.Before(s.turn.stay.until) || p.freeLocked() == 0 && s.turn.of != p || s.turn.of == p && s.overdue(now) {
+	if p == nil || !now.Before(s.turn.stay.until) || p.freeLocked() == 0 && s.turn.of != p {
 		return nil
 	}
 	return p

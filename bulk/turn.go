@@ -67,9 +67,6 @@ func (p *pool) ask(most int) (free int, later time.Duration) {
 	now := time.Now()
 	free = p.freeLocked()
 	if next := p.nextLocked(now); next == p {
-		if p.overdue(now) && p.turn.stay.of == p.turn.of {
-			p.turn.stay.of = nil
-		}
 		p.turn.of, p.turn.since, p.turn.holds = p, now, false
 		p.leaveLocked()
 		return free, 0

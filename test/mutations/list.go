@@ -251,12 +251,6 @@ var mutations = []mutation{
 		pkg: "./bulk", tests: "^TestStay_IdleLanePullsBetween$",
 	},
 	{
-		fault: "a shard that halts keeps its stay",
-		file:  "bulk/turn.go",
-		old:   "if p.overdue(now) && p.turn.stay.of == p.turn.of {", new: "if false {",
-		pkg: "./bulk", tests: "^TestStay_EndsIfTheShardHalts$",
-	},
-	{
 		fault: "a batch has jobs of several groups",
 		file:  "bulk/batch.go",
 		old:   "key := batchKey{m.leased.Type, m.leased.Group}", new: `key := batchKey{m.leased.Type, ""}`,
