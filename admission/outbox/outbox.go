@@ -148,18 +148,14 @@ func (q *Queue) Take(ctx context.Context, gateway string, most int, fields []str
 func parseDelivery(member, entry string) (Delivery, error) {
 	endpoint, id, ok := strings.Cut(member, " ")
 	parts := strings.SplitN(entry, "|", 3)
-	if !ok || len(parts) != 3 {
-		return Delivery{}, fmt.Errorf("webhooks_take replied the event %q with %q", member, entry)
+	if ok && len(parts) == 3 {
+		tries, errTries := strconv.Atoi(parts[0])
+		since, errSince := strconv.ParseInt(parts[1], 10, 64)
+		if errTries == nil && errSince == nil {
+			return Delivery{Endpoint: endpoint, ID: id, Body: parts[2], Tries: tries, Since: since}, nil
+		}
 	}
-	tries, err := strconv.Atoi(parts[0])
-	if err != nil {
-		return Delivery{}, fmt.Errorf("webhooks_take replied the event %q with %q", member, entry)
-	}
-	since, err := strconv.ParseInt(parts[1], 10, 64)
-	if err != nil {
-		return Delivery{}, fmt.Errorf("webhooks_take replied the event %q with %q", member, entry)
-	}
-	return Delivery{Endpoint: endpoint, ID: id, Body: parts[2], Tries: tries, Since: since}, nil
+	return Delivery{}, fmt.Errorf("webhooks_take replied the event %q with %q", member, entry)
 }
 
 func countsOf(list redisstore.Reply) Counts {

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/anteroom/anteroom/admission/audit"
+	"github.com/anteroom/anteroom/internal/cli"
 )
 
 // auditFlags are the flags of "gateway audit verify".
@@ -50,10 +51,7 @@ func newAudit() *cobra.Command {
 
 func openExport(cmd *cobra.Command, args []string, flags auditFlags) (io.ReadCloser, error) {
 	if flags.url == "" {
-		if args[0] == "-" {
-			return io.NopCloser(cmd.InOrStdin()), nil
-		}
-		return os.Open(args[0])
+		return cli.Open(args[0], cmd.InOrStdin())
 	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), time.Minute)
 	defer cancel()

@@ -48,11 +48,7 @@ have more than the store keeps.`,
 	room := cmd.Flags().String("room", "", "only the room of this `ID`")
 	since := cmd.Flags().Duration("since", 24*time.Hour, "how far back, as 6h; at most 24h, for the store keeps no more")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		file, flags, err := settings.Read(cmd)
-		if err != nil {
-			return err
-		}
-		cfg, err := load(file, flags)
+		cfg, err := cli.Load(cmd, settings, load)
 		if err != nil {
 			return err
 		}
@@ -222,7 +218,12 @@ func (r *replay) run(files []string, in io.Reader, out io.Writer) error {
 func (r *replay) sales(files []string, in io.Reader) ([]backtest.Sale, error) {
 	var all []backtest.Sale
 	for _, name := range files {
-		sales, err := readSales(name, in)
+		f, err := cli.Open(name, in)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		sales, err := backtest.ReadHistory(f)
+		_ = f.Close()
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
@@ -246,18 +247,6 @@ func (r *replay) sales(files []string, in io.Reader) ([]backtest.Sale, error) {
 		return nil, &cli.UsageError{Err: fmt.Errorf("--sale %s: no such sale", strings.Join(r.only, ","))}
 	}
 	return all, nil
-}
-
-func readSales(name string, in io.Reader) ([]backtest.Sale, error) {
-	if name == "-" {
-		return backtest.ReadHistory(in)
-	}
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return backtest.ReadHistory(f)
 }
 
 func (r *replay) contenders(zone *time.Location) ([]backtest.Contender, error) {

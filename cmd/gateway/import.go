@@ -13,16 +13,7 @@ import (
 )
 
 func newImport() *cobra.Command {
-	imports := &cobra.Command{
-		Use:   "import",
-		Short: "Convert the configuration of another waiting room",
-		Args:  cli.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return &cli.UsageError{Err: fmt.Errorf("the command is missing; see %s --help", cmd.CommandPath())}
-		},
-	}
-	imports.AddCommand(newImportCloudflare())
-	return imports
+	return cli.NewGroup("import", "Convert the configuration of another waiting room", newImportCloudflare())
 }
 
 func newImportCloudflare() *cobra.Command {
@@ -44,15 +35,11 @@ Exit codes: 0 converted, 2 the file is not JSON or not of this form.`,
 	cmd.Flags().StringVar(&o.Origin, "origin", "", "`URL` of the site, as http://10.0.0.7:8080")
 	cmd.Flags().StringVar(&o.DrawSecretFile, "draw-secret-file", "", "`FILE` with the secret of lotteries, at least 32 bytes; without it, events that shuffle are left out")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		in := io.Reader(cmd.InOrStdin())
-		if args[0] != "-" {
-			f, err := os.Open(args[0])
-			if err != nil {
-				return &cli.UsageError{Err: err}
-			}
-			defer func() { _ = f.Close() }()
-			in = f
+		in, err := cli.Open(args[0], cmd.InOrStdin())
+		if err != nil {
+			return &cli.UsageError{Err: err}
 		}
+		defer func() { _ = in.Close() }()
 		data, err := io.ReadAll(in)
 		if err != nil {
 			return &cli.UsageError{Err: fmt.Errorf("%s: %w", args[0], err)}

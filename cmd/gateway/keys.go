@@ -12,14 +12,6 @@ import (
 )
 
 func newKeys() *cobra.Command {
-	keys := &cobra.Command{
-		Use:   "keys",
-		Short: "Signing keys",
-		Args:  cli.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return &cli.UsageError{Err: fmt.Errorf("the command is missing; see %s --help", cmd.CommandPath())}
-		},
-	}
 	generate := &cobra.Command{
 		Use:   "generate",
 		Short: "Make a signing key and print it for tokens.keys",
@@ -39,8 +31,7 @@ ES256, EdDSA  a PEM file that begins with the part of the configuration that nam
 		_, err = fmt.Fprint(cmd.OutOrStdout(), text)
 		return err
 	}
-	keys.AddCommand(generate)
-	return keys
+	return cli.NewGroup("keys", "Signing keys", generate)
 }
 
 func generateKey(alg string) (string, error) {

@@ -32,11 +32,7 @@ gateway's configuration. If the gateway listens on all addresses, the proxy reac
 	flags.BoolVar(&o.Lua, "lua", false, "haproxy: print the file for lua-load")
 	flags.StringVar(&o.Verify, "verify", "", "haproxy: verify passes with the public key in `FILE` on its machine, and send no checks")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		file, given, err := settings.Read(cmd)
-		if err != nil {
-			return err
-		}
-		cfg, err := load(file, given)
+		cfg, err := cli.Load(cmd, settings, load)
 		if err != nil {
 			return err
 		}

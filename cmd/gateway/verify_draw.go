@@ -2,8 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -31,15 +29,11 @@ FILE (- for stdin) holds JSON values, one after another or in arrays, in any ord
 Exit codes: 0 the draw is right, 1 the commitment or an order is wrong, 2 the file lacks values.`,
 		Args: cli.OneArg,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			in := io.Reader(cmd.InOrStdin())
-			if args[0] != "-" {
-				f, err := os.Open(args[0])
-				if err != nil {
-					return &cli.UsageError{Err: err}
-				}
-				defer func() { _ = f.Close() }()
-				in = f
+			in, err := cli.Open(args[0], cmd.InOrStdin())
+			if err != nil {
+				return &cli.UsageError{Err: err}
 			}
+			defer func() { _ = in.Close() }()
 			draw, err := drawcheck.Read(in)
 			if err != nil {
 				return &cli.UsageError{Err: fmt.Errorf("%s: %w", args[0], err)}

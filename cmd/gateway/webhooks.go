@@ -138,14 +138,7 @@ func addWebhooks(parts *lifecycle.Group, w *webhooks) {
 }
 
 func newWebhook(load cli.Loader[*config.Config]) *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "webhook", Short: "Webhooks", Args: cli.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return &cli.UsageError{Err: fmt.Errorf("the command is missing; see %s --help", cmd.CommandPath())}
-		},
-	}
-	cmd.AddCommand(newWebhookTest(load))
-	return cmd
+	return cli.NewGroup("webhook", "Webhooks", newWebhookTest(load))
 }
 
 func newWebhookTest(load cli.Loader[*config.Config]) *cobra.Command {
@@ -172,11 +165,7 @@ the store and does not try again. It exits with 1 unless the response is 2xx.
 		} else if *secretFile != "" || *private {
 			return &cli.UsageError{Err: fmt.Errorf("--secret-file and --allow-private belong to --url")}
 		} else {
-			file, flags, readErr := settings.Read(cmd)
-			if readErr != nil {
-				return readErr
-			}
-			cfg, loadErr := load(file, flags)
+			cfg, loadErr := cli.Load(cmd, settings, load)
 			if loadErr != nil {
 				return loadErr
 			}

@@ -32,7 +32,7 @@ to stderr, one per line, and exits with status 2.`,
 	settings := AddSettings(cmd, flags)
 	store := cmd.Flags().Bool("store", false, "also connect to the store, check its version and settings, and check that this program may write to it")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		cfg, err := loadWith(cmd, settings, load)
+		cfg, err := Load(cmd, settings, load)
 		if err != nil {
 			return err
 		}
@@ -63,7 +63,7 @@ func NewPrintConfig[C Configuration](flags []Flag, load Loader[C]) *cobra.Comman
 	}
 	settings := AddSettings(cmd, flags)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		cfg, err := loadWith(cmd, settings, load)
+		cfg, err := Load(cmd, settings, load)
 		if err != nil {
 			return err
 		}
@@ -77,7 +77,8 @@ func NewPrintConfig[C Configuration](flags []Flag, load Loader[C]) *cobra.Comman
 	return cmd
 }
 
-func loadWith[C Configuration](cmd *cobra.Command, settings *Settings, load Loader[C]) (C, error) {
+// Load reads the configuration that the flags of a command name and change.
+func Load[C Configuration](cmd *cobra.Command, settings *Settings, load Loader[C]) (C, error) {
 	file, flags, err := settings.Read(cmd)
 	if err != nil {
 		var none C

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -55,6 +56,28 @@ func Run(root *cobra.Command, args []string, stdout, stderr io.Writer) int {
 		return coded.ExitCode()
 	}
 	return ExitFailure
+}
+
+// NewGroup returns a command that only has subcommands: without one of them it returns a usage error.
+func NewGroup(use, short string, commands ...*cobra.Command) *cobra.Command {
+	group := &cobra.Command{
+		Use:   use,
+		Short: short,
+		Args:  NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return &UsageError{fmt.Errorf("the command is missing; see %s --help", cmd.CommandPath())}
+		},
+	}
+	group.AddCommand(commands...)
+	return group
+}
+
+// Open opens the file of an argument; - is stdin.
+func Open(name string, stdin io.Reader) (io.ReadCloser, error) {
+	if name == "-" {
+		return io.NopCloser(stdin), nil
+	}
+	return os.Open(name)
 }
 
 // OneArg requires exactly one argument.

@@ -49,17 +49,18 @@ type bulkChecker struct {
 
 var idPattern = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
 
-// id checks an id and that it is unique.
-func (c checker) id(path, id string, seen map[string]string) {
-	switch first, taken := seen[id]; {
-	case id == "":
+// unique checks an id or a name, which noun names with its article, and that it is unique. path ends with the noun.
+func (c checker) unique(path, noun, value string, seen map[string]string) {
+	_, word, _ := strings.Cut(noun, " ")
+	switch first, taken := seen[value]; {
+	case value == "":
 		c.Add(path, "is missing; use a name of lower-case letters, digits and dashes")
-	case !idPattern.MatchString(id):
-		c.Add(path, "%q is not an id; use 1 to 63 lower-case letters, digits and dashes, not beginning with a dash", settings.Clip(id))
+	case !idPattern.MatchString(value):
+		c.Add(path, "%q is not %s; use 1 to 63 lower-case letters, digits and dashes, not beginning with a dash", settings.Clip(value), noun)
 	case taken:
-		c.Add(path, "%q is the id of %s already; ids are unique", id, first)
+		c.Add(path, "%q is the %s of %s already; %ss are unique", value, word, first, word)
 	default:
-		seen[id] = strings.TrimSuffix(path, ".id")
+		seen[value] = strings.TrimSuffix(path, "."+word)
 	}
 }
 

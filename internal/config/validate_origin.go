@@ -23,7 +23,7 @@ func (c gatewayChecker) origins() {
 	ids := make(map[string]string)
 	for i, o := range c.cfg.Origins {
 		path := settings.Element("origins", i)
-		c.id(path+".id", o.ID, ids)
+		c.unique(path+".id", "an id", o.ID, ids)
 		if len(o.Servers) == 0 {
 			c.Add(path+".servers", "is empty; use at least one, such as http://127.0.0.1:9000")
 		}

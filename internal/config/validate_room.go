@@ -23,7 +23,7 @@ func (c gatewayChecker) rooms() {
 	places := make(map[string]string) // host and path to the room that has it
 	for i := range c.cfg.Rooms {
 		room, at := &c.cfg.Rooms[i], settings.Element("rooms", i)
-		c.id(at+".id", room.ID, ids)
+		c.unique(at+".id", "an id", room.ID, ids)
 		check := roomChecker{c.checker, c.cfg, room}
 		check.origin(at + ".origin")
 		check.places(at, places)

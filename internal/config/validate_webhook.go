@@ -3,7 +3,6 @@ package config
 import (
 	"net/url"
 	"slices"
-	"strings"
 
 	"github.com/anteroom/anteroom/internal/settings"
 )
@@ -12,7 +11,7 @@ func (c gatewayChecker) webhooks() {
 	names := map[string]string{}
 	for i := range c.cfg.Webhooks {
 		w, at := &c.cfg.Webhooks[i], settings.Element("webhooks", i)
-		c.webhookName(at+".name", w.Name, names)
+		c.unique(at+".name", "a name", w.Name, names)
 		if u, err := url.Parse(w.URL); w.URL == "" {
 			c.Add(at+".url", "is missing; use the address that gets the events, as https://hooks.example.com/anteroom")
 		} else if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" { // the URL may contain a secret
@@ -30,19 +29,6 @@ func (c gatewayChecker) webhooks() {
 				c.Add(at+".rooms", "%q is not a room; use ids of rooms", settings.Clip(id))
 			}
 		}
-	}
-}
-
-func (c gatewayChecker) webhookName(at, name string, seen map[string]string) {
-	switch first, taken := seen[name]; {
-	case name == "":
-		c.Add(at, "is missing; use a name of lower-case letters, digits and dashes")
-	case !idPattern.MatchString(name):
-		c.Add(at, "%q is not a name; use 1 to 63 lower-case letters, digits and dashes, not beginning with a dash", settings.Clip(name))
-	case taken:
-		c.Add(at, "%q is the name of %s already; names are unique", name, first)
-	default:
-		seen[name] = strings.TrimSuffix(at, ".name")
 	}
 }
 
