@@ -61,10 +61,10 @@ func (m *Model) meter(now int64) meter {
 	return out
 }
 
-// rest ends a tick.
+// rest ends a tick: a leaky bucket keeps one token, which admits the next visitor at once after a quiet time.
 func (b meter) rest() {
 	if l, ok := b.Limiter.(*limiter.LeakyBucket); ok {
-		l.Rest()
+		l.Level = min(l.Level, 1_000_000_000)
 	}
 }
 

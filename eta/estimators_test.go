@@ -188,8 +188,8 @@ func TestForecast_SubtractsLeavers(t *testing.T) {
 	in.Passed = []AgeCount{{Bucket: b, Absent: 1000, Exposure: 500 * (AgeEdge(b+1) - AgeEdge(b))}, {Bucket: AgeBucket(3000), Present: 1000}}
 	in.Oldest, in.OrderAt = in.Now-100e6, func(int64) int64 { return in.Now - 100e6 }
 	f = Window{}.Forecast(f, in)
-	if !near(f.Absent(), 0.5, 0.02) || f.Leaving() != 0 {
-		t.Fatalf("absent %v, leaving %v", f.Absent(), f.Leaving())
+	if !near(f.absent, 0.5, 0.02) || f.leaving != 0 {
+		t.Fatalf("absent %v, leaving %v", f.absent, f.leaving)
 	}
 	if got := f.At(999).Seconds; !near(got, 50, 0.04) {
 		t.Errorf("1000 ahead at 10/s, half of them absent: %v s, want about 50 s", got)
@@ -206,8 +206,8 @@ func TestForecast_SubtractsLeavers(t *testing.T) {
 			in.Buckets[i].Second = floorSeconds(in.Now) - int64(len(in.Buckets)-i)
 		}
 	}
-	if !near(f.Leaving(), 1./750, 0.05) {
-		t.Fatalf("leaving %v", f.Leaving())
+	if !near(f.leaving, 1./750, 0.05) {
+		t.Fatalf("leaving %v", f.leaving)
 	}
 	if got, want := f.At(5999).Seconds, 750*math.Log1p(6000./750/20); !near(got, want, 0.05) {
 		t.Errorf("6000 ahead: %v s, want %v s", got, want)
@@ -215,8 +215,8 @@ func TestForecast_SubtractsLeavers(t *testing.T) {
 	in.Came, in.Gone, in.Admitted = 0, 0, 0 // a store that lost its data
 	in.Now += 250_000
 	in.Passed = nil
-	if f = (Window{}).Forecast(f, in); f.Absent() != 0 || f.Leaving() != 0 {
-		t.Errorf("after a loss of data: absent %v, leaving %v; want 0, 0", f.Absent(), f.Leaving())
+	if f = (Window{}).Forecast(f, in); f.absent != 0 || f.leaving != 0 {
+		t.Errorf("after a loss of data: absent %v, leaving %v; want 0, 0", f.absent, f.leaving)
 	}
 }
 

@@ -35,12 +35,6 @@ func (f *Forecast) Rate() float64 {
 	return f.rate
 }
 
-// Absent returns the share of the visitors reached by the front of the queue lately who were absent.
-func (f *Forecast) Absent() float64 { return f.absent }
-
-// Leaving returns the share of the queue that leaves it in a second.
-func (f *Forecast) Leaving() float64 { return f.leaving }
-
 // Fallback returns why the forecast uses Window instead of Modelled, FallbackNone if it does not.
 func (f *Forecast) Fallback() string {
 	if f == nil {

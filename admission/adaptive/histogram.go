@@ -48,17 +48,6 @@ type Histogram struct {
 	counts   [buckets]int64
 }
 
-// Add counts one request. A failed one has no latency that counts: it may be fast for the wrong reason, and is held against
-// the origin as it is.
-func (h *Histogram) Add(latency time.Duration, failed bool) {
-	h.Requests++
-	if failed {
-		h.Errors++
-		return
-	}
-	h.counts[bucketOf(max(0, latency.Microseconds()))]++
-}
-
 // Merge adds another histogram.
 func (h *Histogram) Merge(o *Histogram) {
 	h.Requests += o.Requests
@@ -128,9 +117,6 @@ func (h *Histogram) AppendText(b []byte) ([]byte, error) {
 	return b, nil
 }
 
-// MarshalText returns the form of AppendText.
-func (h *Histogram) MarshalText() ([]byte, error) { return h.AppendText(nil) }
-
 // UnmarshalText reads the form of AppendText. It refuses buckets that do not ascend, and counts that exceed the requests that did not
 // fail.
 func (h *Histogram) UnmarshalText(text []byte) error {
@@ -190,7 +176,8 @@ type Recorder struct {
 	}
 }
 
-// Add counts one request, as Histogram.Add.
+// Add counts one request. A failed one has no latency that counts: it may be fast for the wrong reason, and is held against
+// the origin as it is.
 func (r *Recorder) Add(latency time.Duration, failed bool) {
 	i := buckets
 	if !failed {

@@ -11,6 +11,3 @@ func (b *LeakyBucket) Take(n int64) {
 		b.Level %= billion
 	}
 }
-
-// Rest drops all tokens but one, which admits the next visitor at once after a quiet time.
-func (b *LeakyBucket) Rest() { b.Level = min(b.Level, billion) }

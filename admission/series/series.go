@@ -4,8 +4,6 @@
 // Reading order: series.go (figures and lengths), row.go (the text that lua/series_record.lua writes), table.go (what operators read).
 package series
 
-import "time"
-
 // Length is the length of a row.
 type Length struct {
 	Name    string // in the API
@@ -22,9 +20,6 @@ var (
 
 // Lengths are all lengths, the shortest first.
 var Lengths = []Length{Second, Minute, TenMinutes}
-
-// Kept returns the time for which rows are kept.
-func (l Length) Kept() time.Duration { return time.Duration(l.Seconds*l.Rows) * time.Second }
 
 // Figure is a figure of a room in one second.
 type Figure int

@@ -68,9 +68,6 @@ type Person struct {
 	Grants  []Grant
 }
 
-// Same reports whether both are the same person. Names of different providers of identity may be equal.
-func (p *Person) Same(via Via, subject string) bool { return p.Via == via && p.Subject == subject }
-
 // Has reports whether the person has the role, in whatever rooms.
 func (p *Person) Has(needed Role) bool {
 	return slices.ContainsFunc(p.Grants, func(g Grant) bool { return g.Role.Includes(needed) })

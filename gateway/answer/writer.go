@@ -118,9 +118,6 @@ func (w *Writer) Sent() Sent {
 // Response returns the response of a request that is served without fasthttp, where nothing has been sent.
 func (w *Writer) Response() *fasthttp.Response { return w.res }
 
-// IsSent reports whether the response has been sent.
-func (w *Writer) IsSent() bool { return w.sent.Done }
-
 // Finish sends what has not been sent yet. fasthttp sends the response of a request that it serves.
 func (w *Writer) Finish() {
 	if w.ctx == nil && !w.sent.Done {

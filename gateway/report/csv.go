@@ -51,7 +51,7 @@ func (r *Report) WriteCSV(w io.Writer) error {
 	for _, t := range r.Told.ByWait {
 		row("told", decimal(&t.From), decimal(&t.To), whole(t.Count), decimal(&t.Told), decimal(&t.Real), decimal(&t.Coverage))
 	}
-	for _, g := range r.guardRows() {
+	for _, g := range r.GuardRows() {
 		row("guard", g[0], g[1], g[2])
 	}
 	for _, c := range append(append([]Change{}, r.Changes...), r.Facts...) {

@@ -32,9 +32,7 @@ var pageTemplate = template.Must(template.New("report").Funcs(template.FuncMap{
 func (r *Report) WriteHTML(w io.Writer) error { return pageTemplate.Execute(w, r) }
 
 // GuardRows returns the verdicts of the guard: kind, outcome and number.
-func (r *Report) GuardRows() [][3]string { return r.guardRows() }
-
-func (r *Report) guardRows() (rows [][3]string) {
+func (r *Report) GuardRows() (rows [][3]string) {
 	for _, kind := range slices.Sorted(maps.Keys(r.Guard)) {
 		c := r.Guard[kind]
 		if c.By == nil {
