@@ -89,13 +89,7 @@ func (c *Console) reset(w http.ResponseWriter, r *http.Request, who *access.Pers
 	if err != nil {
 		return err
 	}
-	confirmed, faults := "", unknownFields(body, "confirm")
-	ophttp.Members(body, func(name, value []byte) bool {
-		if string(name) == "confirm" {
-			confirmed, _ = text(value)
-		}
-		return true
-	})
+	confirmed, faults := onlyText(body, "confirm")
 	if confirmed != room.Queue.ID() {
 		faults = append(faults, ophttp.Fault{Path: "confirm", Problem: "does not confirm that everyone in this room loses their place", Allowed: `the room's id, "` + room.Queue.ID() + `"`})
 	}
@@ -134,6 +128,17 @@ func checkNoFields(r *http.Request) error {
 		return ophttp.Invalid(faults...)
 	}
 	return nil
+}
+
+// onlyText returns the text of a body's only field, and the faults of its other fields.
+func onlyText(body []byte, field string) (value string, faults []ophttp.Fault) {
+	ophttp.Members(body, func(name, raw []byte) bool {
+		if string(name) == field {
+			value, _ = text(raw)
+		}
+		return true
+	})
+	return value, unknownFields(body, field)
 }
 
 func unknownFields(body []byte, known ...string) (faults []ophttp.Fault) {

@@ -152,9 +152,7 @@ func New(o Options) (*Console, error) {
 	if o.Core == nil || o.Rooms == nil || o.Registry == nil || o.Ready == nil {
 		return nil, errors.New("console: Core, Rooms, Registry and Ready are required")
 	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	if o.Now == nil {
 		o.Now = time.Now
 	}

@@ -3,6 +3,7 @@ package console
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -204,13 +205,10 @@ func (d *factsDecoder) members(at string, raw []byte, required, others []string,
 	ophttp.Members(raw, func(name, value []byte) bool {
 		n := string(name)
 		path := join(at, n)
-		known := false
-		for _, k := range append(required, others...) {
-			known = known || k == n
-		}
+		known := slices.Concat(required, others)
 		switch {
-		case !known:
-			d.unknown(path, strings.Join(append(required, others...), ", "))
+		case !slices.Contains(known, n):
+			d.unknown(path, strings.Join(known, ", "))
 		case seen[n]:
 			d.fault(path, value, "is given twice", "once")
 		default:

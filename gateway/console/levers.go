@@ -24,13 +24,7 @@ func (l levers) evacuate(w http.ResponseWriter, r *http.Request, who *access.Per
 	if err != nil {
 		return err
 	}
-	reason, faults := "", unknownFields(body, "reason")
-	ophttp.Members(body, func(name, value []byte) bool {
-		if string(name) == "reason" {
-			reason, _ = text(value)
-		}
-		return true
-	})
+	reason, faults := onlyText(body, "reason")
 	if n := utf8.RuneCountInString(strings.TrimSpace(reason)); n == 0 || n > maxReason || strings.ContainsFunc(reason, unicode.IsControl) {
 		faults = append(faults, ophttp.Fault{Path: "reason", Problem: "does not say why everybody inside has to wait again", Allowed: "text of 1 to 200 characters without control characters"})
 	}

@@ -46,9 +46,15 @@ var liveFields = []liveField{
 	}},
 	{"paused", []string{"paused"}, "true or false", func(l *admission.Live, raw []byte) string { return setBool(&l.Paused, raw) }},
 	{"message", []string{"message", "page.message"}, fmt.Sprintf("text of at most %d characters, with no control characters but line breaks and tabs", maxMessage), setMessage},
-	{"method", []string{"method", "queue.method"}, "fifo, lottery, passthrough or reject", setMethod},
-	{"on_sold_out", []string{"on_sold_out", "queue.on_sold_out"}, "keep or close", setOnSoldOut},
-	{"challenge", []string{"challenge"}, "none, auto, always or hardest", setChallenge},
+	{"method", []string{"method", "queue.method"}, "fifo, lottery, passthrough or reject", func(l *admission.Live, raw []byte) string {
+		return setWord(&l.Method, raw, "is not a method", admission.FIFO, admission.Lottery, admission.Passthrough, admission.Reject)
+	}},
+	{"on_sold_out", []string{"on_sold_out", "queue.on_sold_out"}, "keep or close", func(l *admission.Live, raw []byte) string {
+		return setWord(&l.OnSoldOut, raw, "is neither", "keep", "close")
+	}},
+	{"challenge", []string{"challenge"}, "none, auto, always or hardest", func(l *admission.Live, raw []byte) string {
+		return setWord(&l.Challenge, raw, "is not a level", "none", "auto", "always", "hardest")
+	}},
 	{"session.ttl", []string{"session.ttl"}, "a duration from 1s to 24h, such as \"5m\"", setSessionTTL},
 	{"enabled", []string{"enabled"}, "true or false", func(l *admission.Live, raw []byte) string { return setBool(&l.Enabled, raw) }},
 }
@@ -169,30 +175,13 @@ func setMessage(l *admission.Live, raw []byte) string {
 	return ""
 }
 
-func setMethod(l *admission.Live, raw []byte) string {
+// setWord sets one of the words, or returns wrong.
+func setWord(to **string, raw []byte, wrong string, words ...string) string {
 	v, isText := text(raw)
-	if !isText || !slices.Contains([]string{admission.FIFO, admission.Lottery, admission.Passthrough, admission.Reject}, v) {
-		return "is not a method"
+	if !isText || !slices.Contains(words, v) {
+		return wrong
 	}
-	l.Method = &v
-	return ""
-}
-
-func setOnSoldOut(l *admission.Live, raw []byte) string {
-	v, isText := text(raw)
-	if !isText || v != "keep" && v != "close" {
-		return "is neither"
-	}
-	l.OnSoldOut = &v
-	return ""
-}
-
-func setChallenge(l *admission.Live, raw []byte) string {
-	v, isText := text(raw)
-	if !isText || !slices.Contains([]string{"none", "auto", "always", "hardest"}, v) {
-		return "is not a level"
-	}
-	l.Challenge = &v
+	*to = &v
 	return ""
 }
 

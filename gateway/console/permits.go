@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/gateway/access"
@@ -67,13 +68,5 @@ func (c *Console) redeemPermit(w http.ResponseWriter, r *http.Request, who *acce
 
 // validKey reports whether an Idempotency-Key is valid, by the rules of the visitors' side.
 func validKey(key string) bool {
-	if len(key) < 22 || len(key) > 128 {
-		return false
-	}
-	for _, c := range []byte(key) {
-		if c <= ' ' || c > '~' {
-			return false
-		}
-	}
-	return true
+	return len(key) >= 22 && len(key) <= 128 && !strings.ContainsFunc(key, func(c rune) bool { return c <= ' ' || c > '~' })
 }

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -153,9 +154,7 @@ func (c insights) live(room Room) liveView {
 		}
 	}
 	if room.Wait != nil {
-		if w := room.Wait(); w.Known && finite(w.Seconds) && finite(w.Low) && finite(w.High) {
-			v.Wait = &etaView{Seconds: seconds(w.Seconds), Low: seconds(w.Low), High: seconds(w.High)}
-		}
+		v.Wait = viewEstimate(room.Wait())
 	}
 	if c.o.OriginStats != nil {
 		if p95, failed := c.o.OriginStats(room.Origin); finite(p95) && finite(failed) {
@@ -266,19 +265,12 @@ func writeRooms(w http.ResponseWriter, rooms []frame, who *access.Person, at tim
 	if err != nil {
 		return err
 	}
-	out := append([]byte("event: rooms\ndata: {\"at\":"), moment...)
-	out = append(out, ",\"rooms\":["...)
-	first := true
+	var seen [][]byte
 	for _, f := range rooms {
-		if !who.May(access.Viewer, f.id) {
-			continue
+		if who.May(access.Viewer, f.id) {
+			seen = append(seen, f.json)
 		}
-		if !first {
-			out = append(out, ',')
-		}
-		first = false
-		out = append(out, f.json...)
 	}
-	_, err = w.Write(append(out, "]}\n\n"...))
+	_, err = fmt.Fprintf(w, "event: rooms\ndata: {\"at\":%s,\"rooms\":[%s]}\n\n", moment, bytes.Join(seen, []byte{','}))
 	return err
 }

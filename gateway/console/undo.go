@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"strconv"
@@ -52,10 +53,7 @@ func (c levers) undo(w http.ResponseWriter, r *http.Request, who *access.Person,
 	case entry == nil:
 		return ophttp.NewProblem(http.StatusNotFound, "unknown_entry", "the audit log of the room %q has no entry with the seq %d; the store keeps the newest 5,000", room.Queue.ID(), seq)
 	case !admission.Reversible(entry):
-		why := irreversible[entry.Action]
-		if why == "" {
-			why = "it changed no live setting"
-		}
+		why := cmp.Or(irreversible[entry.Action], "it changed no live setting")
 		return ophttp.NewProblem(http.StatusConflict, "not_reversible", "the entry %d (%s) cannot be undone: %s", seq, entry.Action, why)
 	}
 	if faults := faultsBeside(&room, formerly(entry)); len(faults) > 0 {

@@ -72,9 +72,7 @@ type provider struct {
 
 // New checks the options. Its error names the setting.
 func New(o Options, tools Tools) (*SignIn, error) {
-	if tools.Log == nil {
-		tools.Log = slog.New(slog.DiscardHandler)
-	}
+	tools.Log = cmp.Or(tools.Log, slog.New(slog.DiscardHandler))
 	if tools.Now == nil {
 		tools.Now = time.Now
 	}
