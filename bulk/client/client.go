@@ -100,9 +100,7 @@ func New(baseURL string, o Options) (*Client, error) {
 			TLSHandshakeTimeout: 10 * time.Second,
 		}}
 	}
-	if o.UserAgent == "" {
-		o.UserAgent = "anteroom-bulk-client"
-	}
+	o.UserAgent = cmp.Or(o.UserAgent, "anteroom-bulk-client")
 	if o.Patience == 0 {
 		o.Patience = DefaultPatience
 	}
@@ -157,6 +155,15 @@ func (c *connection) url(k call) string {
 // do sends a call, with retries, and decodes the response into out.
 func (c *connection) do(ctx context.Context, k call, out any) error {
 	return c.retry(ctx, func() error { return c.ask(ctx, k, out) })
+}
+
+// fetch sends a call, with retries, and returns the object of the response.
+func fetch[T any](ctx context.Context, c *connection, k call) (*T, error) {
+	object := new(T)
+	if err := c.do(ctx, k, object); err != nil {
+		return nil, err
+	}
+	return object, nil
 }
 
 // ask sends a call once.

@@ -246,11 +246,7 @@ func (c groups) group(ctx context.Context, k call, body any) (*Group, error) {
 			return nil, err
 		}
 	}
-	var g Group
-	if err := c.do(ctx, k, &g); err != nil {
-		return nil, err
-	}
-	return &g, nil
+	return fetch[Group](ctx, c.connection, k)
 }
 
 // Filter selects groups.

@@ -51,21 +51,13 @@ func (c jobs) WriteSelected(ctx context.Context, group string, which Which, w io
 
 // Job returns one job of a group, in any state.
 func (c jobs) Job(ctx context.Context, group, job string) (*JobState, error) {
-	var j JobState
-	if err := c.do(ctx, get("v1", "groups", group, "jobs", job), &j); err != nil {
-		return nil, err
-	}
-	return &j, nil
+	return fetch[JobState](ctx, c.connection, get("v1", "groups", group, "jobs", job))
 }
 
 // CancelJob cancels one job of a group. A waiting job is cancelled immediately; a running one is asked to stop and is
 // cancelled unless it succeeds first. A job that has ended otherwise is refused with wrong_state.
 func (c jobs) CancelJob(ctx context.Context, group, job string) (*JobState, error) {
-	var j JobState
-	if err := c.do(ctx, post("v1", "groups", group, "jobs", job, "cancel"), &j); err != nil {
-		return nil, err
-	}
-	return &j, nil
+	return fetch[JobState](ctx, c.connection, post("v1", "groups", group, "jobs", job, "cancel"))
 }
 
 // RetryJob starts a job now that waits for a retry or its run_at. A job that has failed or died is redriven:

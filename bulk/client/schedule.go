@@ -103,9 +103,5 @@ func (c schedules) DeleteSchedule(ctx context.Context, id string) error {
 }
 
 func (c schedules) schedule(ctx context.Context, k call) (*Schedule, error) {
-	var s Schedule
-	if err := c.do(ctx, k, &s); err != nil {
-		return nil, err
-	}
-	return &s, nil
+	return fetch[Schedule](ctx, c.connection, k)
 }

@@ -31,9 +31,5 @@ func (c uploads) Submit(ctx context.Context, job SingleJob) (*Submitted, error) 
 	if err != nil {
 		return nil, err
 	}
-	var done Submitted
-	if err := c.do(ctx, k, &done); err != nil {
-		return nil, err
-	}
-	return &done, nil
+	return fetch[Submitted](ctx, c.connection, k)
 }

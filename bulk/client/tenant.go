@@ -51,11 +51,7 @@ func (c limits) SetProcessor(ctx context.Context, jobType string, p ProcessorPat
 
 // Limits returns the rates in force.
 func (c limits) Limits(ctx context.Context) (*Limits, error) {
-	var l Limits
-	if err := c.do(ctx, get("v1", "limits"), &l); err != nil {
-		return nil, err
-	}
-	return &l, nil
+	return fetch[Limits](ctx, c.connection, get("v1", "limits"))
 }
 
 // SetLimits changes the rates; nil returns to the configuration. It needs the operators' token.
@@ -68,20 +64,12 @@ func (c limits) patchLimits(ctx context.Context, change any) (*Limits, error) {
 	if err != nil {
 		return nil, err
 	}
-	var l Limits
-	if err := c.do(ctx, k, &l); err != nil {
-		return nil, err
-	}
-	return &l, nil
+	return fetch[Limits](ctx, c.connection, k)
 }
 
 // Tenant returns a tenant.
 func (c limits) Tenant(ctx context.Context, name string) (*Tenant, error) {
-	var t Tenant
-	if err := c.do(ctx, get("v1", "tenants", name), &t); err != nil {
-		return nil, err
-	}
-	return &t, nil
+	return fetch[Tenant](ctx, c.connection, get("v1", "tenants", name))
 }
 
 // TenantPatch changes a tenant; nil leaves a field unchanged.
@@ -97,9 +85,5 @@ func (c limits) SetTenant(ctx context.Context, name string, p TenantPatch) (*Ten
 	if err != nil {
 		return nil, err
 	}
-	var t Tenant
-	if err := c.do(ctx, k, &t); err != nil {
-		return nil, err
-	}
-	return &t, nil
+	return fetch[Tenant](ctx, c.connection, k)
 }
