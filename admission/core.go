@@ -1,14 +1,17 @@
 package admission
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	mathrand "math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -61,18 +64,14 @@ func New(o Options) (*Core, error) {
 	if o.Client == nil {
 		return nil, errors.New("admission: Options.Client is missing")
 	}
-	if o.Prefix == "" {
-		o.Prefix = "wr"
-	}
+	o.Prefix = cmp.Or(o.Prefix, "wr")
 	if o.Timeout <= 0 {
 		o.Timeout = 250 * time.Millisecond
 	}
 	if o.Tick <= 0 {
 		o.Tick = 250 * time.Millisecond
 	}
-	if o.Log == nil {
-		o.Log = slog.Default()
-	}
+	o.Log = cmp.Or(o.Log, slog.Default())
 	if o.Gateway == "" {
 		o.Gateway = randomName()
 	}
@@ -135,17 +134,7 @@ func (c *Core) Remove(id string) {
 func (c *Core) all() []*Room {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	rooms := make([]*Room, 0, len(c.rooms))
-	for _, r := range c.rooms {
-		rooms = append(rooms, r)
-	}
-	slices.SortFunc(rooms, func(a, b *Room) int {
-		if a.id < b.id {
-			return -1
-		}
-		return 1
-	})
-	return rooms
+	return slices.SortedFunc(maps.Values(c.rooms), func(a, b *Room) int { return strings.Compare(a.id, b.id) })
 }
 
 // launch starts a room's loops; c.mu is held.
@@ -200,12 +189,7 @@ func GatewayOf(c *Core) string { return c.o.Gateway }
 
 // Up reports whether no room counts the store as away.
 func (c *Core) Up() bool {
-	for _, r := range c.all() {
-		if r.store.away.Load() {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(c.all(), func(r *Room) bool { return r.store.away.Load() })
 }
 
 // ErrLayout is returned when the store holds data in a layout that this program does not know.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -43,12 +44,7 @@ func (r *ticker) loadFlow(ctx context.Context) ([]Flow, error) {
 		}
 		bySec[sec] = f
 	}
-	out := make([]Flow, 0, len(bySec))
-	for _, f := range bySec {
-		out = append(out, f)
-	}
-	slices.SortFunc(out, func(a, b Flow) int { return int(a.Second - b.Second) })
-	return out, nil
+	return slices.SortedFunc(maps.Values(bySec), func(a, b Flow) int { return cmp.Compare(a.Second, b.Second) }), nil
 }
 
 // mergeFlow replaces the newest seconds of the flow and returns a slice that is never changed.

@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -124,9 +125,7 @@ func (r *operators) Reset(ctx context.Context, who string) error {
 		if err != nil {
 			return err
 		}
-		if since == 0 {
-			since = h.time
-		}
+		since = cmp.Or(since, h.time)
 		if len(rest) == 0 || asInt(rest[0]) == 0 {
 			return r.ticker.Tick(ctx)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -147,9 +148,7 @@ func (r *Recorder) record(ctx context.Context, room *Room, health map[string]Ori
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for name, n := range totals {
-		k.sent[name] = n
-	}
+	maps.Copy(k.sent, totals)
 	if due {
 		k.next = now/1e6 + idleRecord
 	}

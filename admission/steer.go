@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -132,9 +133,7 @@ func (r *steering) atMin(s *Snapshot, seen *Steering) time.Duration {
 		return 0
 	}
 	now := r.c.mono()
-	if r.floored == 0 {
-		r.floored = max(1, now)
-	}
+	r.floored = cmp.Or(r.floored, max(1, now))
 	d := time.Duration(now - r.floored)
 	if d >= Unmoved && !r.warned {
 		r.warned = true
@@ -182,9 +181,7 @@ func (r *steering) lead(ctx context.Context, p *Policy) error {
 	if state.Rate == 0 {
 		// The store lost the rate, or the room is new: use the last known rate, or the configured one.
 		for _, rate := range []int64{found, r.last, p.Rate} {
-			if state.Rate == 0 {
-				state.Rate = rate
-			}
+			state.Rate = cmp.Or(state.Rate, rate)
 		}
 	}
 	r.fence, r.state, r.found = fence, state, found

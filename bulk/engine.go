@@ -188,15 +188,11 @@ func (o *Options) complete(settings store.Settings) error {
 	if err := o.Retry.complete(Retry{Max: DefaultRetries, Base: time.Second, Most: 15 * time.Minute}); err != nil {
 		return fmt.Errorf("Options.%w", err)
 	}
-	if o.ReducerWait == 0 {
-		o.ReducerWait = 24 * time.Hour
-	}
+	o.ReducerWait = cmp.Or(o.ReducerWait, 24*time.Hour)
 	if o.DispatchInterval == 0 {
 		o.DispatchInterval = dispatchEvery
 	}
-	if o.MaxResult == 0 {
-		o.MaxResult = 64 << 10
-	}
+	o.MaxResult = cmp.Or(o.MaxResult, 64<<10)
 	if o.MaxResult < 0 {
 		return fmt.Errorf("limits.result %d: use more than 0", o.MaxResult)
 	}

@@ -216,8 +216,7 @@ func (f *fetcher) pull(ctx context.Context, want int) (store.Pulled, error) {
 		batch = f.acks.handOver(fewJobs)
 	}
 	states, p, err := f.store.AckPull(ctx, acksOf(batch), want, f.types...)
-	var refused *store.Refusal
-	if errors.As(err, &refused) { // of one ack, which the acker finds
+	if _, refused := errors.AsType[*store.Refusal](err); refused { // of one ack, which the acker finds
 		f.acks.giveBack(batch)
 		_, p, err = f.store.AckPull(ctx, nil, want, f.types...)
 		return p, err

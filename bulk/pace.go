@@ -1,6 +1,7 @@
 package bulk
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -72,9 +73,7 @@ func (s pacing) rate(p *Pace) int64 {
 // next is one step, once a second. now is Redis's clock in µs, or any other that advances.
 func (s pacing) next(p *Pace, now int64, jobs adaptive.Health, people admission.OriginHealth, u adaptive.Usage) pacing {
 	for _, c := range []*adaptive.State{&s.Jobs, &s.People} {
-		if c.Rate == 0 {
-			c.Rate = p.Begin
-		}
+		c.Rate = cmp.Or(c.Rate, p.Begin)
 	}
 	if p.Jobs {
 		s.Jobs = adaptive.Next(p.Policy, s.Jobs, now, jobs, u)

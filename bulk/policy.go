@@ -1,6 +1,7 @@
 package bulk
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -52,15 +53,11 @@ type Retry struct {
 
 // complete sets zero fields from d and checks the others.
 func (r *Retry) complete(d Retry) error {
-	if r.Max == 0 {
-		r.Max = d.Max
-	}
+	r.Max = cmp.Or(r.Max, d.Max)
 	if r.Base == 0 {
 		r.Base = d.Base
 	}
-	if r.Most == 0 {
-		r.Most = max(d.Most, r.Base)
-	}
+	r.Most = cmp.Or(r.Most, max(d.Most, r.Base))
 	switch {
 	case r.Max < NoRetries:
 		return fmt.Errorf("retry.max %d: use 0 or more (bulk.NoRetries for none)", r.Max)
@@ -99,9 +96,7 @@ func (p *policies) set(jobType string, policy Policy) error {
 	if policy.Timeout < 0 {
 		return fmt.Errorf("bulk: type %s: timeout %s: use more than 0", jobType, policy.Timeout)
 	}
-	if policy.Timeout == 0 {
-		policy.Timeout = p.without.Timeout
-	}
+	policy.Timeout = cmp.Or(policy.Timeout, p.without.Timeout)
 	if err := policy.Retry.complete(p.without.Retry); err != nil {
 		return fmt.Errorf("bulk: type %s: %w", jobType, err)
 	}

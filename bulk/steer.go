@@ -1,6 +1,7 @@
 package bulk
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -179,9 +180,7 @@ func (s *steerer) begin(text string) {
 	}
 	// The store lost the state: use the last one known here.
 	for _, c := range []*adaptive.State{&s.state.Jobs, &s.state.People} {
-		if c.Rate == 0 {
-			c.Rate = s.found
-		}
+		c.Rate = cmp.Or(c.Rate, s.found)
 	}
 }
 

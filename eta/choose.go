@@ -2,6 +2,7 @@ package eta
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -40,14 +41,7 @@ func zone(z *time.Location) *time.Location {
 }
 
 // Names returns the names of all estimators, sorted.
-func Names() []string {
-	names := make([]string, 0, len(estimators))
-	for name := range estimators {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
-}
+func Names() []string { return slices.Sorted(maps.Keys(estimators)) }
 
 // New returns the estimator of a name.
 func New(name string, o Options) (Estimator, error) {

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -59,9 +60,7 @@ func New(o Options, m *metrics.Metrics) (*Gateway, error) {
 	if o.Core == nil {
 		return nil, errors.New("gateway: Options.Core is missing")
 	}
-	if o.Log == nil {
-		o.Log = slog.Default()
-	}
+	o.Log = cmp.Or(o.Log, slog.Default())
 	if m == nil {
 		m = metrics.New(o.Registerer, o.Version)
 	}

@@ -78,8 +78,7 @@ func serveChallenge(v *visit) (decision, *answer.Problem) {
 		Captcha *captchaKey `json:"captcha,omitempty"`
 	}
 	if r.challenge() != ProofNone {
-		c := proofsFor(v).Challenge(r.effort(), v.now/1e6+guard.Life)
-		out.Challenge = &c
+		out.Challenge = new(proofsFor(v).Challenge(r.effort(), v.now/1e6+guard.Life))
 		r.metrics.Challenges.Inc()
 	}
 	if c := &r.options.Guard.Captcha; c.Provider != "" {

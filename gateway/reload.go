@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -166,9 +167,7 @@ func (g *Gateway) prepare(o Options, old *state) (*state, error) {
 			bad(errors.New("tokens: the keys of accounts' ids need at least 32 bytes"))
 		}
 	}
-	if o.Bind == "" {
-		o.Bind = client.BindNone
-	}
+	o.Bind = cmp.Or(o.Bind, client.BindNone)
 	if o.Check.Deny == 0 {
 		o.Check.Deny = 401
 	}

@@ -153,9 +153,7 @@ func (o *Room) setDefaults() error {
 	}
 	o.Guard.Proof = cmp.Or(o.Guard.Proof, ProofNone)
 	o.Policy.Challenge = o.Guard.Proof
-	if o.PageStatus == 0 {
-		o.PageStatus = 200
-	}
+	o.PageStatus = cmp.Or(o.PageStatus, 200)
 	if o.Estimator == "" {
 		o.Estimator = "window"
 	}

@@ -1,6 +1,9 @@
 package adaptive
 
-import "math"
+import (
+	"cmp"
+	"math"
+)
 
 // Constants of the gradient; rates of change are per second. They were found with the plant simulation in plant_test.go, with other
 // seeds than the test has.
@@ -76,9 +79,7 @@ func (s State) measure(dt float64, h Health, u Usage) State {
 	if !(lately > 0) || h.Span <= 0 {
 		return s
 	}
-	if s.Lagged == 0 {
-		s.Lagged = int64(lately)
-	}
+	s.Lagged = cmp.Or(s.Lagged, int64(lately))
 	s.Lagged = max(1, s.Lagged+int64((lately-float64(s.Lagged))*min(1, dt/lagging)))
 	// Requests that came are those answered and those by which a queue grew: slope seconds of waiting a second.
 	came := float64(h.Requests) / h.Span.Seconds() * (1 + min(1, max(-0.5, s.slope())))

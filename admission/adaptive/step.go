@@ -1,5 +1,7 @@
 package adaptive
 
+import "cmp"
+
 // Limits of State.Hold, the time for which an origin must be healthier before a step up, µs. The time doubles while steps up do not
 // last.
 const (
@@ -27,9 +29,7 @@ func (p Policy) step(s State, h Health, level Level) State {
 		}
 		s.Level, s.Better, s.Raised = level, 0, 0
 	case level < s.Level:
-		if s.Better == 0 {
-			s.Better = s.At
-		}
+		s.Better = cmp.Or(s.Better, s.At)
 		if s.At-s.Better >= s.Hold {
 			s.Level, s.Better, s.Raised = s.Level-1, 0, s.At
 		}

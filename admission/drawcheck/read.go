@@ -2,6 +2,7 @@ package drawcheck
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
@@ -113,9 +114,7 @@ func (d *Draw) values(all []json.RawMessage) error {
 
 func (d *Draw) document(doc *document) error {
 	id, order := doc.ID, doc.Order
-	if id == "" {
-		id = doc.JTI
-	}
+	id = cmp.Or(id, doc.JTI)
 	if order == nil {
 		order = doc.Ord
 	}

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"database/sql/driver"
@@ -47,9 +48,7 @@ func connectPostgres(u *url.URL) (driver.Connector, error) {
 	for name, value := range map[string]string{
 		"sslmode": os.Getenv("PGSSLMODE"), "connect_timeout": strconv.Itoa(int(dialTimeout.Seconds())), "application_name": "bulkworker relay",
 	} {
-		if value == "" {
-			value = defaultTLS(host)
-		}
+		value = cmp.Or(value, defaultTLS(host))
 		if !q.Has(name) {
 			q.Set(name, value)
 		}
@@ -80,9 +79,7 @@ func connectMySQL(u *url.URL) (driver.Connector, error) {
 		return nil, errors.New("the URL names no database: use mysql://user:password@host:3306/database")
 	}
 	host, port := u.Hostname(), u.Port()
-	if port == "" {
-		port = "3306"
-	}
+	port = cmp.Or(port, "3306")
 	q := u.Query()
 	c.Net, c.Addr = "tcp", net.JoinHostPort(host, port)
 	if socket := q.Get("socket"); socket != "" {
@@ -118,10 +115,7 @@ func unchecked(mode string) error {
 
 // setTLS sets the encryption of a connection by parameters with the names that libpq uses.
 func setTLS(c *mysql.Config, host string, q url.Values) error {
-	mode := q.Get("sslmode")
-	if mode == "" {
-		mode = defaultTLS(host)
-	}
+	mode := cmp.Or(q.Get("sslmode"), defaultTLS(host))
 	file := q.Get("sslrootcert")
 	if file != "" && (mode == "disable" || mode == "prefer" || mode == "require") {
 		return unchecked(mode)

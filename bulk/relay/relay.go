@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -73,15 +74,11 @@ type wait struct {
 
 // New returns a relay.
 func New(o Options) *Relay {
-	if o.Batch == 0 {
-		o.Batch = 500
-	}
+	o.Batch = cmp.Or(o.Batch, 500)
 	if o.Interval == 0 {
 		o.Interval = time.Second
 	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	if o.Metrics == nil {
 		o.Metrics = NewMetrics(nil)
 	}

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -70,9 +71,7 @@ func New(o Options) (*Broker, error) {
 	if o.Store == nil || o.Engine == nil {
 		return nil, errors.New("remote: Options.Store and Options.Engine are required")
 	}
-	if o.MaxResult == 0 {
-		o.MaxResult = 64 << 10
-	}
+	o.MaxResult = cmp.Or(o.MaxResult, 64<<10)
 	if o.Waiting == 0 {
 		o.Waiting = 4096
 	}

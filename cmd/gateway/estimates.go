@@ -36,8 +36,7 @@ func estimates(c *config.ETA) (o eta.Options, setting string, err error) {
 func readModel(name string) (*eta.Model, error) {
 	info, err := os.Stat(name)
 	if err != nil {
-		var cause *fs.PathError
-		if errors.As(err, &cause) {
+		if cause, ok := errors.AsType[*fs.PathError](err); ok {
 			err = cause.Err
 		}
 		return nil, fmt.Errorf("%q cannot be read: %w; check the path and its permissions", name, err)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -75,10 +76,7 @@ func checkImported(text []byte) error {
 	}
 	defer func() { _ = os.Remove(f.Name()) }()
 	_, err = f.Write(text)
-	if closed := f.Close(); err == nil {
-		err = closed
-	}
-	if err != nil {
+	if err = cmp.Or(err, f.Close()); err != nil {
 		return err
 	}
 	cfg, err := config.Load(config.Options{File: f.Name(), Check: checkParts})

@@ -90,8 +90,7 @@ func (s *shop) checkout(w http.ResponseWriter, r *http.Request) {
 	p, isJSON, err := readPurchase(r)
 	if err != nil {
 		code := http.StatusBadRequest
-		var tooLarge *http.MaxBytesError
-		if errors.As(err, &tooLarge) {
+		if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
 			code = http.StatusRequestEntityTooLarge
 		}
 		s.refuse(w, r, isJSON, code, nil, p, []string{errBody.Error()})

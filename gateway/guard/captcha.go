@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -113,10 +114,7 @@ func (v *Verifier) Verify(ctx context.Context, c *Captcha, token string, address
 	if strings.ContainsFunc(token, strange) {
 		return fmt.Errorf("%w: the solution has characters that no provider uses", ErrFailed)
 	}
-	to := c.VerifyURL
-	if to == "" {
-		to = verifiers[c.Provider]
-	}
+	to := cmp.Or(c.VerifyURL, verifiers[c.Provider])
 	leave, ok := v.enter(address)
 	if !ok {
 		return fmt.Errorf("%w: %d checks of solutions from %s are in progress", ErrRefused, asksShare, address)

@@ -97,15 +97,7 @@ func isPath(s string) bool {
 }
 
 func isMethod(s string) bool {
-	if s == "" || len(s) > methodMax {
-		return false
-	}
-	for _, c := range []byte(s) {
-		if c < 'A' || c > 'Z' {
-			return false
-		}
-	}
-	return true
+	return s != "" && len(s) <= methodMax && !strings.ContainsFunc(s, func(c rune) bool { return c < 'A' || c > 'Z' })
 }
 
 // clip shortens the name of a member for a response.

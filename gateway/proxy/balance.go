@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"syscall"
 	"time"
 
@@ -216,12 +217,8 @@ func (o *Origin) failed(s *server, err error, begun time.Time) {
 
 // localFault reports whether this machine lacked a descriptor, memory or a port for another connection.
 func localFault(err error) bool {
-	for _, e := range [...]error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.EADDRNOTAVAIL} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.EADDRNOTAVAIL},
+		func(e error) bool { return errors.Is(err, e) })
 }
 
 // worked records that a server could be connected to.

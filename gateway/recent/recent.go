@@ -5,6 +5,7 @@ package recent
 import (
 	"cmp"
 	"hash/maphash"
+	"maps"
 	"net/netip"
 	"slices"
 	"sync"
@@ -67,10 +68,7 @@ func (c *Clients) In(room string, prefix netip.Prefix, now int64, limit int) (ne
 			break
 		}
 	}
-	for _, u := range last {
-		newest = append(newest, u)
-	}
-	slices.SortFunc(newest, func(a, b Use) int { return cmp.Compare(b.At, a.At) })
+	newest = slices.SortedFunc(maps.Values(last), func(a, b Use) int { return cmp.Compare(b.At, a.At) })
 	return newest[:min(len(newest), limit)], len(newest)
 }
 

@@ -156,9 +156,7 @@ func plot(r *Report, kind string) Plot {
 		}
 	}
 	p := Plot{Top: decimal(new(round(top))) + unit}
-	if top == 0 {
-		top = 1
-	}
+	top = cmp.Or(top, 1)
 	from, to := r.recorded()
 	if from < to {
 		p.Span = r.Steps[from].At.clock() + " to " + r.Steps[to-1].At.clock()

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"encoding/json"
 	"time"
 
@@ -232,9 +233,7 @@ func (r *Report) sum(t *series.Table) {
 		if step.Waiting != nil {
 			r.Peaks.Waiting = max(r.Peaks.Waiting, *step.Waiting)
 			if *step.Waiting > 0 {
-				if s.FirstWait == nil {
-					s.FirstWait = &step.At
-				}
+				s.FirstWait = cmp.Or(s.FirstWait, &step.At)
 				s.LastWait = &step.At
 			}
 		}

@@ -38,8 +38,7 @@ func NewRows(s Source) *Rows {
 		out.Changes = []Change{}
 	}
 	if b := s.Table.Before(); b != nil {
-		raw := rawRow(b)
-		out.Before = &raw
+		out.Before = new(rawRow(b))
 	}
 	for _, r := range s.Table.Rows {
 		if r != nil {

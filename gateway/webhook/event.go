@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -80,9 +81,7 @@ func (e *event) body() string {
 	if e.room != "" {
 		data["room"] = e.room
 	}
-	for k, v := range e.data {
-		data[k] = v
-	}
+	maps.Copy(data, e.data)
 	text, _ := json.Marshal(struct { // strings, numbers and maps of them never fail
 		Type      string         `json:"type"`
 		Timestamp string         `json:"timestamp"`

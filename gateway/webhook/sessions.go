@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"strconv"
 	"strings"
@@ -103,10 +104,7 @@ func endedSessions(found *admission.SessionEnds) (list []map[string]any) {
 // other, so that all happen or none.
 func sessionChanges(now time.Time, r *Room, was, is string, list []map[string]any, to []string) (notes []outbox.Change) {
 	const initial = "none"
-	expected := was
-	if expected == "" {
-		expected = initial
-	}
+	expected := cmp.Or(was, initial)
 	for n := 0; ; n++ {
 		batch := list[:min(len(list), sessionBatch)]
 		list = list[len(batch):]

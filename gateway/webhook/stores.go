@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"cmp"
 	"strconv"
 	"time"
 
@@ -42,9 +43,7 @@ func (s *stores) learn(rooms []Room, recorded map[string]string) {
 	for i := range rooms {
 		id := rooms[i].ID
 		if n, asked := recorded[outagesField(id)]; asked {
-			if n == "" {
-				n = "0"
-			}
+			n = cmp.Or(n, "0")
 			s.known[id] = n
 		}
 	}

@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"strconv"
@@ -87,10 +88,7 @@ type change struct {
 
 // note returns the change for the queue.
 func (c *change) note(recorded string, endpoints []Endpoint) outbox.Change {
-	expected := recorded
-	if expected == "" {
-		expected = c.initial
-	}
+	expected := cmp.Or(recorded, c.initial)
 	n := outbox.Change{Field: c.field, Expected: expected, Initial: c.initial, Value: c.value}
 	if c.event.kind != "" {
 		n.ID, n.Body, n.Endpoints = c.event.id(), c.event.body(), wanting(endpoints, c.event.kind, c.event.room)

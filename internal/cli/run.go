@@ -44,8 +44,7 @@ func Run(root *cobra.Command, args []string, stdout, stderr io.Writer) int {
 	if err == nil {
 		return ExitOK
 	}
-	var problems *config.Problems
-	if errors.As(err, &problems) {
+	if problems, ok := errors.AsType[*config.Problems](err); ok {
 		// One problem a line and nothing else, for people and for programs.
 		_, _ = fmt.Fprintln(stderr, problems.Error())
 		return ExitUsage

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -33,9 +34,7 @@ func BuildVersion(release string) (name, revision string) {
 	if !ok {
 		return "unknown", ""
 	}
-	if name == "" {
-		name = info.Main.Version
-	}
+	name = cmp.Or(name, info.Main.Version)
 	if name == "" {
 		name = "(devel)"
 	}

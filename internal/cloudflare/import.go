@@ -2,6 +2,7 @@ package cloudflare
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -83,9 +84,7 @@ func (i *importer) note(field, value, advice string) {
 
 func (i *importer) fail(at, format string, args ...any) {
 	if i.err == nil {
-		if at == "" {
-			at = "the file"
-		}
+		at = cmp.Or(at, "the file")
 		i.err = fmt.Errorf("%s: %s", at, fmt.Sprintf(format, args...))
 	}
 }

@@ -1,6 +1,7 @@
 package cloudflare
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	pathpkg "path"
@@ -91,9 +92,7 @@ func (i *importer) roomID(name string) string {
 		return '-'
 	}, name)
 	id = strings.TrimLeft(id[:min(len(id), 56)], "-")
-	if id == "" {
-		id = "room"
-	}
+	id = cmp.Or(id, "room")
 	base := id
 	for n := 2; i.ids[id]; n++ {
 		id = base + "-" + strconv.Itoa(n)
@@ -104,9 +103,7 @@ func (i *importer) roomID(name string) string {
 
 func (i *importer) session(o *object) session {
 	s := session{TTL: minutes(o.number("session_duration", 1, maxSession)), Renew: !o.flag("disable_session_renewal")}
-	if s.TTL == 0 {
-		s.TTL = 5 // Cloudflare's default
-	}
+	s.TTL = cmp.Or(s.TTL, 5) // Cloudflare's default
 	if s.TTL > defaultMax {
 		s.Max = s.TTL
 	}
@@ -116,8 +113,7 @@ func (i *importer) session(o *object) session {
 // queue converts the fields that decide who is admitted.
 func (i *importer) queue(o *object, r *room) {
 	if o.flag("suspended") {
-		off := false
-		r.Enabled = &off
+		r.Enabled = new(false)
 	}
 	method := o.text("queueing_method")
 	switch method {

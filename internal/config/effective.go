@@ -1,5 +1,7 @@
 package config
 
+import "cmp"
+
 // Burst returns the most visitors that the room admits at one moment: admission.burst, or max(1, rate).
 func (r *Room) Burst() Rate {
 	if r.Admission.Burst != nil {
@@ -40,11 +42,7 @@ func (c *Config) OnStoreErrorOf(r *Room) string {
 
 // OriginOf returns the origin of a room: its own, or DefaultOriginID. It is nil only in a configuration that Validate refuses.
 func (c *Config) OriginOf(r *Room) *Origin {
-	id := r.Origin
-	if id == "" {
-		id = c.DefaultOriginID()
-	}
-	return c.originByID(id)
+	return c.originByID(cmp.Or(r.Origin, c.DefaultOriginID()))
 }
 
 // DefaultOriginID returns default_origin, or the first of origins.

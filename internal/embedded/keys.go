@@ -2,6 +2,7 @@ package embedded
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/base64"
@@ -119,10 +120,7 @@ func writeFile(dir, path string, text []byte) (err error) {
 	if err == nil {
 		err = f.Sync()
 	}
-	if closeErr := f.Close(); err == nil {
-		err = closeErr
-	}
-	if err != nil {
+	if err = cmp.Or(err, f.Close()); err != nil {
 		return err
 	}
 	if err = os.Rename(f.Name(), path); err != nil {
@@ -132,11 +130,7 @@ func writeFile(dir, path string, text []byte) (err error) {
 	if err != nil {
 		return err
 	}
-	err = d.Sync()
-	if closeErr := d.Close(); err == nil {
-		err = closeErr
-	}
-	return err
+	return cmp.Or(d.Sync(), d.Close())
 }
 
 var keyID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)

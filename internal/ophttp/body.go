@@ -60,12 +60,8 @@ func CheckContentType(r *http.Request, forms bool, types ...string) error {
 }
 
 func fromPage(r *http.Request) bool {
-	for _, name := range []string{"Origin", "Referer", "Sec-Fetch-Site", "Sec-Fetch-Mode"} {
-		if r.Header.Get(name) != "" {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]string{"Origin", "Referer", "Sec-Fetch-Site", "Sec-Fetch-Mode"},
+		func(name string) bool { return r.Header.Get(name) != "" })
 }
 
 // BrokenBody returns the Problem of a body that could not be read; err may be one.

@@ -2,6 +2,7 @@ package redisurl
 
 import (
 	"fmt"
+	"maps"
 	"net"
 	"net/url"
 	"slices"
@@ -132,7 +133,7 @@ func (t *target) hosts(list, path, port string) error {
 		t.addrs = []string{p}
 		return nil
 	}
-	for _, h := range strings.Split(list, ",") {
+	for h := range strings.SplitSeq(list, ",") {
 		addr, err := hostPort(h, port)
 		if err != nil {
 			return err
@@ -227,12 +228,7 @@ func (t *target) query(raw string, known []string) error {
 	if err != nil {
 		return fmt.Errorf("has a query that cannot be read; percent-encode what is not a letter or digit")
 	}
-	names := make([]string, 0, len(values))
-	for name := range values {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(values)) {
 		if !slices.Contains(known, name) {
 			return fmt.Errorf("has a query parameter that is not known here; known are %s", strings.Join(known, ", "))
 		}

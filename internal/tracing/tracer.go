@@ -1,6 +1,7 @@
 package tracing
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -60,9 +61,7 @@ func New(o Options) (*Tracer, error) {
 	if u.Path == "" || u.Path == "/" {
 		u.Path = "/v1/traces"
 	}
-	if o.Log == nil {
-		o.Log = slog.Default()
-	}
+	o.Log = cmp.Or(o.Log, slog.Default())
 	client, err := otlptracehttp.New(context.Background(), // connects with the first export
 		otlptracehttp.WithEndpointURL(u.String()), otlptracehttp.WithHeaders(o.Headers), otlptracehttp.WithTimeout(exportTimeout))
 	if err != nil {

@@ -1,6 +1,7 @@
 package email
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -41,9 +42,7 @@ var _ bulk.Handler = (*Handler)(nil)
 
 // New checks o and does not connect. Its error names each invalid setting and contains no password.
 func New(o Options) (*Handler, error) {
-	if o.Name == "" {
-		o.Name = "email"
-	}
+	o.Name = cmp.Or(o.Name, "email")
 	if o.MaxConns <= 0 {
 		o.MaxConns = 8
 	}

@@ -1,6 +1,7 @@
 package email
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -129,9 +130,7 @@ func (s *server) dial(ctx context.Context) (*session, error) {
 		config = s.tls.Clone()
 		config.MinVersion = max(config.MinVersion, tls.VersionTLS12)
 	}
-	if config.ServerName == "" {
-		config.ServerName = s.host
-	}
+	config.ServerName = cmp.Or(config.ServerName, s.host)
 	policy := s.policy
 	if s.implicit {
 		policy = mail.NoTLS // STARTTLS is done here

@@ -1,6 +1,7 @@
 package push
 
 import (
+	"cmp"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -73,10 +74,7 @@ func newAPNs(o Options) (*apns, error) {
 	if err != nil {
 		return nil, fmt.Errorf("key_file: %s: %w", c.KeyFile, err)
 	}
-	endpoint := c.Endpoint
-	if endpoint == "" {
-		endpoint = "https://api.push.apple.com"
-	}
+	endpoint := cmp.Or(c.Endpoint, "https://api.push.apple.com")
 	u, err := outbound.ParseURL(endpoint)
 	if err == nil && u.Scheme != "https" {
 		err = fmt.Errorf("%q is not https; Apple's service needs HTTP/2", endpoint)
@@ -151,9 +149,7 @@ func (d *device) check() error {
 	if json.Unmarshal(d.Payload, &content) != nil || content == nil {
 		return errors.New("apns.payload: not an object, such as {\"aps\":{\"alert\":\"Hello\"}}")
 	}
-	if d.PushType == "" {
-		d.PushType = "alert"
-	}
+	d.PushType = cmp.Or(d.PushType, "alert")
 	switch {
 	case !pushTypes[d.PushType]:
 		return fmt.Errorf("apns.push_type: %q is not one of Apple's, such as alert, background or voip", d.PushType)

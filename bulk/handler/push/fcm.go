@@ -1,6 +1,7 @@
 package push
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -44,10 +45,7 @@ func newFCM(o Options) (*fcm, error) {
 	if err := json.Unmarshal(raw, &account); err != nil {
 		return nil, fmt.Errorf("credentials_file: %s: %w", o.CredentialsFile, err)
 	}
-	endpoint := o.Endpoint
-	if endpoint == "" {
-		endpoint = "https://fcm.googleapis.com"
-	}
+	endpoint := cmp.Or(o.Endpoint, "https://fcm.googleapis.com")
 	u, err := outbound.ParseURL(endpoint)
 	if err != nil {
 		return nil, fmt.Errorf("endpoint: %w", err)

@@ -2,6 +2,7 @@ package push
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -46,9 +47,7 @@ var _ bulk.Handler = (*Handler)(nil)
 
 // New reads the files that o names and does not connect. Its error names each invalid setting.
 func New(o Options) (*Handler, error) {
-	if o.Name == "" {
-		o.Name = "push"
-	}
+	o.Name = cmp.Or(o.Name, "push")
 	if o.Timeout <= 0 {
 		o.Timeout = 10 * time.Second
 	}

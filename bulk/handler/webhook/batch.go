@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -135,13 +136,8 @@ func (h *Handler) badVerdict(why string) bulk.BatchResult {
 // result returns the result of a verdict.
 func (h *Handler) result(v *verdict) bulk.BatchResult {
 	code, after := v.Code, time.Duration(min(max(0, v.RetryAfter), bulk.MaxAfter.Seconds())*float64(time.Second))
-	if code == "" {
-		code = "error"
-	}
-	text := strings.TrimSpace(v.Error)
-	if text == "" {
-		text = "no reason given"
-	}
+	code = cmp.Or(code, "error")
+	text := cmp.Or(strings.TrimSpace(v.Error), "no reason given")
 	cause := fmt.Errorf("%s: %s", h.host, text)
 	var err error
 	switch v.Verdict {

@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/tls"
@@ -45,9 +46,7 @@ var _ bulk.Handler = (*Handler)(nil)
 
 // New checks o. Its error names each invalid setting.
 func New(o Options) (*Handler, error) {
-	if o.Name == "" {
-		o.Name = "webhook"
-	}
+	o.Name = cmp.Or(o.Name, "webhook")
 	if o.Timeout == 0 {
 		o.Timeout = 10 * time.Second
 	}
