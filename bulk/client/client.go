@@ -157,8 +157,14 @@ func (c *connection) do(ctx context.Context, k call, out any) error {
 	return c.retry(ctx, func() error { return c.ask(ctx, k, out) })
 }
 
-// fetch sends a call, with retries, and returns the object of the response.
-func fetch[T any](ctx context.Context, c *connection, k call) (*T, error) {
+// fetch sends a call, with retries, and returns the object of the response. body is sent as JSON; nil: none is.
+func fetch[T any](ctx context.Context, c *connection, k call, body any) (*T, error) {
+	if body != nil {
+		var err error
+		if k, err = k.with(body); err != nil {
+			return nil, err
+		}
+	}
 	object := new(T)
 	if err := c.do(ctx, k, object); err != nil {
 		return nil, err

@@ -240,13 +240,7 @@ func (c groups) redriveOf(ctx context.Context, id string, instead error) (*Group
 }
 
 func (c groups) group(ctx context.Context, k call, body any) (*Group, error) {
-	if body != nil {
-		var err error
-		if k, err = k.with(body); err != nil {
-			return nil, err
-		}
-	}
-	return fetch[Group](ctx, c.connection, k)
+	return fetch[Group](ctx, c.connection, k, body)
 }
 
 // Filter selects groups.

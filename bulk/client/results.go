@@ -51,13 +51,13 @@ func (c jobs) WriteSelected(ctx context.Context, group string, which Which, w io
 
 // Job returns one job of a group, in any state.
 func (c jobs) Job(ctx context.Context, group, job string) (*JobState, error) {
-	return fetch[JobState](ctx, c.connection, get("v1", "groups", group, "jobs", job))
+	return fetch[JobState](ctx, c.connection, get("v1", "groups", group, "jobs", job), nil)
 }
 
 // CancelJob cancels one job of a group. A waiting job is cancelled immediately; a running one is asked to stop and is
 // cancelled unless it succeeds first. A job that has ended otherwise is refused with wrong_state.
 func (c jobs) CancelJob(ctx context.Context, group, job string) (*JobState, error) {
-	return fetch[JobState](ctx, c.connection, post("v1", "groups", group, "jobs", job, "cancel"))
+	return fetch[JobState](ctx, c.connection, post("v1", "groups", group, "jobs", job, "cancel"), nil)
 }
 
 // RetryJob starts a job now that waits for a retry or its run_at. A job that has failed or died is redriven:

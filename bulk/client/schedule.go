@@ -43,11 +43,7 @@ func (c schedules) CreateSchedule(ctx context.Context, spec ScheduleSpec) (*Sche
 	if spec.ID == "" {
 		spec.ID = newID("s-")
 	}
-	k, err := post("v1", "schedules").with(spec)
-	if err != nil {
-		return nil, err
-	}
-	return c.schedule(ctx, k)
+	return fetch[Schedule](ctx, c.connection, post("v1", "schedules"), spec)
 }
 
 // Schedules returns the schedules of a tenant, or with "" all that the token may see, by id.
@@ -63,16 +59,12 @@ func (c schedules) Schedules(ctx context.Context, tenant string) ([]*Schedule, e
 
 // Schedule returns one schedule.
 func (c schedules) Schedule(ctx context.Context, id string) (*Schedule, error) {
-	return c.schedule(ctx, get("v1", "schedules", id))
+	return fetch[Schedule](ctx, c.connection, get("v1", "schedules", id), nil)
 }
 
 // PatchSchedule changes a schedule.
 func (c schedules) PatchSchedule(ctx context.Context, id string, p SchedulePatch) (*Schedule, error) {
-	k, err := call{method: http.MethodPatch, path: []string{"v1", "schedules", id}}.with(p)
-	if err != nil {
-		return nil, err
-	}
-	return c.schedule(ctx, k)
+	return fetch[Schedule](ctx, c.connection, call{method: http.MethodPatch, path: []string{"v1", "schedules", id}}, p)
 }
 
 // PauseSchedule makes no more runs until ResumeSchedule. Runs of that time are not made up for.
@@ -100,8 +92,4 @@ func (c schedules) DeleteSchedule(ctx context.Context, id string) error {
 		return nil // the first attempt deleted it
 	}
 	return err
-}
-
-func (c schedules) schedule(ctx context.Context, k call) (*Schedule, error) {
-	return fetch[Schedule](ctx, c.connection, k)
 }

@@ -27,9 +27,5 @@ func (c uploads) Submit(ctx context.Context, job SingleJob) (*Submitted, error) 
 	if job.ID == "" {
 		job.ID = newID("j-") // so that a repeated request is no second job
 	}
-	k, err := post("v1", "jobs").with(job)
-	if err != nil {
-		return nil, err
-	}
-	return fetch[Submitted](ctx, c.connection, k)
+	return fetch[Submitted](ctx, c.connection, post("v1", "jobs"), job)
 }

@@ -51,7 +51,7 @@ func (c limits) SetProcessor(ctx context.Context, jobType string, p ProcessorPat
 
 // Limits returns the rates in force.
 func (c limits) Limits(ctx context.Context) (*Limits, error) {
-	return fetch[Limits](ctx, c.connection, get("v1", "limits"))
+	return fetch[Limits](ctx, c.connection, get("v1", "limits"), nil)
 }
 
 // SetLimits changes the rates; nil returns to the configuration. It needs the operators' token.
@@ -60,16 +60,12 @@ func (c limits) SetLimits(ctx context.Context, global, perTenant *float64) (*Lim
 }
 
 func (c limits) patchLimits(ctx context.Context, change any) (*Limits, error) {
-	k, err := call{method: http.MethodPatch, path: []string{"v1", "limits"}}.with(change)
-	if err != nil {
-		return nil, err
-	}
-	return fetch[Limits](ctx, c.connection, k)
+	return fetch[Limits](ctx, c.connection, call{method: http.MethodPatch, path: []string{"v1", "limits"}}, change)
 }
 
 // Tenant returns a tenant.
 func (c limits) Tenant(ctx context.Context, name string) (*Tenant, error) {
-	return fetch[Tenant](ctx, c.connection, get("v1", "tenants", name))
+	return fetch[Tenant](ctx, c.connection, get("v1", "tenants", name), nil)
 }
 
 // TenantPatch changes a tenant; nil leaves a field unchanged.
@@ -81,9 +77,5 @@ type TenantPatch struct {
 
 // SetTenant changes a tenant's weight, rate and concurrency. It needs the operators' token.
 func (c limits) SetTenant(ctx context.Context, name string, p TenantPatch) (*Tenant, error) {
-	k, err := call{method: http.MethodPatch, path: []string{"v1", "tenants", name}}.with(p)
-	if err != nil {
-		return nil, err
-	}
-	return fetch[Tenant](ctx, c.connection, k)
+	return fetch[Tenant](ctx, c.connection, call{method: http.MethodPatch, path: []string{"v1", "tenants", name}}, p)
 }
