@@ -3,13 +3,15 @@ package main
 import (
 	"context"
 	"fmt"
-	"sync"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/anteroom/anteroom/bench/rig"
 	"github.com/anteroom/anteroom/bench/table"
-	"github.com/anteroom/anteroom/bulk"
 	"github.com/anteroom/anteroom/bulk/store"
 )
 
@@ -47,18 +49,10 @@ func fleet(b *bench) []table.Row {
 func (b *bench) fleetOf(processes int) (share, perSecond float64) {
 	b.empty()
 	rig.Check(newOurs(b.redis, defaultLease).fill(b, []int{int(fleetRate * 2 * (fleetWarm + fleetTime).Seconds())}))
-	ctx, cancel := context.WithCancel(b)
 	var ran atomic.Int64
-	var running sync.WaitGroup
-	defer running.Wait()
-	defer cancel()
 	for range processes {
-		settings := store.Defaults()
-		settings.Global = fleetRate
-		s := rig.Must(store.New(store.Options{Client: b.OpenRedis(b.redis.Addr).Client, Timeout: 10 * time.Second, Settings: settings}))
-		e := rig.Must(bulk.New(bulk.Options{Store: s, Worker: bulk.WorkerOptions{Count: 10, ShutdownGrace: time.Second}}))
-		e.Register("noop", bulk.HandlerFunc(func(context.Context, *bulk.Job) ([]byte, error) { ran.Add(1); return nil, nil }))
-		running.Go(func() { _ = e.Run(ctx) }) // its only error is a second call
+		o := newLimited(b.OpenRedis(b.redis.Addr), defaultLease, fleetRate)
+		defer rig.Must(o.start(10, 1, func(context.Context, string) { ran.Add(1) }))()
 	}
 	b.Wait(fleetWarm)
 	before, first := b.stats(), ran.Load()
@@ -66,4 +60,105 @@ func (b *bench) fleetOf(processes int) (share, perSecond float64) {
 	d := b.stats().Since(before)
 	took := time.Since(before.At).Seconds()
 	return d.CPU.Seconds() / took, float64(ran.Load()-first) / took
+}
+
+// mostShards is how many servers the measurement of shards starts at most.
+const mostShards = 8
+
+// shards is package bulk in this process over several shards, each on a Redis of its own.
+type shards struct {
+	servers []*rig.Redis
+	fleet   *store.Fleet
+	batch   int
+}
+
+func (s *shards) name() string { return fmt.Sprintf("%d shards", len(s.servers)) }
+
+func (s *shards) empty(ctx context.Context) error {
+	settings := store.Defaults()
+	settings.Global = 1e6
+	var clients []redis.UniversalClient
+	for _, server := range s.servers {
+		if err := server.Empty(ctx); err != nil {
+			return err
+		}
+		clients = append(clients, server.Client)
+	}
+	var err error
+	if s.fleet, err = store.NewFleet(store.Options{Shards: len(clients), Timeout: 10 * time.Second, Settings: settings}, clients...); err != nil {
+		return err
+	}
+	return s.fleet.Prepare(ctx)
+}
+
+// fill divides the jobs of one tenant among the shards, in a group each.
+func (s *shards) fill(ctx context.Context, jobs []int) error {
+	for n, shard := range s.fleet.Shards() {
+		spec := store.GroupSpec{ID: fmt.Sprintf("g%d", n), Tenant: tenantName(0), Type: "noop"}
+		if err := addGroup(ctx, shard, spec, jobs[0]/len(s.servers), "%032d", time.Time{}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *shards) start(workers, _ int, handle handler) (stop func(), err error) {
+	return startEngine(s.fleet, workers, s.batch, handle)
+}
+
+func (s *shards) left(ctx context.Context, _ int) (left, running int64, err error) {
+	for _, shard := range s.fleet.Shards() {
+		n, busy, err := (&ours{store: shard}).left(ctx, 1)
+		if err != nil {
+			return 0, 0, err
+		}
+		left, running = left+n, running+busy
+	}
+	return left, running, nil
+}
+
+func (s *shards) used(ctx context.Context) (sum usage, err error) {
+	for _, server := range s.servers {
+		u, err := shared(ctx, server)
+		if err != nil {
+			return u, err
+		}
+		sum = usage{sum.store + u.store, u.worker, sum.calls + u.calls}
+	}
+	return sum, nil
+}
+
+// sharded measures what a job costs all shards together, beside one shard. One process runs all jobs, so every call that is
+// made for fewer jobs than with one shard shows.
+func sharded(b *bench) (rows []table.Row) {
+	servers := []*rig.Redis{b.redis}
+	for len(servers) < mostShards {
+		servers = append(servers, b.Redis())
+	}
+	var sides []side
+	var jobs [][]int
+	for n := range strings.SplitSeq(b.shards, ",") {
+		count, err := strconv.Atoi(n)
+		rig.Require(err == nil && count >= 1 && count <= mostShards, "--shards %s: want numbers from 1 to %d", b.shards, mostShards)
+		sides, jobs = append(sides, &shards{servers: servers[:count], batch: b.batch}), append(jobs, []int{b.jobs / count * count})
+	}
+	for _, workers := range []int{50, 200} {
+		what := fmt.Sprintf("shards, %d workers", workers)
+		runs := table.Turns(b.rounds, len(sides), func(r, i int) shot {
+			s := b.drain(sides[i], what+" of "+sides[i].name(), workers, jobs[i], jobs[i][0])
+			rig.Say("%s, round %d of %d: %s %8.0f/s  %5.1f µs of Redis in %.4f calls, %5.1f µs of the worker a job",
+				what, r, b.rounds, sides[i].name(), s.Rate, s.StoreCPU, s.Calls, s.CPU)
+			return s
+		})
+		one := median(runs[0]).StoreCPU
+		for i := range sides {
+			m := median(runs[i])
+			row := table.Row{What: fmt.Sprintf("%s: Redis's processor time, %s", what, sides[i].name()), Unit: "µs a job", Ours: m.StoreCPU}
+			if i > 0 {
+				row.Bars = []table.Bar{{Limit: 1.1 * one, AtMost: true}}
+			}
+			rows = append(rows, row, table.Row{What: "  script calls", Unit: "a job", Ours: m.Calls}, table.Row{What: "  jobs", Unit: "/s", Ours: m.Rate})
+		}
+	}
+	return rows
 }

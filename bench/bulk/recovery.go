@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/anteroom/anteroom/bench/child"
 	"github.com/anteroom/anteroom/bench/rig"
 	"github.com/anteroom/anteroom/bench/table"
 )
@@ -44,7 +43,7 @@ func (b *bench) startRecovery() {
 			found.asynq = killed(r, newAsynq(redis), holder("asynq", redis.Addr, ""))
 			rig.Say("recovery after kill -9: asynq %.1f s", found.asynq.Seconds())
 			if withBullMQ {
-				s := rig.Must(newBullMQ(r, redis, b.bullmq, 1))
+				s := newBullMQ(r, redis, b.bullmq, 1)
 				found.bullmq = killed(r, s, s.hold)
 				rig.Say("recovery after kill -9: bullmq %.1f s", found.bullmq.Seconds())
 			}
@@ -74,23 +73,23 @@ func (b *bench) recoveryRows() []table.Row {
 }
 
 // holder returns a function that starts this program as the process that is killed.
-func holder(side, addr, url string) func(*rig.Run) (kill func(), log *child.Tail) {
-	return func(*rig.Run) (kill func(), log *child.Tail) {
-		c := rig.Must(child.Start("holder", rig.Must(os.Executable()), "hold", "--side", side, "--redis", addr, "--url", url))
+func holder(side, addr, url string) func(*rig.Run) (kill func(), log *rig.Tail) {
+	return func(*rig.Run) (kill func(), log *rig.Tail) {
+		c := rig.Must(rig.Start("holder", rig.Must(os.Executable()), "hold", "--side", side, "--redis", addr, "--url", url))
 		return c.Kill, c.Log
 	}
 }
 
 // hold starts a Node process that takes the jobs and never ends them.
-func (s *bullmqSide) hold(r *rig.Run) (kill func(), log *child.Tail) {
-	n := rig.Must(startNode(r, s.redis, s.dir))
-	n.handle.set(func(context.Context, string) {})
+func (s *bullmqSide) hold(r *rig.Run) (kill func(), log *rig.Tail) {
+	n := startNode(r, s.redis, s.dir)
+	n.handle.Store(new(handler(func(context.Context, string) {})))
 	rig.Check(n.do(r, "hold", heldJobs))
-	return n.kill, &child.Tail{} // its errors are on stderr
+	return n.kill, &rig.Tail{} // its errors are on stderr
 }
 
 // killed lets a process take ten jobs, kills it, and returns when another one has started all ten.
-func killed(r *rig.Run, s side, hold func(*rig.Run) (kill func(), log *child.Tail)) time.Duration {
+func killed(r *rig.Run, s side, hold func(*rig.Run) (kill func(), log *rig.Tail)) time.Duration {
 	limit, cancel := context.WithTimeout(r, 5*time.Minute)
 	defer cancel()
 	rig.Check(s.fill(r, []int{heldJobs}))

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -24,9 +25,12 @@ type ours struct {
 }
 
 // newOurs opens the store as bulkworker opens it, with a rate that limits nothing.
-func newOurs(r *rig.Redis, lease time.Duration) *ours {
+func newOurs(r *rig.Redis, lease time.Duration) *ours { return newLimited(r, lease, 1e6) }
+
+// newLimited opens the store with a global rate.
+func newLimited(r *rig.Redis, lease time.Duration, rate float64) *ours {
 	settings := store.Defaults()
-	settings.Global, settings.Lease = 1e6, lease
+	settings.Global, settings.Lease = rate, lease
 	return &ours{store: rig.Must(store.New(store.Options{Client: r.Client, Timeout: 10 * time.Second, Settings: settings}))}
 }
 
@@ -38,18 +42,23 @@ func (o *ours) fill(ctx context.Context, jobs []int) error {
 	parallel.SetLimit(8)
 	for i, n := range jobs {
 		parallel.Go(func() error {
-			g, _, err := o.store.CreateGroup(ctx, store.GroupSpec{ID: tenantName(i), Tenant: tenantName(i), Type: "noop"})
-			if err != nil {
-				return err
-			}
-			if err := addJobs(ctx, o.store, g.ID, n, "%032d", time.Time{}); err != nil {
-				return err
-			}
-			_, err = o.store.Seal(ctx, g.ID)
-			return err
+			return addGroup(ctx, o.store, store.GroupSpec{ID: tenantName(i), Tenant: tenantName(i), Type: "noop"}, n, "%032d", time.Time{})
 		})
 	}
 	return parallel.Wait()
+}
+
+// addGroup creates a group of n jobs, whose IDs are their numbers, and seals it.
+func addGroup(ctx context.Context, s *store.Store, spec store.GroupSpec, n int, id string, at time.Time) error {
+	g, _, err := s.CreateGroup(ctx, spec)
+	if err != nil {
+		return err
+	}
+	if err := addJobs(ctx, s, g.ID, n, id, at); err != nil {
+		return err
+	}
+	_, err = s.Seal(ctx, g.ID)
+	return err
 }
 
 // addJobs adds n jobs to a group, whose IDs are their numbers.
@@ -68,7 +77,12 @@ func addJobs(ctx context.Context, s *store.Store, group string, n int, id string
 }
 
 func (o *ours) start(workers, _ int, handle handler) (stop func(), err error) {
-	e, err := bulk.New(bulk.Options{Store: o.store, Worker: bulk.WorkerOptions{Count: workers, Batch: o.batch, ShutdownGrace: time.Second}})
+	return startEngine(o.store, workers, o.batch, handle)
+}
+
+// startEngine runs the jobs of a store, or of several shards.
+func startEngine(s store.Sharded, workers, batch int, handle handler) (stop func(), err error) {
+	e, err := bulk.New(bulk.Options{Store: s, Worker: bulk.WorkerOptions{Count: workers, Batch: batch, ShutdownGrace: time.Second}})
 	if err != nil {
 		return nil, err
 	}
@@ -77,12 +91,9 @@ func (o *ours) start(workers, _ int, handle handler) (stop func(), err error) {
 		return nil, nil
 	}))
 	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() {
-		_ = e.Run(ctx) // its only error is a second call
-		close(done)
-	}()
-	return func() { cancel(); <-done }, nil
+	var running sync.WaitGroup
+	running.Go(func() { _ = e.Run(ctx) }) // its only error is a second call
+	return func() { cancel(); running.Wait() }, nil
 }
 
 func (o *ours) left(ctx context.Context, _ int) (left, running int64, err error) {

@@ -1,16 +1,13 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"sync"
 	"time"
 
-	"github.com/anteroom/anteroom/bench/child"
 	"github.com/anteroom/anteroom/bench/rig"
 	"github.com/anteroom/anteroom/bench/table"
 	"github.com/anteroom/anteroom/bulk/bulktype"
@@ -28,11 +25,15 @@ type pulled struct {
 }
 
 // startAPI starts a bulkworker that runs no jobs.
-func startAPI(r *rig.Run, program string, redis *rig.Redis, lease time.Duration) (*child.Child, string) {
+func startAPI(r *rig.Run, program string, redis *rig.Redis, lease time.Duration) (*rig.Child, string) {
+	return startWorker(r, program, redis, fmt.Sprintf("rate: {global: 1000000}\nworker: {count: 0, lease: %s}\n", lease))
+}
+
+// startWorker starts a bulkworker with settings, and returns its URL.
+func startWorker(r *rig.Run, program string, redis *rig.Redis, settings string) (*rig.Child, string) {
 	addr := r.Port()
-	process := r.Start("bulkworker", program, addr, "serve", "--config", r.File("bulkworker.yaml", fmt.Sprintf(
-		"listen: %q\nlog: {level: warn}\nstore: {url: %q}\nrate: {global: 1000000}\nworker: {count: 0, lease: %s}\n", addr, redis.URL(), lease)))
-	return process, "http://" + addr
+	config := r.File("bulkworker.yaml", fmt.Sprintf("listen: %q\nlog: {level: warn}\nstore: {url: %q}\n%s", addr, redis.URL(), settings))
+	return r.Start("bulkworker", program, addr, "serve", "--config", config), "http://" + addr
 }
 
 func (p *pulled) name() string { return "pulled" }
@@ -40,27 +41,24 @@ func (p *pulled) name() string { return "pulled" }
 // start leases jobs on several connections, at most so many each: a batch runs, then its verdicts are sent.
 func (p *pulled) start(workers, _ int, handle handler) (stop func(), err error) {
 	ctx, cancel := context.WithCancel(context.Background())
-	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: pullWorkers}}
 	var all sync.WaitGroup
 	for range max(1, min(pullWorkers, workers/pullBatch)) {
 		all.Go(func() {
 			for ctx.Err() == nil {
-				rig.Check(p.batch(ctx, client, min(pullBatch, workers), handle))
+				rig.Check(p.batch(ctx, min(pullBatch, workers), handle))
 			}
 		})
 	}
-	return func() {
-		cancel()
-		all.Wait()
-		client.CloseIdleConnections()
-	}, nil
+	return func() { cancel(); all.Wait() }, nil
 }
 
 // batch leases a batch and runs it. A job that blocks holds its lease.
-func (p *pulled) batch(ctx context.Context, client *http.Client, most int, handle handler) error {
+func (p *pulled) batch(ctx context.Context, most int, handle handler) error {
 	var leased bulktype.Leased[string]
-	if err := p.post(ctx, client, "lease", map[string]any{"worker": "bench", "types": []string{"noop"}, "max": most, "wait": 10}, &leased); err != nil || len(leased.Jobs) == 0 {
-		return ignoreEnd(ctx, err)
+	if err := p.post(ctx, "lease", map[string]any{"worker": "bench", "types": []string{"noop"}, "max": most, "wait": 10}, &leased); ctx.Err() != nil {
+		return nil
+	} else if err != nil || len(leased.Jobs) == 0 {
+		return err
 	}
 	type verdict struct {
 		Lease string `json:"lease"`
@@ -73,7 +71,7 @@ func (p *pulled) batch(ctx context.Context, client *http.Client, most int, handl
 	}
 	running.Wait()
 	var states bulktype.LeaseStates
-	err := p.post(context.WithoutCancel(ctx), client, "ack", map[string]any{"jobs": verdicts}, &states)
+	err := p.post(context.WithoutCancel(ctx), "ack", map[string]any{"jobs": verdicts}, &states)
 	for _, s := range states.Jobs {
 		if s.State != "done" && err == nil {
 			err = fmt.Errorf("job %s is %s", s.ID, s.State)
@@ -82,25 +80,8 @@ func (p *pulled) batch(ctx context.Context, client *http.Client, most int, handl
 	return err
 }
 
-func ignoreEnd(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return nil
-	}
-	return err
-}
-
-func (p *pulled) post(ctx context.Context, client *http.Client, path string, body, into any) error {
-	r := rig.Must(http.NewRequestWithContext(ctx, http.MethodPost, p.url+"/v1/work/"+path, bytes.NewReader(rig.Must(json.Marshal(body)))))
-	r.Header.Set("Content-Type", "application/json")
-	res, err := client.Do(r)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = res.Body.Close() }()
-	text, err := io.ReadAll(res.Body)
-	if err == nil && res.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %d %s", path, res.StatusCode, text)
-	}
+func (p *pulled) post(ctx context.Context, path string, body, into any) error {
+	_, text, err := rig.Request(ctx, time.Minute, http.MethodPost, p.url+"/v1/work/"+path, rig.Must(json.Marshal(body)), "Content-Type", "application/json")
 	if err != nil {
 		return err
 	}

@@ -148,7 +148,7 @@ func facts(f *fleet, o options, broken *table.Broken) {
 	for range o.listeners*o.puts - len(received) {
 		received = append(received, time.Hour)
 	}
-	p99, most := quantile(afterPoll, 0.99), quantile(received, 0.99)
+	p99, most := table.Quantile(afterPoll, 0.99).Round(time.Millisecond), table.Quantile(received, 0.99).Round(time.Millisecond)
 	broken.If(p99 > late, "1 %% of the visitors saw facts more than %v after their next poll was due, want at most %v", p99, late)
 	broken.If(most > late, "1 %% of the event streams showed facts after %v, want at most %v", most, late)
 }

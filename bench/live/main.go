@@ -1,3 +1,5 @@
+// Command live measures how soon a change of an operator or of the shop takes effect, with two gateways at one redis-server: a
+// live change on both gateways and on the console's stream, an evacuation, and facts for visitors who poll and who listen.
 package main
 
 import (
@@ -144,16 +146,8 @@ func decode[T any](data []byte) (v T, err error) {
 	return v, err
 }
 
-// quantile returns the share q of durations, which it sorts; 0 of none.
-func quantile(all []time.Duration, q float64) time.Duration {
-	if len(all) == 0 {
-		return 0
-	}
-	slices.Sort(all)
-	return all[min(len(all)-1, int(q*float64(len(all))))].Round(time.Millisecond)
-}
-
 // sentence returns the median, p99 and highest of durations.
 func sentence(all []time.Duration) string {
-	return fmt.Sprintf("p50 %v, p99 %v, highest %v of %d", quantile(all, 0.5), quantile(all, 0.99), quantile(all, 1), len(all))
+	at := func(q float64) time.Duration { return table.Quantile(all, q).Round(time.Millisecond) }
+	return fmt.Sprintf("p50 %v, p99 %v, highest %v of %d", at(0.5), at(0.99), at(1), len(all))
 }

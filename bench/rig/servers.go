@@ -14,13 +14,11 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/anteroom/anteroom/bench/child"
 )
 
 // Gateway is a gateway with a configuration of its own.
 type Gateway struct {
-	*child.Child
+	*Child
 	Addr, Admin string
 	Config      string // the path of its configuration file
 }
@@ -52,6 +50,9 @@ func (g *Gateway) Metric(ctx context.Context, name string, labels ...string) (fl
 	return sumOf(bytes.NewReader(page), name, labels...)
 }
 
+// client keeps as many connections as there are goroutines that send requests.
+var client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100, IdleConnTimeout: 10 * time.Second}}
+
 // Request sends a request with the headers, given as names and values, and reads the response. A status other than 2xx is an error.
 func Request(ctx context.Context, timeout time.Duration, method, url string, body []byte, headers ...string) (resp *http.Response, read []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
@@ -63,7 +64,7 @@ func Request(ctx context.Context, timeout time.Duration, method, url string, bod
 	for pair := range slices.Chunk(headers, 2) {
 		req.Header.Set(pair[0], pair[1])
 	}
-	if resp, err = http.DefaultClient.Do(req); err != nil {
+	if resp, err = client.Do(req); err != nil {
 		return nil, nil, err
 	}
 	defer resp.Body.Close()
@@ -116,7 +117,7 @@ func (r *Run) OwnStore() string {
 }
 
 // Nginx starts nginx with server blocks; 0 workers: one a core.
-func (r *Run) Nginx(name string, workers int, addr, servers string) *child.Child {
+func (r *Run) Nginx(name string, workers int, addr, servers string) *Child {
 	count := "auto"
 	if workers > 0 {
 		count = strconv.Itoa(workers)
@@ -137,7 +138,7 @@ http {
 %[4]s
 }
 `, count, r.Dir, name, servers))
-	return r.Start(name, Must(child.Find("nginx")), addr, "-p", r.Dir, "-c", config)
+	return r.Start(name, Must(Find("nginx")), addr, "-p", r.Dir, "-c", config)
 }
 
 // NginxProxy returns the server block of a proxy.
@@ -151,7 +152,7 @@ func NginxProxy(addr, origin, settings string) string {
 }
 
 // HAProxy starts HAProxy in front of an origin.
-func (r *Run) HAProxy(addr, origin string) *child.Child {
+func (r *Run) HAProxy(addr, origin string) *Child {
 	config := r.File("haproxy.cfg", fmt.Sprintf(`global
   maxconn 8192
 defaults
@@ -166,5 +167,5 @@ frontend front
 backend origin
   server one %s
 `, addr, origin))
-	return r.Start("haproxy", Must(child.Find("haproxy")), addr, "-db", "-f", config)
+	return r.Start("haproxy", Must(Find("haproxy")), addr, "-db", "-f", config)
 }

@@ -8,7 +8,6 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/anteroom/anteroom/bench/child"
 	"github.com/anteroom/anteroom/bench/load"
 	"github.com/anteroom/anteroom/bench/rig"
 	"github.com/anteroom/anteroom/bench/table"
@@ -23,7 +22,7 @@ const (
 // check fills queues, keeps them polling, and prints what they take beside what is calculated.
 func check(r *rig.Run, c *Calibration, o options) {
 	fmt.Fprintf(r.Out, "\nMeasured with one gateway and a redis-server on this machine (absence %s, %d admitted a second who do not shop; %s of polling; load %s):\n\n",
-		checkAbsence, checkRate, o.window, child.LoadAverage())
+		checkAbsence, checkRate, o.window, rig.LoadAverage())
 	for _, n := range o.check {
 		var m Outcome
 		var admitted float64
@@ -86,7 +85,7 @@ rooms: [{id: line, paths: ["/"], origin: site, admission: {rate: %d}, queue: {ab
 		cpu   time.Duration
 	}
 	count := func() counts {
-		return counts{rig.Must(redis.Stats(r)), rig.Must(g.Metric(r, "anteroom_requests_total", `room="line"`)), rig.Must(child.CPU(g.PID()))}
+		return counts{rig.Must(redis.Stats(r)), rig.Must(g.Metric(r, "anteroom_requests_total", `room="line"`)), rig.Must(rig.CPU(g.PID()))}
 	}
 	before := count()
 	r.Wait(o.window)
@@ -96,6 +95,6 @@ rooms: [{id: line, paths: ["/"], origin: site, admission: {rate: %d}, queue: {ab
 	return Outcome{
 		Polls: (after.polls - before.polls) / s, Calls: float64(d.Calls) / s, Commands: float64(d.Commands) / s, RedisCPU: d.CPU.Seconds() / s,
 		RedisMem: float64(after.redis.Memory - after.redis.Clients), RedisIn: float64(d.In) / s, RedisOut: float64(d.Out) / s,
-		CPU: (after.cpu - before.cpu).Seconds() / s, Memory: float64(rig.Must(child.Memory(g.PID()))),
+		CPU: (after.cpu - before.cpu).Seconds() / s, Memory: float64(rig.Must(rig.Memory(g.PID()))),
 	}, checkRate * time.Since(opened).Seconds()
 }

@@ -7,7 +7,6 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/anteroom/anteroom/bench/child"
 	"github.com/anteroom/anteroom/bench/rig"
 	"github.com/anteroom/anteroom/bench/table"
 )
@@ -41,11 +40,11 @@ func watch(ctx context.Context, g *rig.Gateway, every time.Duration) (all []samp
 	start := time.Now()
 	for rig.Sleep(ctx, every) {
 		var s sample
-		memory, err := child.Memory(g.PID())
+		memory, err := rig.Memory(g.PID())
 		if err != nil {
 			return all, err
 		}
-		open, err := child.Files(g.PID())
+		open, err := rig.Files(g.PID())
 		if err != nil {
 			return all, err
 		}
