@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -10,7 +12,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/anteroom/anteroom/bench/rig"
+	"github.com/anteroom/anteroom/bench/table"
 	"github.com/anteroom/anteroom/bulk"
+	"github.com/anteroom/anteroom/bulk/bulktype"
 	"github.com/anteroom/anteroom/bulk/store"
 )
 
@@ -111,4 +115,107 @@ func (o *ours) submit(ctx context.Context) error {
 	}
 	_, err := o.store.AddJobs(ctx, o.group, store.Chunk{}, []store.Job{{ID: fmt.Sprint(o.seq.Add(1)), Payload: payload}})
 	return err
+}
+
+const (
+	pullBatch   = 100 // jobs of a lease
+	pullWorkers = 4   // connections, each with a batch
+)
+
+// pulled is a bulkworker without workers of its own, whose jobs this process leases over HTTP.
+type pulled struct {
+	*ours
+	url string
+}
+
+// startAPI starts a bulkworker that runs no jobs.
+func startAPI(r *rig.Run, program string, redis *rig.Redis, lease time.Duration) (*rig.Child, string) {
+	return startWorker(r, program, redis, fmt.Sprintf("rate: {global: 1000000}\nworker: {count: 0, lease: %s}\n", lease))
+}
+
+// startWorker starts a bulkworker with settings, and returns its URL.
+func startWorker(r *rig.Run, program string, redis *rig.Redis, settings string) (*rig.Child, string) {
+	addr := r.Port()
+	config := r.File("bulkworker.yaml", fmt.Sprintf("listen: %q\nlog: {level: warn}\nstore: {url: %q}\n%s", addr, redis.URL(), settings))
+	return r.Start("bulkworker", program, addr, "serve", "--config", config), "http://" + addr
+}
+
+func (p *pulled) name() string { return "pulled" }
+
+// start leases jobs on several connections, at most so many each: a batch runs, then its verdicts are sent.
+func (p *pulled) start(workers, _ int, handle handler) (stop func(), err error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var all sync.WaitGroup
+	for range max(1, min(pullWorkers, workers/pullBatch)) {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				rig.Check(p.batch(ctx, min(pullBatch, workers), handle))
+			}
+		})
+	}
+	return func() { cancel(); all.Wait() }, nil
+}
+
+// batch leases a batch and runs it. A job that blocks holds its lease.
+func (p *pulled) batch(ctx context.Context, most int, handle handler) error {
+	var leased bulktype.Leased[string]
+	if err := p.post(ctx, "lease", map[string]any{"worker": "bench", "types": []string{"noop"}, "max": most, "wait": 10}, &leased); ctx.Err() != nil {
+		return nil
+	} else if err != nil || len(leased.Jobs) == 0 {
+		return err
+	}
+	type verdict struct {
+		Lease string `json:"lease"`
+	}
+	verdicts := make([]verdict, len(leased.Jobs))
+	var running sync.WaitGroup
+	for i, j := range leased.Jobs {
+		verdicts[i] = verdict{j.Lease}
+		running.Go(func() { handle(ctx, j.Tenant) })
+	}
+	running.Wait()
+	var states bulktype.LeaseStates
+	err := p.post(context.WithoutCancel(ctx), "ack", map[string]any{"jobs": verdicts}, &states)
+	for _, s := range states.Jobs {
+		if s.State != "done" && err == nil {
+			err = fmt.Errorf("job %s is %s", s.ID, s.State)
+		}
+	}
+	return err
+}
+
+func (p *pulled) post(ctx context.Context, path string, body, into any) error {
+	_, text, err := rig.Request(ctx, time.Minute, http.MethodPost, p.url+"/v1/work/"+path, rig.Must(json.Marshal(body)), "Content-Type", "application/json")
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(text, into)
+}
+
+// pulling compares jobs that are leased over HTTP in batches of 100 with the workers of package bulk, as many at a time.
+func pulling(b *bench) []table.Row {
+	const workers = pullBatch * pullWorkers
+	process, url := startAPI(b.Run, b.bulkworker, b.redis, defaultLease)
+	defer process.Stop()
+	builtIn := newOurs(b.redis, defaultLease)
+	builtIn.batch = pullBatch
+	sides := [2]side{builtIn, &pulled{newOurs(b.redis, defaultLease), url}}
+	jobs := evenly(b.jobs, 1)
+	var rates, store [2][]float64
+	table.Turns(b.rounds, 2, func(r, i int) error {
+		s := b.drain(sides[i], "pull", workers, jobs, total(jobs))
+		rig.Say("pull, round %d of %d: %-6s %8.0f/s  %5.1f µs of Redis a job", r, b.rounds, sides[i].name(), s.Rate, s.StoreCPU)
+		rates[i], store[i] = append(rates[i], s.Rate), append(store[i], s.StoreCPU)
+		return nil
+	})
+	var ratios []float64
+	for i := range rates[0] {
+		ratios = append(ratios, rates[1][i]/rates[0][i])
+	}
+	return []table.Row{
+		{What: fmt.Sprintf("pull over HTTP, %d × %d jobs", pullWorkers, pullBatch), Unit: "/s", Ours: table.Median(rates[1])},
+		{What: fmt.Sprintf("  %d workers of a process", workers), Unit: "/s", Ours: table.Median(rates[0])},
+		{What: "  ratio", Unit: "×", Ours: table.Median(ratios), Bars: []table.Bar{{Limit: 0.5}}},
+		{What: "  Redis's processor time", Unit: "µs a job", Ours: table.Median(store[1])},
+	}
 }

@@ -1,12 +1,12 @@
 // Command live measures how soon a change of an operator or of the shop takes effect, with two gateways at one redis-server: a
-// live change on both gateways and on the console's stream, an evacuation, and facts for visitors who poll and who listen.
+// live change on both gateways and on the console's stream, an evacuation, and facts for visitors who poll and who listen. Its
+// command surge raises the rate of a room, or ends its pause, while visitors wait, and reports who was overtaken.
 package main
 
 import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -45,8 +45,9 @@ func command() *cobra.Command {
 			}
 			run(r, o)
 		})
+	cmd.PersistentFlags().StringVar(&o.gateway, "gateway", "bin/gateway", "the gateway's program")
+	cmd.AddCommand(surgeCommand(&o.gateway))
 	f := cmd.Flags()
-	f.StringVar(&o.gateway, "gateway", "bin/gateway", "the gateway's program")
 	f.IntVar(&o.changes, "changes", 100, "live changes of the part change")
 	f.IntVar(&o.inside, "inside", 10_000, "visitors inside in the part evacuate")
 	f.IntVar(&o.pollers, "pollers", 20_000, "visitors who poll in the part facts")
@@ -58,19 +59,18 @@ func command() *cobra.Command {
 
 // run runs the parts, each with a store and gateways of its own.
 func run(r *rig.Run, o options) {
+	const room = "admission: {rate: 5, burst: 1}, queue: {absence: 1h}, session: {ttl: 1h}"
 	var broken table.Broken
 	for _, part := range []struct {
 		name string
 		run  func(*fleet, options, *table.Broken)
 	}{{"change", change}, {"evacuate", evacuate}, {"facts", facts}} {
 		if len(o.only) == 0 || slices.Contains(o.only, part.name) {
-			rig.Check(rig.Do(r, r.Out, func(r *rig.Run) { part.run(newFleet(r, o.gateway), o, &broken) }))
+			rig.Check(rig.Do(r, r.Out, func(r *rig.Run) { part.run(newFleet(r, o.gateway, room), o, &broken) }))
 		}
 	}
 	fmt.Fprintf(r.Out, "%s/%s, %d cores; the generator shares them\n", runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
-	if len(broken) > 0 {
-		rig.Check(errors.New(strings.Join(broken, "\n")))
-	}
+	rig.Check(broken.Err())
 }
 
 // fleet is two gateways with one room over one redis-server.
@@ -79,12 +79,12 @@ type fleet struct {
 	gateways [2]*rig.Gateway
 }
 
-func newFleet(r *rig.Run, bin string) *fleet {
+func newFleet(r *rig.Run, bin, room string) *fleet {
 	settings := rig.SharedStore(r.Redis().URL()) + fmt.Sprintf(`limits: {streams_per_address: 0}
 origins: [{id: site, servers: ["http://%s"]}]
 rooms:
-  - {id: sale, origin: site, admission: {rate: 5, burst: 1}, queue: {absence: 1h}, session: {ttl: 1h}, guard: {joins_per_ip: ""}}
-`, r.Serve(rig.Site))
+  - {id: sale, origin: site, %s, guard: {joins_per_ip: ""}}
+`, r.Serve(rig.Site), room)
 	return &fleet{Run: r, gateways: [2]*rig.Gateway{r.Gateway(bin, settings), r.Gateway(bin, settings)}}
 }
 

@@ -327,16 +327,13 @@ func (f *fill) lose(t *ticket, why string) {
 
 // line returns a function that returns the line of progress; polls a second are the mean since the last call.
 func (f *fill) line() func() string {
-	last, lastPolls := time.Now(), int64(0)
+	speed := speedometer()
 	return func() string {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		now := time.Now()
-		r, polls := &f.report, f.progress.polls
-		speed := float64(polls-lastPolls) / max(now.Sub(last).Seconds(), 0.001)
-		last, lastPolls = now, polls
+		r := &f.report
 		return fmt.Sprintf("joined %d · in the store %d · admitted %d · lost %d · %.0f polls/s · positions that grew %d · %d wait in the room",
-			r.Joined, r.Stored, r.Admitted, r.Joined-r.Admitted-r.Waiting, speed, r.Grew.Polls, f.progress.waiting)
+			r.Joined, r.Stored, r.Admitted, r.Joined-r.Admitted-r.Waiting, speed(f.progress.polls), r.Grew.Polls, f.progress.waiting)
 	}
 }
 
