@@ -25,28 +25,29 @@ const (
 // fleet measures what many processes cost Redis at one global rate, beside one. Each has a store, connections and an engine of
 // its own; they run in this program.
 func fleet(b *bench) []table.Row {
-	var load, rate [2][]float64
-	table.Turns(b.rounds, 2, func(r, i int) error {
+	runs := table.Turns(b.rounds, 2, func(r, i int) shot {
 		n := []int{1, fleetSize}[i]
-		share, perSecond := b.fleetOf(n)
-		rig.Say("fleet, round %d of %d: %2d processes: %.1f %% of a Redis core at %.0f jobs/s", r, b.rounds, n, share*100, perSecond)
-		load[i], rate[i] = append(load[i], share*100), append(rate[i], perSecond)
-		return nil
+		s := b.fleetOf(n)
+		rig.Say("fleet, round %d of %d: %2d processes: %.1f %% of a Redis core at %.0f jobs/s", r, b.rounds, n, s.load(), s.Rate)
+		return s
 	})
 	var ratios []float64
-	for i := range load[0] {
-		ratios = append(ratios, load[1][i]/load[0][i])
+	for i := range runs[0] {
+		ratios = append(ratios, runs[1][i].load()/runs[0][i].load())
 	}
 	return []table.Row{
-		{What: fmt.Sprintf("Redis's load, %d processes at %d jobs/s", fleetSize, fleetRate), Unit: "% of a core", Ours: table.Median(load[1])},
-		{What: "  of one process", Unit: "% of a core", Ours: table.Median(load[0])},
+		{What: fmt.Sprintf("Redis's load, %d processes at %d jobs/s", fleetSize, fleetRate), Unit: "% of a core", Ours: table.MedianOf(runs[1], shot.load)},
+		{What: "  of one process", Unit: "% of a core", Ours: table.MedianOf(runs[0], shot.load)},
 		{What: "  ratio", Unit: "×", Ours: table.Median(ratios), Bars: []table.Bar{{Limit: 1.3, AtMost: true}}},
-		{What: "  what they start", Unit: "/s", Ours: table.Median(rate[1]), Bars: []table.Bar{{Limit: 0.98 * fleetRate}}},
+		{What: "  what they start", Unit: "/s", Ours: median(runs[1]).Rate, Bars: []table.Bar{{Limit: 0.98 * fleetRate}}},
 	}
 }
 
-// fleetOf runs processes and returns the share of a core that Redis used, and the jobs a second.
-func (b *bench) fleetOf(processes int) (share, perSecond float64) {
+// load returns the processor time of the store, in percent of a core.
+func (s shot) load() float64 { return s.StoreCPU * s.Rate / 1e4 }
+
+// fleetOf runs processes for a time.
+func (b *bench) fleetOf(processes int) shot {
 	b.empty()
 	rig.Check(newOurs(b.redis, defaultLease).fill(b, []int{int(fleetRate * 2 * (fleetWarm + fleetTime).Seconds())}))
 	var ran atomic.Int64
@@ -58,8 +59,8 @@ func (b *bench) fleetOf(processes int) (share, perSecond float64) {
 	before, first := b.stats(), ran.Load()
 	b.Wait(fleetTime)
 	d := b.stats().Since(before)
-	took := time.Since(before.At).Seconds()
-	return d.CPU.Seconds() / took, float64(ran.Load()-first) / took
+	n := float64(ran.Load() - first)
+	return shot{Rate: n / time.Since(before.At).Seconds(), StoreCPU: float64(d.CPU.Microseconds()) / n}
 }
 
 // mostShards is how many servers the measurement of shards starts at most.

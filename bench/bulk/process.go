@@ -51,15 +51,20 @@ func (b *bench) drain(s side, what string, workers int, jobs []int, until int) s
 		}
 	})
 	defer stop()
-	for left := int64(1); until == total(jobs) && left > 0; {
-		var err error
-		left, _, err = s.left(b, len(jobs))
-		rig.Check(err)
+	for pending := int64(1); until == total(jobs) && pending > 0; {
+		pending, _ = left(b, s, len(jobs))
 	}
 	took, after := time.Since(began), b.used(s)
 	n := float64(until)
 	return shot{Rate: n / took.Seconds(), StoreCPU: float64((after.store - before.store).Microseconds()) / n,
 		CPU: float64((after.worker - before.worker).Microseconds()) / n, Calls: float64(after.calls-before.calls) / n}
+}
+
+// left returns how many jobs of a side have not ended, and how many of them are running.
+func left(ctx context.Context, s side, tenants int) (pending, running int64) {
+	pending, running, err := s.left(ctx, tenants)
+	rig.Check(err)
+	return pending, running
 }
 
 // profile begins a processor profile if one is wanted. The profile of the last round is kept.

@@ -201,21 +201,19 @@ func pulling(b *bench) []table.Row {
 	builtIn.batch = pullBatch
 	sides := [2]side{builtIn, &pulled{newOurs(b.redis, defaultLease), url}}
 	jobs := evenly(b.jobs, 1)
-	var rates, store [2][]float64
-	table.Turns(b.rounds, 2, func(r, i int) error {
+	runs := table.Turns(b.rounds, 2, func(r, i int) shot {
 		s := b.drain(sides[i], "pull", workers, jobs, total(jobs))
 		rig.Say("pull, round %d of %d: %-6s %8.0f/s  %5.1f µs of Redis a job", r, b.rounds, sides[i].name(), s.Rate, s.StoreCPU)
-		rates[i], store[i] = append(rates[i], s.Rate), append(store[i], s.StoreCPU)
-		return nil
+		return s
 	})
 	var ratios []float64
-	for i := range rates[0] {
-		ratios = append(ratios, rates[1][i]/rates[0][i])
+	for i := range runs[0] {
+		ratios = append(ratios, runs[1][i].Rate/runs[0][i].Rate)
 	}
 	return []table.Row{
-		{What: fmt.Sprintf("pull over HTTP, %d × %d jobs", pullWorkers, pullBatch), Unit: "/s", Ours: table.Median(rates[1])},
-		{What: fmt.Sprintf("  %d workers of a process", workers), Unit: "/s", Ours: table.Median(rates[0])},
+		{What: fmt.Sprintf("pull over HTTP, %d × %d jobs", pullWorkers, pullBatch), Unit: "/s", Ours: median(runs[1]).Rate},
+		{What: fmt.Sprintf("  %d workers of a process", workers), Unit: "/s", Ours: median(runs[0]).Rate},
 		{What: "  ratio", Unit: "×", Ours: table.Median(ratios), Bars: []table.Bar{{Limit: 0.5}}},
-		{What: "  Redis's processor time", Unit: "µs a job", Ours: table.Median(store[1])},
+		{What: "  Redis's processor time", Unit: "µs a job", Ours: median(runs[1]).StoreCPU},
 	}
 }

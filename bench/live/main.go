@@ -5,10 +5,12 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"runtime"
 	"slices"
@@ -108,10 +110,7 @@ func listen(ctx context.Context, url string, header http.Header, f func(event st
 	if err != nil {
 		return err
 	}
-	req.Header = header.Clone()
-	if req.Header == nil {
-		req.Header = http.Header{}
-	}
+	maps.Copy(req.Header, header)
 	req.Header.Set("Accept", "text/event-stream")
 	resp, err := streams.Do(req)
 	if err != nil {
@@ -131,10 +130,7 @@ func listen(ctx context.Context, url string, header http.Header, f func(event st
 			return nil
 		}
 	}
-	if err := lines.Err(); err != nil {
-		return err
-	}
-	return io.ErrUnexpectedEOF
+	return cmp.Or(lines.Err(), io.ErrUnexpectedEOF)
 }
 
 // streams has a connection for each stream.

@@ -108,10 +108,7 @@ const logged = 50_000
 // Time returns the durations of the calls of each script whose first key contains a word while f runs. It
 // uses and empties the slow log.
 func (s *Redis) Time(ctx context.Context, word string, f func() error) (map[string][]time.Duration, error) {
-	set, err := lua.Load()
-	if err != nil {
-		return nil, err
-	}
+	set := lua.MustLoad()
 	names := map[string]string{} // by SHA
 	for _, name := range set.Names() {
 		names[set.Script(name).SHA] = name

@@ -56,26 +56,21 @@ func measure(r *rig.Run, o options, n int) (m Outcome, admitted float64) {
 rooms: [{id: line, paths: ["/"], origin: site, admission: {rate: %d}, queue: {absence: %s}}]
 `, r.Serve(rig.Site), checkRate, checkAbsence))
 	opened := time.Now()
-	ctx, cancel := context.WithCancel(r)
-	done := make(chan error, 1)
+	filling, cancel := context.WithCancel(r)
+	ended, end := context.WithCancelCause(context.Background())
 	tokens := filepath.Join(r.Dir, "tokens")
 	go func() {
 		var report load.FillReport
-		done <- rig.Report(ctx, &report, o.loadgen, "fill", "--json", "--url", g.URL(), "--room", "line", "--tickets", fmt.Sprint(n), "--connections", "512",
-			"--sample", "0", "--tokens-out", tokens, "--hold", "1h", "--timeout", "15m")
+		end(fmt.Errorf("the fill ended early: %w", rig.Report(filling, &report, o.loadgen, "fill", "--json", "--url", g.URL(), "--room", "line",
+			"--tickets", fmt.Sprint(n), "--connections", "512", "--sample", "0", "--tokens-out", tokens, "--hold", "1h", "--timeout", "15m")))
 	}()
-	r.Cleanup(func() { cancel(); <-done })
+	r.Cleanup(func() { cancel(); <-ended.Done() })
 	for { // the file is written when all tickets are in the store
 		if _, err := os.Stat(tokens); err == nil {
 			break
 		}
-		select {
-		case err := <-done:
-			done <- err
-			rig.Check(fmt.Errorf("the fill ended early: %w", err))
-		default:
-			r.Wait(100 * time.Millisecond)
-		}
+		r.Wait(100 * time.Millisecond)
+		rig.Check(context.Cause(ended))
 	}
 	rig.Say("%d tickets have joined and poll", n)
 	r.Wait(checkAbsence/4 + 5*time.Second)
