@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -242,7 +243,7 @@ are connected the command prints so on stdout; at the end, or when interrupted, 
 				fmt.Fprintln(cmd.OutOrStdout(), "holding", o.Clients)
 			case <-ctx.Done():
 			}
-			rig.Check(rig.PrintJSON(cmd.OutOrStdout(), <-report))
+			printJSON(cmd.OutOrStdout(), <-report)
 		})
 	f := cmd.Flags()
 	f.IntVar(&o.Clients, "clients", 10_000, "how many; each needs a file descriptor here and up to two in the gateway")
@@ -268,7 +269,7 @@ stream received no event, a place was lost, or a visitor was admitted and receiv
 			defer stop()
 			r := l.run(cmd.Context(), hold, opening)
 			stop()
-			rig.Check(rig.PrintJSON(cmd.OutOrStdout(), r))
+			printJSON(cmd.OutOrStdout(), r)
 			keep(r.Kept)
 		})
 	f := cmd.Flags()
@@ -281,13 +282,19 @@ stream received no event, a place was lost, or a visitor was admitted and receiv
 // finish prints a report, and ends the command with ErrBroken if a promise was not kept.
 func (s *shared) finish(w io.Writer, r interface{ text(io.Writer) }, kept bool) {
 	if s.json {
-		rig.Check(rig.PrintJSON(w, r))
+		printJSON(w, r)
 	} else {
 		var b bytes.Buffer
 		r.text(&b)
 		rig.Must(b.WriteTo(w))
 	}
 	keep(kept)
+}
+
+func printJSON(w io.Writer, report any) {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	rig.Check(e.Encode(report))
 }
 
 // keep ends the command with ErrBroken if a promise was not kept.

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -123,13 +122,6 @@ func Report(ctx context.Context, into any, bin string, args ...string) error {
 		return fmt.Errorf("%s %s: %w", bin, strings.Join(args, " "), errors.Join(err, jsonErr))
 	}
 	return nil
-}
-
-// PrintJSON prints a report as indented JSON.
-func PrintJSON(w io.Writer, report any) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	return e.Encode(report)
 }
 
 // Port returns a loopback address whose port is free. It is below the ports of outgoing connections, so that a server which is
