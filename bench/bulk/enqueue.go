@@ -81,7 +81,10 @@ type front struct {
 }
 
 func startFront(b *bench, jobs int) *front {
-	process, url := startWorker(b.Run, b.bulkworker, b.redis, "rate: {global: 0.001}\nworker: {count: 1}\nprocessors: {webhook: {url: \"http://127.0.0.1:9/\"}}\n")
+	process, url := startWorker(b.Run, b.bulkworker, b.redis, `rate: {global: 0.001}
+worker: {count: 1}
+processors: {webhook: {url: "http://127.0.0.1:9/"}}
+`)
 	return &front{process: process, url: url, line: fmt.Appendf(nil, "{\"payload\":%s}\n", payload), jobs: jobs}
 }
 

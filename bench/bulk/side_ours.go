@@ -185,7 +185,8 @@ func (p *pulled) batch(ctx context.Context, most int, handle handler) error {
 }
 
 func (p *pulled) post(ctx context.Context, path string, body, into any) error {
-	_, text, err := rig.Request(ctx, time.Minute, http.MethodPost, p.url+"/v1/work/"+path, rig.Must(json.Marshal(body)), "Content-Type", "application/json")
+	_, text, err := rig.Request(ctx, time.Minute, http.MethodPost, p.url+"/v1/work/"+path, rig.Must(json.Marshal(body)),
+		"Content-Type", "application/json")
 	if err != nil {
 		return err
 	}

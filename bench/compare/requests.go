@@ -33,7 +33,8 @@ func (b *bench) requests() (rows []table.Row) {
 	tokenFile := b.credentials("tokens", queue.Waiting[front:], func(c visitor.Credentials) string { return c.Token })
 	if b.wants("pass") {
 		before := rig.Must(b.passed())
-		r := b.turns("request with a pass", b.rounds, request{Header: "X-Waiting-Room-Pass", Method: "GET", Path: "/", Credentials: passFile}, nginx, proxy, ours)
+		r := b.turns("request with a pass", b.rounds, request{Header: "X-Waiting-Room-Pass", Method: "GET", Path: "/", Credentials: passFile},
+			nginx, proxy, ours)
 		counted := rig.Must(b.passed()) - before
 		rig.Require(counted >= r[2].Requests, "the gateway counts %.0f requests with a pass, wrk has sent %.0f: something else was measured", counted, r[2].Requests)
 		rows = append(rows,

@@ -186,7 +186,8 @@ func (a *prober) measure(w *trial, rounds int) *result {
 		plains, costs, ratios = append(plains, p), append(costs, c), append(ratios, float64(c)/float64(p))
 	}
 	a.close()
-	return &result{trial: w, status: first.StatusCode, bytes: len(heavy), plain: table.Median(plains), cost: table.Median(costs), ratio: table.Median(ratios)}
+	return &result{trial: w, status: first.StatusCode, bytes: len(heavy),
+		plain: table.Median(plains), cost: table.Median(costs), ratio: table.Median(ratios)}
 }
 
 // mostAtOnce is the largest batch.
