@@ -282,17 +282,22 @@ if set.shards > 1 then parts.read() end
 -- change of its clocks as a time and the offset from then on, in seconds.
 
 -- A group with after waits for the end of others, its predecessors (lib bulklife): 1 starts when all have completed, 2 when one has not, 3 in
--- any case; 0: it has none. waits is one more than the number of those that have not ended, and 0 once it is decided; skipped is 1 if it was cancelled then. followed counts the groups that wait for it.
+-- any case; 0: it has none. waits is one more than the number of those that have not ended, and 0 once it is decided; skipped is 1 if the
+-- group was cancelled then. followed counts the groups that wait for it.
 -- far_waits are those of waits that are on other shards, and far_followed counts the groups on other shards that wait for it.
 
 -- A split group has a record of this kind on each of its shards, with the jobs of that shard. part is 1 in the one that decides for the whole
 -- group, and 2, 3, … in the others; 0: the group is not split. A part whose jobs have all ended stays AGGREGATING, or CANCELLED and swept 1,
 -- until group_join. others has the counts of the other parts from then on, as words: total, succ, fail, dead, canc, throttles, gone.
 -- lent has the limits of the whole group and this part's lease of them, as words (0: an earlier version has created the part, or it has none):
--- the number of parts; rate and conc of the whole (0: the record has this part of it, which is fixed, or there is no limit); rate and conc of the record, which are then no more than either the lease or the fixed
--- part, so that a process of an earlier version, which reads only these, exceeds neither; rate, burst and conc of the lease and when it ends (0:
--- there is none), except for the conc, which does not end (0: there is none); the phase in which at and frac were written (parts.of_group); when the rate last held
--- a job back; and when a job last cost more than the part's burst.
+--   the number of parts
+--   rate and conc of the whole group (0: the record has this part of it, which is fixed, or there is no limit)
+--   rate and conc of the record, which are then no more than either the lease or the fixed part, so that a process of an earlier version,
+--     which reads only these, exceeds neither
+--   rate, burst and conc of the lease (0: there is none), and when its rate and burst end (0: there is none); its conc does not end
+--   the phase in which at and frac were written (parts.of_group)
+--   when the rate last held a job back
+--   when a job last cost more than the part's burst
 
 -- Work, where time is shared, in µs: expect is the recent mean run time, charged the charge of the group's jobs in flight, due the difference of
 -- charges and run times of ended runs that is not charged yet. lag is the part of that difference that is charged among tenants and not
