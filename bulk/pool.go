@@ -153,8 +153,8 @@ type load struct {
 	starved                      bool // all were busy at once, and jobs are left
 }
 
-// look returns a snapshot; with reset, it resets the peak.
-func (p *pool) look(reset bool) load {
+// snapshot returns the pool's load; with reset, the peak then starts again from active.
+func (p *pool) snapshot(reset bool) load {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l := load{size: p.size, active: p.active, unacked: p.slots.unacked, limit: p.size + p.window, peak: p.peak,
