@@ -118,12 +118,12 @@ type sessionReport uint8
 
 const (
 	reportScheduled  sessionReport = iota // report it if the last report is reportEvery ago
-	reportedRecently                      // do not report it: the last report is less than that ago
-	reportAlways                          // report it: the store was away, so the session only counts as going on
+	reportedRecently                      // do not report it: the last report is less than reportEvery ago
+	reportAlways                          // report it: the store was away, so the session counts as going on without its reply
 )
 
-// goesOn reports whether the session of a pass goes on. A pass that is signed again while it is used shows it by its end. Of other
-// passes the gateways keep the sessions alive.
+// goesOn reports whether the session of a pass goes on. The session of a pass that is renewed while it is used lasts as long as the pass.
+// The session of a pass that is signed once (Live) lasts while requests of its visitor are reported to the store.
 func (c *tokenCheck) goesOn(p *token.Pass) bool {
 	c.report = reportScheduled
 	if !p.Live {
