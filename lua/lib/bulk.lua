@@ -59,7 +59,7 @@ function parts.rate(rate, burst, number, n)
   return math.floor(rate / among), math.floor(burst / among)
 end
 
--- parts.at_most returns what a lease grants when its time is over: no more than the fixed part.
+-- parts.at_most returns the rate and burst that a lease grants now: its own, or once its time is over, no more than the fixed part.
 function parts.at_most(rate, burst, of_rate, of_burst)
   if now < parts.till then return rate, burst end
   local own, own_burst = parts.rate(of_rate, of_burst)
@@ -139,9 +139,10 @@ function parts.keep_lease(g, d)
   parts.leases[g[G_KEY]] = d
 end
 
--- parts.of_group returns for the rate of a group with a lease d what parts.phase and parts.steps are for the global rate. Its time is its own: a
--- lender of an earlier version renews the leases of the shard, and not that of the group. The lease ends 100 ms early, the time in which a debt of
--- the whole burst is paid: a process of an earlier version goes on to pay at the rate at which the debt was made.
+-- parts.of_group returns phase and steps for the rate of a group with a lease d, as parts.phase and parts.steps are for the global rate. The
+-- group's lease has an end of its own, because a lender of an earlier version renews the leases of the shard, and not that of the group. It
+-- ends 100 ms early, the time in which a debt of the whole burst is paid: a process of an earlier version goes on to pay at the rate at which
+-- the debt was made.
 function parts.of_group(g, d)
   local own, own_burst = parts.rate(d.rate, 0, g[G_PART] - 1, d.n)
   local till, free = d.till - 100000, d.till + parts.after
@@ -156,8 +157,8 @@ function parts.slots_of(g)
   return d.l_conc > 0 and d.l_conc or parts.count(d.conc, g[G_PART] - 1, d.n)
 end
 
--- parts.widen notes that a job costs more than this shard's part of the burst: it needs the whole. The time is the field wide:<name> of the
--- shard's state, and counts for two seconds.
+-- parts.widen records that a job costs more than this shard's part of the burst, so that it needs the whole burst. The time of that is the
+-- field wide:<name> of the shard's state, and parts.wide reports for two seconds that there was one.
 function parts.widen(b, name)
   if b.wide then redis.call('HSET', K.state, 'wide:' .. name, int(now)) end
   b.wide = nil
@@ -165,8 +166,8 @@ end
 
 function parts.wide(name) return now - tonumber(redis.call('HGET', K.state, 'wide:' .. name) or 0) < 2000000 end
 
--- parts.carry gives a limiter another rate and burst from a time on, and tokens (billionths) in addition. Tokens that are left stay as far as
--- the burst allows, so that a change of shares makes none. It returns how many are lost. burst is that of the state.
+-- parts.carry changes a limiter to the rate and burst of b from a time on, and adds tokens (billionths). was and burst are the former rate and
+-- burst. Tokens that are left stay as far as the burst allows, so that a change of shares creates none. It returns how many are lost.
 function parts.carry(b, was, burst, from, tokens)
   local left = 0
   if was > 0 then
