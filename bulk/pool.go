@@ -54,7 +54,7 @@ func (p *pool) full() bool {
 	return p.freeLocked()+p.held <= 0
 }
 
-// abandon counts an abandoned handler, returned one that has returned after all.
+// abandon counts a handler that was abandoned; returned uncounts it once it has returned after all.
 func (p *pool) abandon() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
