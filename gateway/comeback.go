@@ -89,7 +89,7 @@ func joinReturning(v *visit, body *joinBody, a arrival) (d decision, p *answer.P
 		s, refusal, err := v.room.store.Join(callsOf(v, a.ID), a.Arrival)
 		switch {
 		case err == nil:
-			d, p = joined(v, 200, &a, s, refusal, nil)
+			d, p = joined(v, 200, &a, &s, refusal, nil)
 			return d, p, true
 		case errors.Is(err, admission.ErrUnknown) && s.Reason != admission.ReasonKept:
 			return d, nil, false
@@ -108,6 +108,6 @@ func joinReturning(v *visit, body *joinBody, a arrival) (d decision, p *answer.P
 	case a.Proof != (admission.ID{}) && s.New:
 		v.room.metrics.Proofs["accepted"].Inc()
 	}
-	d, p = joined(v, joinCode(&s), &a, s, refusal, err)
+	d, p = joined(v, joinCode(&s), &a, &s, refusal, err)
 	return d, p, true
 }

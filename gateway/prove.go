@@ -158,7 +158,7 @@ func joinedByProof(v *visit, a *arrival, proof bool, s admission.Standing, refus
 			v.room.metrics.Proofs["repeated"].Inc()
 		}
 	}
-	return joined(v, joinCode(&s), a, s, refusal, err)
+	return joined(v, joinCode(&s), a, &s, refusal, err)
 }
 
 // refuseMissing returns the problem of a join that lacks a solved CAPTCHA, or a proof.
@@ -215,7 +215,7 @@ func joinAccount(v *visit, body *joinBody) (decision, *answer.Problem) {
 		held.Held = true
 		s, refusal, err := v.room.store.Join(callsOf(v, held.ID), held.Arrival)
 		if err != nil || refusal != admission.Granted || s.State != admission.Ended {
-			return joined(v, 200, &held, s, refusal, err)
+			return joined(v, 200, &held, &s, refusal, err)
 		}
 		if a.Proof, p = checkSolutions(v, body); p != nil {
 			return decision{}, p
@@ -228,7 +228,7 @@ func joinAccount(v *visit, body *joinBody) (decision, *answer.Problem) {
 		}
 		v.room.metrics.Proofs["accepted"].Inc()
 	}
-	return joined(v, joinCode(&s), &a, s, refusal, err)
+	return joined(v, joinCode(&s), &a, &s, refusal, err)
 }
 
 // checkSolutions checks the proof and the CAPTCHA of a join for a new ticket, and returns the id of the proof; zero: none is required.

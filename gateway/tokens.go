@@ -63,12 +63,12 @@ const tokensMax = 8
 
 // findPass returns the first valid pass of the request, from the header field, then from the cookies.
 func (c *tokenCheck) findPass() (token.Pass, bool) {
-	var list [tokensMax][]byte
-	tokens := list[:0]
-	if raw := c.r.req.Peek("x-waiting-room-pass"); len(raw) > 0 {
-		tokens = append(tokens, raw)
+	raw, cookies := c.r.req.Peek("x-waiting-room-pass"), c.r.jar.Pass.All()
+	if len(raw) == 0 {
+		return firstValid(c, cookies, verifyPass)
 	}
-	return firstValid(c, append(tokens, c.r.jar.Pass.All()...), verifyPass)
+	var list [tokensMax][]byte
+	return firstValid(c, append(append(list[:0], raw), cookies...), verifyPass)
 }
 
 func verifyPass(c *tokenCheck, raw []byte) (token.Pass, error) {
