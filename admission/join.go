@@ -258,15 +258,15 @@ func (j *joining) request(revoked bool) enterQ {
 
 // joinPlaced returns the place that the store found or gave.
 func (r *joins) joinPlaced(j *joining, q *enterQ, ans reply) joined {
-	fresh, id, named := named(ans.reason)
+	fresh, id, hasID := named(ans.reason)
 	switch {
 	case !j.Account && j.Return == nil:
-		if !j.Keyed || !named {
+		if !j.Keyed || !hasID {
 			fresh = !j.Keyed
 		} else {
 			ans.reason = ""
 		}
-	case !named:
+	case !hasID:
 		return joined{err: errors.New("admission: room_enter returned no id for " + q.kind)}
 	default:
 		j.t.ID, ans.reason = id, ""

@@ -79,7 +79,7 @@ func serveTickets(v *visit) (decision, *answer.Problem) {
 	if d, p, done := joinReturning(v, &body, a); done {
 		return d, p
 	}
-	if v.room.mayAsk() {
+	if v.room.mayRequireSolution() {
 		if d, p, done := joinProved(v, &body, key); done {
 			return d, p
 		}
