@@ -211,9 +211,9 @@ chaos: ## Admit a crowd through 8 gateways while these and their Redis are stopp
 surge: ## Raise the rate of a room in which 3,000 visitors wait at two gateways, then end a pause, and report overtaken visitors; 7 minutes
 	@tools/need.sh redis-server
 	@$(MAKE) --no-print-directory build
-	@cd bench && $(GO) build -o ../bin/surge ./surge
-	@bin/surge
-	@bin/surge --paused --after 130s
+	@cd bench && $(GO) build -o ../bin/live ./live
+	@bin/live surge
+	@bin/live surge --paused --after 130s
 
 .PHONY: live
 live: ## Measure how soon a live change, an evacuation of 10,000 and facts for 20,000 pollers are in force on two gateways; LIVE_FLAGS: bin/live --help; 8 minutes

@@ -48,44 +48,44 @@ func TestPresenceBuckets_HoldQueuedTicketsOnly(t *testing.T) {
 			}
 			return id
 		})
-		heard := map[string]int64{} // room time
+		replied := map[string]int64{} // room time
 		for range rapid.IntRange(10, 60).Draw(t, "steps") {
 			who := id.Draw(t, "who")
 			switch rapid.SampledFrom([]string{"join", "join", "join", "hear", "hear", "leave", "revoke", "beat", "pass", "pass", "reset", "restore"}).Draw(t, "step") {
 			case "join":
 				if code := script("room_enter", "keyed", who, "", 30, "")[0]; code == replyWaiting {
-					heard[who] = r.Now()
+					replied[who] = r.Now()
 				}
 			case "hear":
 				code := script("room_seen", who, "", 30)[0]
-				if at, known := heard[who]; known && code == replyUnknown && r.Now()-at < p.Absence.Microseconds() {
+				if at, known := replied[who]; known && code == replyUnknown && r.Now()-at < p.Absence.Microseconds() {
 					t.Fatalf("%x polled %d µs ago and is not in the queue", who, r.Now()-at)
 				}
-				if heard[who] = r.Now(); code != replyWaiting {
-					delete(heard, who)
+				if replied[who] = r.Now(); code != replyWaiting {
+					delete(replied, who)
 				}
 			case "leave":
 				script("room_leave", "", r.id, ReasonLeft, "", who, 0, 0)
-				delete(heard, who)
+				delete(replied, who)
 			case "revoke":
 				script("room_revoke", "", r.id, "", who)
-				delete(heard, who)
+				delete(replied, who)
 			case "beat":
 				script("room_heartbeat", who, "", 0, "")
-				delete(heard, who)
+				delete(replied, who)
 			case "reset":
 				if rapid.IntRange(0, 5).Draw(t, "rarely") == 0 {
 					if err := r.Reset(ctx, "ann"); err != nil {
 						t.Fatal(err)
 					}
-					clear(heard)
+					clear(replied)
 				}
 			case "restore": // by a gateway that knew another epoch
 				args := []any{clock.us, "0.x", 1, r.view.policyArg(), "y", clock.us, clock.us, "", 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, "admitted", who, clock.us, clock.us, ""}
 				if _, err := core.scripts.Run(ctx, "room_restore", r.keys, args...); err != nil {
 					t.Fatal(err)
 				}
-				delete(heard, who)
+				delete(replied, who)
 			case "pass":
 				for range rapid.IntRange(1, 40).Draw(t, "seconds") {
 					clock.pass(time.Second)

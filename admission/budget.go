@@ -121,7 +121,7 @@ func (r *lease) borrow(ctx context.Context, grant bool) (string, error) {
 	if number == 0 || a == nil {
 		return "", nil
 	}
-	till := a.wall + (asked-a.heard)/int64(time.Microsecond) + life
+	till := a.wall + (asked-a.replied)/int64(time.Microsecond) + life
 	lease := itoa(number) + " " + itoa(units) + " " + itoa(till)
 	if e := r.expected.Load(); e > 0 {
 		lease += " " + itoa(e)

@@ -103,9 +103,9 @@ func (q *enterQ) args(dst []any) []any {
 	case "recall":
 		dst = append(dst, q.pass)
 	case "enrol", "signed":
-		dst = append(dst, t.Order, t.Seen, t.Epoch, t.Fence, t.Address, t.lastHeard(), int64(t.Hold/time.Second))
+		dst = append(dst, t.Order, t.Seen, t.Epoch, t.Fence, t.Address, t.lastAnswered(), int64(t.Hold/time.Second))
 	case "prequeue":
-		dst = append(dst, t.Seen, t.Epoch, t.Fence, t.Address, t.lastHeard(), int64(t.Hold/time.Second))
+		dst = append(dst, t.Seen, t.Epoch, t.Fence, t.Address, t.lastAnswered(), int64(t.Hold/time.Second))
 	}
 	return dst
 }

@@ -20,8 +20,8 @@ type causes struct {
 	changes reason.Changes
 }
 
-// heard notes a reply of series_record.
-func (k *causes) heard(code reason.Code, since int64, end time.Duration, mono int64) {
+// record keeps what series_record replied.
+func (k *causes) record(code reason.Code, since int64, end time.Duration, mono int64) {
 	if since > 0 {
 		k.code, k.since = code, since
 	}

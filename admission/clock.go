@@ -18,7 +18,7 @@ type clock struct {
 type anchor struct {
 	time, wall int64
 	mono       int64 // half-way between the call and its reply
-	heard      int64 // mono of the reply: the clocks were read before it
+	replied    int64 // mono of the reply: the clocks were read before it
 	own        int64 // this machine's clock then, µs
 	step       step
 }
@@ -81,8 +81,8 @@ const restartFall = 30_000_000
 
 // sync ties this process's clock to the store's by a reply. It returns how far Redis's clock jumped since the reply before, µs;
 // 0 for less than a silence of the store.
-func (r *clock) sync(h header, sent, heard int64) (jump int64) {
-	mono := (sent + heard) / 2
+func (r *clock) sync(h header, sent, replied int64) (jump int64) {
+	mono := (sent + replied) / 2
 	old := r.anchor.Load()
 	if old != nil && mono < old.mono && r.core.o.Now == nil { // overtaken by a later reply
 		return 0
@@ -90,7 +90,7 @@ func (r *clock) sync(h header, sent, heard int64) (jump int64) {
 	if old == nil || h.time < old.time-restartFall {
 		r.lastOrd.Store(0) // earlier orders came from another clock
 	}
-	next := &anchor{time: h.time, wall: h.wall, mono: mono, heard: heard, own: r.core.ownWall()}
+	next := &anchor{time: h.time, wall: h.wall, mono: mono, replied: replied, own: r.core.ownWall()}
 	if old != nil {
 		next.step = old.stepTo(next)
 	}

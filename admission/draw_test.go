@@ -28,7 +28,8 @@ func lottery(now int64, opens time.Duration) Policy {
 // gatherer keeps the newest token.
 type gatherer struct{ t Ticket }
 
-func (g *gatherer) heard(s Standing) {
+// keep adopts the token of a reply.
+func (g *gatherer) keep(s Standing) {
 	if s.Renewed {
 		g.t.Order, g.t.Seen, g.t.Epoch, g.t.Fence = s.Ticket.Order, s.Ticket.Seen, s.Ticket.Epoch, s.Ticket.Fence
 	}
@@ -44,7 +45,7 @@ func gather(t *testing.T, r *Room, n int) []*gatherer {
 			t.Fatalf("joined as %+v", s)
 		}
 		g := &gatherer{Ticket{ID: id, Client: testClient(1)}}
-		g.heard(s)
+		g.keep(s)
 		all = append(all, g)
 	}
 	return all
@@ -93,7 +94,7 @@ func TestDraw_IsSameAtEveryGateway(t *testing.T) {
 				if s := mustCheck(t, []*Room{b, a}[i%2], g.t); s.Ticket.Order != d.Order(g.t.ID, drawn) {
 					t.Fatalf("visitor %d at the other gateway: %+v", i, s)
 				}
-				g.heard(s)
+				g.keep(s)
 			}
 			if got := a.Snapshot().Admissions; got != 0 {
 				t.Errorf("%d were admitted before all could poll", got)
@@ -140,7 +141,7 @@ func TestDraw_SurvivesLossOfStore(t *testing.T) {
 		if !s.Gathering {
 			t.Fatalf("after a loss before the opening: %+v", s)
 		}
-		g.heard(s)
+		g.keep(s)
 	}
 	c.pass(29 * time.Second)
 	mustTick(t, a)
@@ -399,7 +400,7 @@ func TestDraw_AbsentTicketIsLate(t *testing.T) {
 		c.pass(5 * time.Second)
 		mustTick(t, a)
 		mustTick(t, b)
-		kept.heard(mustCheck(t, b, kept.t))
+		kept.keep(mustCheck(t, b, kept.t))
 	}
 	if s := mustCheck(t, b, kept.t); s.State != Waiting || !s.Gathering {
 		t.Errorf("the ticket that polled: %+v", s)
@@ -467,7 +468,7 @@ func TestMinWait_CountsFromOpening(t *testing.T) {
 	drawn := r.Snapshot().Drawn
 	for r.Snapshot().Admissions == 0 && r.Now() < drawn+60_000_000 {
 		for _, g := range all {
-			g.heard(mustCheck(t, r, g.t))
+			g.keep(mustCheck(t, r, g.t))
 		}
 		c.pass(4 * time.Second)
 		mustTick(t, r)

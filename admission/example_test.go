@@ -32,7 +32,7 @@ func ExampleRoom() {
 		panic(err)
 	}
 	room := core.Room("sale", admission.Policy{
-		Enabled: true, Method: admission.FIFO, Rate: 500, Burst: 1000, // a visitor every 2 seconds, the first one at once
+		Enabled: true, Method: admission.FIFO, Rate: 1, Burst: 1000, // a visitor every 1,000 seconds, the first one at once
 		Absence: 5 * time.Minute, ClaimWindow: 5 * time.Minute, SessionTTL: 15 * time.Minute, OnStoreError: admission.OnErrorWait,
 	})
 	if err := room.Tick(ctx); err != nil { // core.Run(ctx) ticks all rooms
@@ -52,6 +52,10 @@ func ExampleRoom() {
 	fmt.Println("first visitor has a session:", first.State == admission.Active)
 	fmt.Println("second visitor waits:", second.State == admission.Waiting, "with", room.Ahead(second.Ticket.Order), "ahead")
 
+	rate := int64(20_000) // thousandths of a visitor per second
+	if err := room.Patch(ctx, "operator", admission.Live{Rate: &rate}); err != nil {
+		panic(err)
+	}
 	polls := time.NewTicker(50 * time.Millisecond)
 	defer polls.Stop()
 	for second.State == admission.Waiting {

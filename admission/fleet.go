@@ -104,7 +104,7 @@ func (f *Fleet) exchange(ctx context.Context, text []byte) error {
 	if err != nil {
 		return err
 	}
-	heard := f.c.ownWall()
+	replied := f.c.ownWall()
 	if len(v)%3 != 2 || v.String(0) != replyOK {
 		return fmt.Errorf("fleet_report replied %v", v)
 	}
@@ -119,7 +119,7 @@ func (f *Fleet) exchange(ctx context.Context, text []byte) error {
 	}
 	slices.SortFunc(all, func(a, b Gateway) int { return cmp.Compare(a.ID, b.ID) })
 	f.mu.Lock()
-	f.offset, f.all, f.at = sent+(heard-sent)/2-v.Int(1), all, v.Int(1)
+	f.offset, f.all, f.at = sent+(replied-sent)/2-v.Int(1), all, v.Int(1)
 	f.mu.Unlock()
 	return nil
 }

@@ -65,7 +65,7 @@ type joins struct {
 	waitsNew atomic.Bool // a visitor began to wait since the health of origins was published last
 }
 
-// joining is a join on its way through the steps of Join.
+// joining is a join on its way through the steps of Join. The step that ends it writes the result in place, which is large to copy.
 type joining struct {
 	Arrival
 	snap    *Snapshot
@@ -73,6 +73,7 @@ type joining struct {
 	t       Ticket
 	noPlace Refusal  // why no new place may be given; Granted: it may
 	full    Standing // the join limit, where noPlace is TooMany
+	out     joined
 }
 
 // joined is what Join returns.
@@ -86,93 +87,96 @@ type joined struct {
 // by a.Client). While the queue is long, a join with a random id makes no store call. For a derived id that already has a place
 // Join returns that place; Standing.New marks a new one.
 //
-// The first step that returns a result ends the join.
+// The first step that has a result ends the join.
 func (r *joins) Join(ctx context.Context, a Arrival) (Standing, Refusal, error) {
 	j := joining{Arrival: a, snap: r.view.Snapshot(), now: r.c.mono()}
 	j.t = Ticket{ID: a.ID, Client: a.Client, Interval: a.Interval, Address: a.Address}
-	out, done := r.joinKnown(ctx, &j)
-	if !done {
-		out, done = r.joinRefused(&j)
+	if !r.joinKnown(ctx, &j) && !r.joinRefused(&j) && !r.joinUncalled(&j) {
+		j.out = r.joinStore(ctx, &j)
 	}
-	if !done {
-		out, done = r.joinUncalled(&j)
-	}
-	if !done {
-		out = r.joinStore(ctx, &j)
-	}
-	switch s := &out.s; {
-	case out.refusal == TooMany && s.Retry == 0:
-		out.s = j.full
+	switch s := &j.out.s; {
+	case j.out.refusal == TooMany && s.Retry == 0:
+		j.out.s = j.full
 	case j.SessionOnly && s.State == Active && !j.Keyed && !s.Offline:
 		r.joinLimiter.count(j.Address, &j.snap.Policy, j.now)
 	case s.New && j.Keyed && !s.Offline && s.Ticket.Epoch == "" && s.State == Waiting:
 		r.joinLimiter.count(j.Address, &j.snap.Policy, j.now) // the store counts it with its first poll
 	}
-	return out.s, out.refusal, out.err
+	return j.out.s, j.out.refusal, j.out.err
 }
 
-// joinKnown returns a place from this gateway's memory, so that a repeated join costs the store no more than a poll.
-func (r *joins) joinKnown(ctx context.Context, j *joining) (joined, bool) {
+// joinKnown finds the place in this gateway's memory, so that a repeated join costs the store no more than a poll.
+func (r *joins) joinKnown(ctx context.Context, j *joining) (done bool) {
 	if j.Return != nil && !r.keeps(j.snap, j.Return) {
 		if !j.Account {
-			return joined{err: ErrUnknown}, true
+			j.out.err = ErrUnknown
+			return true
 		}
 		j.Return = nil
 	}
 	if !j.Keyed || j.Account {
-		return joined{}, false
+		return false
 	}
 	s, known := r.remembers(ctx, j.snap, j.Arrival)
-	if known && j.Return != nil && s.State > Active {
-		return joined{err: ErrUnknown}, true
+	switch {
+	case known && j.Return != nil && s.State > Active:
+		j.out.err = ErrUnknown
+	case known:
+		j.out.s = s
 	}
-	return joined{s: s}, known
+	return known
 }
 
 // joinRefused applies the room's state and the join limits of this gateway. A derived id may have a place nevertheless, so its
 // address may ask the store once a second.
-func (r *joins) joinRefused(j *joining) (joined, bool) {
+func (r *joins) joinRefused(j *joining) (done bool) {
 	j.noPlace = r.view.refuses(j.snap)
 	if j.noPlace == Closed || j.noPlace != Granted && !j.Keyed {
-		return joined{refusal: j.noPlace}, true
+		j.out.refusal = j.noPlace
+		return true
 	}
 	if wait, reason := r.joinLimiter.full(j.Address, &j.snap.Policy, j.now); wait > 0 {
 		j.full, j.noPlace = Standing{Reason: reason, Retry: wait}, TooMany
 		if !j.Keyed || !r.store.unreachable(j.snap) && !r.joinLimiter.mayAsk(addressKey(j.Address), j.now) {
-			return joined{s: j.full, refusal: TooMany}, true
+			j.out.s, j.out.refusal = j.full, TooMany
+			return true
 		}
 	}
 	if !j.Keyed && !j.SessionOnly { // the store decides whether a derived id gets a new place
 		r.joinLimiter.count(j.Address, &j.snap.Policy, j.now)
 	}
-	return joined{}, false
+	return false
 }
 
 // joinUncalled joins without a call in three cases: the store is away, this gateway remembers the account in the pre-queue, or a
 // random id joins while the front is full. In the last case the order in the token is the place until the first poll enrols it.
-func (r *joins) joinUncalled(j *joining) (joined, bool) {
+func (r *joins) joinUncalled(j *joining) (done bool) {
 	snap, front := j.snap, snapshot.FrontSize(j.snap.Policy.Rate)
 	switch {
 	case r.store.unreachable(snap):
-		return r.joinUnreached(j, "", ErrStore), true
+		j.out = r.joinUnreached(j, "", ErrStore)
+		return true
 	case j.SessionOnly && (!snap.AdmitsNow() || r.view.frontFull.Load() == snap):
-		return joined{refusal: MustWait}, true
+		j.out.refusal = MustWait
+		return true
 	case j.Account:
-		if snap.Gathering() && j.From == (ID{}) {
-			return r.prequeuedAccount(j)
-		}
+		return snap.Gathering() && j.From == (ID{}) && r.prequeuedAccount(j)
 	case j.Keyed:
+		return false
 	case snap.Gathering():
-		if snap.Prequeued >= front && snap.Policy.OpensAt-r.view.RedisNow() > lastJoins {
-			j.t.Fence = snap.Fence // its first poll confirms it
-			return joined{s: Standing{State: Waiting, Ticket: j.t, Renewed: true, Gathering: true}}, true
+		if snap.Prequeued < front || snap.Policy.OpensAt-r.view.RedisNow() <= lastJoins {
+			return false
 		}
+		j.out.s.Gathering = true // its first poll confirms it
 	case r.view.length(snap) >= front && snap.Waiting > 0 || r.view.frontFull.Load() == snap:
-		j.t.Order, j.t.Fence = r.view.nextOrder(), snap.Fence
+		j.t.Order = r.view.nextOrder()
 		r.view.sign(j.t.Order)
-		return joined{s: Standing{State: Waiting, Ticket: j.t, Renewed: true}}, true
+	default:
+		return false
 	}
-	return joined{}, false
+	j.t.Fence = snap.Fence
+	j.out.s.State, j.out.s.Ticket, j.out.s.Renewed = Waiting, j.t, true
+	return true
 }
 
 // joinStore runs room_enter, which finds a place or gives one in a single step, since devices and gateways may race.
@@ -254,15 +258,15 @@ func (j *joining) request(revoked bool) enterQ {
 
 // joinPlaced returns the place that the store found or gave.
 func (r *joins) joinPlaced(j *joining, q *enterQ, ans reply) joined {
-	fresh, id, named := named(ans.reason)
+	fresh, id, hasID := named(ans.reason)
 	switch {
 	case !j.Account && j.Return == nil:
-		if !j.Keyed || !named {
+		if !j.Keyed || !hasID {
 			fresh = !j.Keyed
 		} else {
 			ans.reason = ""
 		}
-	case !named:
+	case !hasID:
 		return joined{err: errors.New("admission: room_enter returned no id for " + q.kind)}
 	default:
 		j.t.ID, ans.reason = id, ""

@@ -29,7 +29,7 @@ func (id ID) Places() []ID {
 func (a *Arrival) bases() []ID { return append([]ID{a.ID}, a.Former...) }
 
 // prequeuedAccount finds the ticket of an account that this gateway confirmed in the pre-queue.
-func (r *joins) prequeuedAccount(j *joining) (joined, bool) {
+func (r *joins) prequeuedAccount(j *joining) (done bool) {
 	for _, base := range j.bases() {
 		for n := range generations {
 			id := base.generation(n)
@@ -38,12 +38,13 @@ func (r *joins) prequeuedAccount(j *joining) (joined, bool) {
 				continue // this place has ended
 			}
 			if s, gathers := r.tickets.gatheredBefore(j.snap, Arrival{ID: id, Client: j.Client, Interval: j.Interval}, k); known && gathers {
-				return joined{s: s}, true
+				j.out.s = s
+				return true
 			}
 			break
 		}
 	}
-	return joined{}, false
+	return false
 }
 
 // named reads the reason of a reply that names a place: whether it is new, and its id.

@@ -79,7 +79,7 @@ func TestDrawSecret_DifferentSecretsMakeOneDraw(t *testing.T) {
 	l.pass(20, b, a)
 	l.commits(first, a, b)
 	for _, g := range all { // of an epoch that was lost
-		g.heard(mustCheck(t, b, g.t))
+		g.keep(mustCheck(t, b, g.t))
 	}
 
 	if _, _, known := b.Commitment(second.Plan.Draw(second.OpensAt)); known {
@@ -131,7 +131,7 @@ func TestDrawSecret_ChangedByAllGateways(t *testing.T) {
 		l.pass(10, b)
 		l.pass(1, a)
 		for _, g := range all {
-			g.heard(mustCheck(t, a, g.t))
+			g.keep(mustCheck(t, a, g.t))
 		}
 	}
 	for i, g := range all {
@@ -153,7 +153,7 @@ func TestDrawSecret_UnknownSeedAdmitsNobody(t *testing.T) {
 	all := gather(t, b, 3)
 	l.pass(58, a, b)
 	for _, g := range all {
-		g.heard(mustCheck(t, b, g.t))
+		g.keep(mustCheck(t, b, g.t))
 	}
 	for b.Snapshot().Drawn == 0 { // a is gone
 		l.pass(1, b)

@@ -13,7 +13,7 @@ type draws struct {
 	identity
 	view         *view
 	commitment   atomic.Pointer[drawCommitment]
-	otherOpening int64 // an opening later than the configured one that was logged; guarded by ticker.ticking
+	otherOpening int64 // the last opening, later than the configured one, that was logged; guarded by ticker.ticking
 }
 
 // UnheardBefore returns how many of the unheard tickets of a pre-queue are before an order. Drawn orders are uniform, so it is

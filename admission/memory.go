@@ -299,7 +299,7 @@ func (m *memory) forget(now int64, absence, claimWindow time.Duration) {
 	}
 	s.mu.Unlock()
 	if m.sweep&63 == 0 {
-		m.turn()
+		m.nextMarks()
 	}
 }
 
@@ -408,8 +408,8 @@ func (m *memory) mark(id ID) {
 	b.next.set(id)
 }
 
-// turn begins to use the marks that the last round of forget has made.
-func (m *memory) turn() {
+// nextMarks begins to use the marks that the last round of forget has made.
+func (m *memory) nextMarks() {
 	if b := m.marks.Load(); b != nil {
 		m.marks.Store(&marks{b.next, &bits{}})
 	}

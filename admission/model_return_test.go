@@ -2,8 +2,8 @@ package admission_test
 
 import "github.com/anteroom/anteroom/admission"
 
-// stillHeard is for how long after the end of a pass its session may still send requests with that pass, µs.
-const stillHeard = 10_000_000
+// lateHeartbeat is for how long after the end of a pass its session may still send requests with that pass, µs.
+const lateHeartbeat = 10_000_000
 
 // Return joins a visitor who comes back with the pass of an ended session and has no place for it yet. ok reports whether the pass
 // keeps its order.
@@ -39,5 +39,5 @@ func (m *Model) kept(now int64, b *admission.Return) bool {
 		return false
 	}
 	forgotten, alive := m.Sessions[b.Session]
-	return !alive || heard(forgotten) <= now-over+stillHeard
+	return !alive || lastHeartbeat(forgotten) <= now-over+lateHeartbeat
 }

@@ -224,10 +224,10 @@ func (ts *tickets) remember(now int64, g *Grant) {
 	}
 }
 
-// absenceOf returns for how long a token counts whose visitor was last heard from at a room time. The end of its ticket must still
+// absenceOf returns for how long a token counts whose visitor last got a reply at a room time. The end of its ticket must still
 // be remembered: where absence was raised since, for extra more than the former absence.
-func (ts *tickets) absenceOf(heard, extra int64) int64 {
-	if ts.absence == 0 || heard > ts.absenceAt {
+func (ts *tickets) absenceOf(replied, extra int64) int64 {
+	if ts.absence == 0 || replied > ts.absenceAt {
 		return ts.P.Absence.Microseconds()
 	}
 	return min(ts.P.Absence.Microseconds(), ts.absence+extra)
@@ -311,8 +311,8 @@ func (ts *tickets) keepSession(now int64, id admission.ID) {
 	}
 }
 
-// heard returns when a session with that end sent its last request.
-func heard(end int64) int64 { return end - end%unit - end%unit*second*3/2 }
+// lastHeartbeat returns when a session with that end sent its last request.
+func lastHeartbeat(end int64) int64 { return end - end%unit - end%unit*second*3/2 }
 
 // Arrive joins a visitor.
 func (m *Model) Arrive(a admission.Arrival) admission.State {

@@ -166,14 +166,14 @@ func (r *offline) checkOffline(t Ticket) Standing {
 			}
 		}
 	}
-	t, renewed := r.vouch(t)
+	t, renewed := r.recordPoll(t)
 	return Standing{State: Waiting, Ticket: t, Renewed: renewed, Offline: true, Gathering: t.Order == 0}
 }
 
-// vouch records the poll in the ticket, since the store cannot: visitors of a gateway that alone is cut off are not late
-// afterwards. It does so for at most endedMemory. The store remembers ended tickets for that long beyond absence, and a ticket
-// that ended elsewhere must not become valid again.
-func (r *offline) vouch(t Ticket) (_ Ticket, renewed bool) {
+// recordPoll records the poll in the ticket, since the store cannot: visitors of a gateway that alone is cut off are not late
+// afterwards. It does so for at most endedMemory after the store confirmed the ticket. The store remembers ended tickets for that
+// long beyond absence, and a ticket that ended elsewhere must not become valid again.
+func (r *offline) recordPoll(t Ticket) (_ Ticket, renewed bool) {
 	confirmed := t.confirmed()
 	if confirmed == 0 {
 		return t, false
@@ -183,7 +183,7 @@ func (r *offline) vouch(t Ticket) (_ Ticket, renewed bool) {
 		now = r.view.RedisNow()
 	}
 	now = min(now, r.view.Snapshot().After(confirmed, endedMemory))
-	if now-t.lastHeard() <= r.view.quarter().Microseconds()/2 {
+	if now-t.lastAnswered() <= r.view.quarter().Microseconds()/2 {
 		return t, false
 	}
 	t.Heard = now
@@ -213,7 +213,7 @@ func (r *offline) spentOffline(t Ticket, m remembered) (s Standing, spent bool) 
 // aheadOffline returns how many tickets are ahead of a ticket, by its token alone. A ticket that the store would find late, or whose
 // order is on another clock, has all others ahead, so that hoarded tokens gain nothing.
 func (r *offline) aheadOffline(t Ticket, snap *Snapshot) int64 {
-	if t.Fence == 0 || snap.Elapsed(t.lastHeard(), r.store.presenceNow()) > snap.Policy.Absence {
+	if t.Fence == 0 || snap.Elapsed(t.lastAnswered(), r.store.presenceNow()) > snap.Policy.Absence {
 		return r.view.Ahead(math.MaxInt64)
 	}
 	return r.view.Ahead(t.Order)

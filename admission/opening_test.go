@@ -49,7 +49,7 @@ func TestPrequeue_AbandonedPlacesDoNotCount(t *testing.T) {
 	for i := range 5 {
 		pass(40 * time.Second)
 		for k, g := range all[1:6] {
-			g.heard(mustCheck(t, []*Room{a, b}[(i+k)%2], g.t))
+			g.keep(mustCheck(t, []*Room{a, b}[(i+k)%2], g.t))
 		}
 	}
 	want(5)
@@ -60,7 +60,7 @@ func TestPrequeue_AbandonedPlacesDoNotCount(t *testing.T) {
 	stale := *all[1]
 	pass(50 * time.Second)
 	for _, g := range all[1:6] {
-		g.heard(mustCheck(t, a, g.t))
+		g.keep(mustCheck(t, a, g.t))
 	}
 	mustCheck(t, b, stale.t)
 	pass(time.Second)
@@ -76,7 +76,7 @@ func TestPrequeue_AbandonedPlacesDoNotCount(t *testing.T) {
 	pass(time.Second)
 	before := a.Snapshot().Prequeued
 	for _, g := range all[1:6] {
-		g.heard(mustCheck(t, b, g.t))
+		g.keep(mustCheck(t, b, g.t))
 	}
 	want(before)
 	if err := a.Leave(ctx5(t), all[5].t); err != nil {
@@ -120,7 +120,7 @@ func TestOpening_PostponedHoldsAgainstOldConfiguration(t *testing.T) {
 		t.Errorf("a gateway with the old configuration has the opening %d, want %d", s.Policy.OpensAt, later.OpensAt)
 	}
 	for _, g := range all[:3] {
-		g.heard(mustCheck(t, b, g.t))
+		g.keep(mustCheck(t, b, g.t))
 	}
 	pass(6, func() {})
 	drawn := a.Snapshot().Drawn
@@ -214,7 +214,7 @@ func TestOpening_MovedToAnotherDayKeepsPlaces(t *testing.T) {
 					t.Fatalf("visitor %d had the order %d, and now %+v", i, g.t.Order, s)
 				}
 				if states[i] = s.State; s.State == Waiting {
-					g.heard(s)
+					g.keep(s)
 				}
 			}
 		}
@@ -275,7 +275,7 @@ func TestOpening_MovedAcrossClosedTime(t *testing.T) {
 			mustTick(t, a)
 			mustTick(t, b)
 			s := mustCheck(t, []*Room{a, b}[i%2], g.t)
-			if g.heard(s); s.State != Waiting {
+			if g.keep(s); s.State != Waiting {
 				t.Fatalf("visitor %d: %+v", i, s)
 			}
 		}
@@ -426,7 +426,7 @@ func TestOpening_BeforeItsTimeOvertakesNobody(t *testing.T) {
 				in = 0
 				for _, g := range all {
 					s := mustCheck(t, r, g.t)
-					g.heard(s)
+					g.keep(s)
 					if s.State == Admitted {
 						in++
 					}

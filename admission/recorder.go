@@ -152,7 +152,7 @@ func (r *Recorder) record(ctx context.Context, room *Room, health map[string]Ori
 	if due {
 		k.next = now/1e6 + idleRecord
 	}
-	k.causes.heard(why.Code, since, end, r.c.mono())
+	k.causes.record(why.Code, since, end, r.c.mono())
 	return nil
 }
 

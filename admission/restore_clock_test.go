@@ -156,7 +156,7 @@ func TestVouch_SilencesDoNotCount(t *testing.T) {
 		}
 		r.view.snap.Store(&snap)
 		c.us = confirmed + 2000*second
-		tk, renewed := r.offline.vouch(Ticket{ID: testID(), Order: confirmed, Seen: confirmed, Epoch: snap.Epoch, Fence: 1})
+		tk, renewed := r.offline.recordPoll(Ticket{ID: testID(), Order: confirmed, Seen: confirmed, Epoch: snap.Epoch, Fence: 1})
 		if got := (tk.Heard - confirmed) / second; !renewed || got != row.want {
 			t.Errorf("%s: vouched until %d s after the confirmation, want %d", name, got, row.want)
 		}

@@ -96,16 +96,18 @@ func (r *sessions) lastBeat(sid ID) int64 {
 	return 0
 }
 
-// stillHeard is how long after the end of a pass its session may still be seen by that pass (STILL of lua/lib/returns.lua).
-const stillHeard = 10 * time.Second
+// lateHeartbeat is how long after the end of a pass a heartbeat of its session by that pass may be recorded (LATE_HEARTBEAT of
+// lua/lib/returns.lua).
+const lateHeartbeat = 10 * time.Second
 
-// goesOn reports whether the session of an ended pass was seen here since, and so goes on with a newer pass.
+// goesOn reports whether this gateway has recorded a later heartbeat of the session of an ended pass, so that the session goes on with a
+// newer pass.
 func (r *sessions) goesOn(b *Return) bool {
 	if b.Live {
 		return false // it would have been alive
 	}
 	ended := r.c.mono() - (r.view.RedisNow()-b.Ended*1e6)*1000
-	return r.lastBeat(b.Session) > ended+int64(stillHeard)
+	return r.lastBeat(b.Session) > ended+int64(lateHeartbeat)
 }
 
 // Revoked reports whether an operator or an origin ended a session, from memory that is at most about a second old.

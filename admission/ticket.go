@@ -94,8 +94,8 @@ func (t *Ticket) confirmed() int64 {
 	return max(t.Order, t.Seen)
 }
 
-// lastHeard returns when the last poll of the ticket was answered, with the store or without.
-func (t *Ticket) lastHeard() int64 { return max(t.confirmed(), t.Heard) }
+// lastAnswered returns when the last poll of the ticket was answered, with the store or without.
+func (t *Ticket) lastAnswered() int64 { return max(t.confirmed(), t.Heard) }
 
 // covers reports whether a ticket that was checked age ago stays present until the poll that the response is about to advise.
 func (t *Ticket) covers(age time.Duration) bool { return policy.Covers(t.Hold, age, t.Interval) }

@@ -292,7 +292,7 @@ func (a *acker) flush(ctx context.Context) (left int) {
 		select {
 		case <-a.empty:
 		case <-ctx.Done():
-			return a.pool.look(false).unacked
+			return a.pool.snapshot(false).unacked
 		}
 	}
 }

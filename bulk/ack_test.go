@@ -59,7 +59,7 @@ func TestAcker_BoundsBytesOfCall(t *testing.T) {
 	if total != 100 || len(s.count) != 3+13+1 {
 		t.Errorf("%d acks in %d calls, want 100 in 17", total, len(s.count))
 	}
-	if u := p.look(false).unacked; u != 0 {
+	if u := p.snapshot(false).unacked; u != 0 {
 		t.Errorf("%d count as unacknowledged", u)
 	}
 }

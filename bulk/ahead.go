@@ -21,7 +21,7 @@ const (
 
 // ahead has the jobs that were pulled for workers that are about to be free. A pull of 200 jobs costs the store little more than a
 // few pulls of ten, so a process with few workers and short jobs leases more jobs than it has workers. Jobs that take longer than
-// aheadMost are never pulled ahead, and none is before some hundred runs have shown how long they take. The fields are guarded by
+// aheadMost are never pulled ahead, nor is any job before some hundred runs have shown how long they take. The fields are guarded by
 // the mutex of slots.
 type ahead struct {
 	off     bool
@@ -93,7 +93,7 @@ func (p *pool) dropAhead(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.ahead.pulling -= n
-	p.tell()
+	p.wakeNext()
 }
 
 // occupied returns the number of workers that are not free. The caller has the lock.

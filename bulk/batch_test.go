@@ -201,7 +201,7 @@ func TestBatch_TimesOut(t *testing.T) {
 			}
 		})
 		time.Sleep(2 * time.Minute) // the handler returns
-		if l := e.pool.look(false); l.active != 0 || l.unacked != 0 || e.pool.givenUp != 0 {
+		if l := e.pool.snapshot(false); l.active != 0 || l.unacked != 0 || e.pool.givenUp != 0 {
 			t.Errorf("%+v, %d given up", l, e.pool.givenUp)
 		}
 	})
@@ -241,7 +241,7 @@ func TestBatch_RunsAtShutdown(t *testing.T) {
 	t.Parallel()
 	m, h := newMemory(names(3)...), &batchRecorder{}
 	inBatches(t, m, h, Batching{Most: 10, Wait: 10 * time.Second}, 10, func(t *testing.T, e *Engine, stop func()) {
-		until(t, "they are not pulled", func() bool { return e.pool.look(false).active == 3 })
+		until(t, "they are not pulled", func() bool { return e.pool.snapshot(false).active == 3 })
 		stop()
 		if got := m.done(); strings.Join(got, ",") != "j0 succeeded,j1 succeeded,j2 succeeded" {
 			t.Errorf("%v", got)

@@ -94,7 +94,7 @@ func (c *depthsCollector) Collect(out chan<- prometheus.Metric) {
 	shards, down, pool, steer := maps.Clone(c.m.last), maps.Clone(c.m.down), c.m.pool, c.m.steer
 	c.m.mu.Unlock()
 	if pool != nil {
-		l := pool.look(false)
+		l := pool.snapshot(false)
 		gauge(c.workers, float64(l.size))
 		gauge(c.workersActive, float64(l.active))
 		gauge(c.workersIdle, float64(max(0, l.size-l.active)))

@@ -308,7 +308,7 @@ func (e *Engine) Resize(n int) error {
 
 // Workers returns the number of workers and of those that run a job.
 func (e *Engine) Workers() (size, active int) {
-	l := e.pool.look(false)
+	l := e.pool.snapshot(false)
 	return l.size, l.active
 }
 
@@ -378,7 +378,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	case !takes:
 		log.Warn("no jobs run here: no processor is configured and no handler is registered; jobs wait for another process that has their types")
 	default:
-		log.Info("running jobs", "workers", e.pool.look(false).size, "types", types)
+		log.Info("running jobs", "workers", e.pool.snapshot(false).size, "types", types)
 	}
 	<-ctx.Done()
 

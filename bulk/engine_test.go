@@ -77,7 +77,7 @@ func TestEngine_KeepsOutcomesThroughOutage(t *testing.T) {
 		same(t, o.Metrics, map[string]float64{"store_up": 1})
 		m.fail(false, "Ack")
 		<-time.After(time.Minute)
-		if l := e.pool.look(false); l.active != 0 || l.unacked != l.limit {
+		if l := e.pool.snapshot(false); l.active != 0 || l.unacked != l.limit {
 			t.Errorf("%+v: want nothing running and the bound reached", l)
 		}
 		same(t, o.Metrics, map[string]float64{"store_up": 0})
@@ -118,7 +118,7 @@ func TestEngine_RepeatsUnansweredCalls(t *testing.T) {
 	}
 	bubble(t, m, Options{}, map[string]Handler{"t": noop}, func(t *testing.T, e *Engine, _ *journal, _ func()) {
 		finished(t, m, all("succeeded", ids))
-		until(t, "acks stay behind", func() bool { return e.pool.look(false).unacked == 0 })
+		until(t, "acks stay behind", func() bool { return e.pool.snapshot(false).unacked == 0 })
 		until(t, "the group does not end", func() bool { return m.status() == store.Completed })
 	})
 }
@@ -179,7 +179,7 @@ func TestFetcher_ReturnsAcksOfAFailedPull(t *testing.T) {
 			until(t, "acks stay behind", func() bool {
 				n := 0
 				m.under(func() { n = len(m.pending) })
-				l := e.pool.look(false)
+				l := e.pool.snapshot(false)
 				return n == 0 && l.active == 0 && l.unacked == 0
 			})
 			m.under(func() {
@@ -207,7 +207,7 @@ func TestAcker_IsolatesRefusedAck(t *testing.T) {
 		return nil, nil
 	})
 	bubble(t, m, Options{Worker: WorkerOptions{Count: 40, JobTimeout: time.Hour}}, map[string]Handler{"t": h}, func(t *testing.T, e *Engine, log *journal, _ func()) {
-		until(t, "not all run", func() bool { return e.pool.look(false).active == 40 })
+		until(t, "not all run", func() bool { return e.pool.snapshot(false).active == 40 })
 		gate.Store(true)
 		finished(t, m, all("succeeded", slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return id == "j7" })))
 		until(t, "no refusal is logged", func() bool { return log.count("refuses an ack") > 0 }) // its ack may be the last

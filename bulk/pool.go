@@ -54,7 +54,7 @@ func (p *pool) full() bool {
 	return p.freeLocked()+p.held <= 0
 }
 
-// abandon counts an abandoned handler, returned one that has returned after all.
+// abandon counts a handler that was abandoned; returned uncounts it once it has returned after all.
 func (p *pool) abandon() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -66,7 +66,7 @@ func (p *pool) returned() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.givenUp--
-	p.tell()
+	p.wakeNext()
 }
 
 // hold lets handlers that end at once end first, since a pull of ten costs the store little more than a pull of one. Then
@@ -82,7 +82,7 @@ func (p *pool) hold(most int) int {
 	if p.turn.of == p {
 		p.turn.holds = true
 	}
-	p.tell() // another lane may wait for those that are left
+	p.wakeNext() // another lane may wait for those that are left
 	return n
 }
 
@@ -92,7 +92,7 @@ func (p *pool) drop(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.held -= n; n > 0 {
-		p.tell()
+		p.wakeNext()
 	}
 }
 
@@ -113,7 +113,7 @@ func (p *pool) finish() {
 	p.active--
 	p.unacked++
 	p.slots.unacked++
-	p.tell()
+	p.wakeNext()
 }
 
 // acked counts n acks that are recorded or dropped.
@@ -122,7 +122,7 @@ func (p *pool) acked(n int) {
 	defer p.mu.Unlock()
 	p.unacked -= n
 	p.slots.unacked -= n
-	p.tell()
+	p.wakeNext()
 }
 
 func (p *pool) resize(n int) {
@@ -130,7 +130,7 @@ func (p *pool) resize(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.size = n
-	p.tell()
+	p.wakeNext()
 }
 
 // pulled ends the lane's turn and records whether its pull left jobs for more workers. full means that the pull found all jobs
@@ -142,7 +142,7 @@ func (p *pool) pulled(more, full bool) {
 		p.left += map[bool]int{true: 1, false: -1}[more]
 	}
 	p.more = more
-	p.stayed(full)
+	p.updateStay(full)
 	p.endTurn()
 }
 
@@ -153,8 +153,8 @@ type load struct {
 	starved                      bool // all were busy at once, and jobs are left
 }
 
-// look returns a snapshot; with reset, it resets the peak.
-func (p *pool) look(reset bool) load {
+// snapshot returns the pool's load; with reset, the peak then starts again from active.
+func (p *pool) snapshot(reset bool) load {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l := load{size: p.size, active: p.active, unacked: p.slots.unacked, limit: p.size + p.window, peak: p.peak,

@@ -238,7 +238,7 @@ func TestRenewer_StopsJobOfLostLease(t *testing.T) {
 	bubble(t, m, o, map[string]Handler{"t": h}, func(t *testing.T, e *Engine, _ *journal, _ func()) {
 		finished(t, m, []string{"j succeeded"})
 		until(t, "the job of the lost lease goes on", func() bool { return ended.Load() == 1 })
-		until(t, "its worker is not free", func() bool { l := e.pool.look(false); return l.active == 0 && l.unacked == 0 })
+		until(t, "its worker is not free", func() bool { l := e.pool.snapshot(false); return l.active == 0 && l.unacked == 0 })
 		m.under(func() {
 			if len(m.acks) != 1 || m.acks[0].Fence != 2 {
 				t.Errorf("acks %+v, want that of the second run alone", m.acks)
@@ -324,7 +324,7 @@ func TestAck_SentAgainIsNoLostRun(t *testing.T) {
 	}
 	o := Options{Metrics: NewMetrics(nil, "")}
 	bubble(t, m, o, map[string]Handler{"t": noop}, func(t *testing.T, e *Engine, _ *journal, _ func()) {
-		until(t, "the ack stays behind", func() bool { return called(m, "Ack") == 2 && e.pool.look(false).unacked == 0 })
+		until(t, "the ack stays behind", func() bool { return called(m, "Ack") == 2 && e.pool.snapshot(false).unacked == 0 })
 		same(t, o.Metrics, map[string]float64{"acks_uncertain_total": 1, `job_runs_total{type="t",verdict="stale"}`: 0})
 	})
 }

@@ -24,7 +24,7 @@ func (s *scaler) run(ctx context.Context) {
 	idle := time.Duration(0) // how long each tick has found a free worker
 	peak := 0
 	for sleep.For(ctx, growEvery) {
-		l := s.pool.look(true)
+		l := s.pool.snapshot(true)
 		if l.starved {
 			idle, peak = 0, 0
 			s.set(l.size, l.size+max(1, l.size/4))

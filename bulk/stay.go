@@ -3,9 +3,10 @@ package bulk
 import "time"
 
 // stay lets a lane keep the turn for several pulls while others have jobs as well: its acks then gather as with one shard, so that
-// fewer calls have as many jobs. It ends when a pull finds fewer jobs than it asked for, or when its time is over. Meanwhile these lanes pull between the pulls of the one that stays: lanes whose last
-// pull found all jobs, so that jobs in an idle shard start as soon as with one shard, and any lane if there are enough workers for a
-// whole pull of both.
+// fewer calls have as many jobs. A stay ends when a pull finds fewer jobs than it asked for, or when its time is over.
+//
+// Between the pulls of the lane that stays, two kinds of lanes may pull: those whose last pull found all jobs, so that jobs in an
+// idle shard start as soon as with one shard, and any lane if there are enough workers for a whole pull of both.
 //
 // The fields are guarded by the mutex of slots.
 type stay struct {
@@ -26,11 +27,11 @@ const (
 // stayFor returns how long a lane stays if so many lanes have jobs.
 func stayFor(lanes int) time.Duration { return stayRound / time.Duration(max(2, lanes)) }
 
-// stayed begins, continues or ends the lane's stay after a pull. full means that the pull found all jobs that it asked for. The caller
+// updateStay begins, continues or ends the lane's stay after a pull. full means that the pull found all jobs that it asked for. The caller
 // has the lock.
-func (p *pool) stayed(full bool) {
+func (p *pool) updateStay(full bool) {
 	now := time.Now()
-	if s := p.stays(now); s != nil && s != p { // the lane pulled between pulls of another one
+	if s := p.staying(now); s != nil && s != p { // the lane pulled between pulls of another one
 		return
 	}
 	t := &p.turn.stay
@@ -44,8 +45,8 @@ func (p *pool) stayed(full bool) {
 	}
 }
 
-// stays returns the lane that stays, or nil. The caller has the lock.
-func (s *slots) stays(now time.Time) *pool {
+// staying returns the lane that stays, or nil. The caller has the lock.
+func (s *slots) staying(now time.Time) *pool {
 	p := s.turn.stay.of
 	if p == nil || !now.Before(s.turn.stay.until) || p.freeLocked() == 0 && s.turn.of != p {
 		return nil
@@ -55,7 +56,7 @@ func (s *slots) stays(now time.Time) *pool {
 
 // waitsForStay reports whether the lane, which has some free workers, waits until another lane's stay ends. The caller has the lock.
 func (p *pool) waitsForStay(free int, now time.Time) bool {
-	s := p.stays(now)
+	s := p.staying(now)
 	return s != nil && s != p && p.more && free < p.want+s.want
 }
 
@@ -65,6 +66,6 @@ func (p *pool) endStay() {
 	defer p.mu.Unlock()
 	if p.turn.stay.of == p {
 		p.turn.stay.of = nil
-		p.tell()
+		p.wakeNext()
 	}
 }

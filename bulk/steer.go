@@ -48,15 +48,15 @@ type started struct{ at, jobs int64 }
 
 // startRate returns how many jobs a second were started recently; 0 if unknown. It covers as many seconds as 15 jobs
 // take at that rate (thousandths), which limits the effect of chance.
-func startRate(lately []started, rate int64) float64 {
-	if len(lately) == 0 {
+func startRate(starts []started, rate int64) float64 {
+	if len(starts) == 0 {
 		return 0
 	}
-	last := lately[len(lately)-1]
+	last := starts[len(starts)-1]
 	span := min(int64(adaptive.LongSpan), max(adaptive.ShortSpan, 15_000/max(1, rate)))
-	for i := len(lately) - 1; i >= 0; i-- {
-		if dt := last.at - lately[i].at; dt >= span*1e6-500_000 {
-			return float64(last.jobs-lately[i].jobs) / (float64(dt) / 1e6)
+	for i := len(starts) - 1; i >= 0; i-- {
+		if dt := last.at - starts[i].at; dt >= span*1e6-500_000 {
+			return float64(last.jobs-starts[i].jobs) / (float64(dt) / 1e6)
 		}
 	}
 	return 0
@@ -74,22 +74,22 @@ type steerer struct {
 
 	fence  int64
 	state  pacing
-	lately []started
+	starts []started
 	found  int64 // last rate that any process set
 	pinned bool  // an operator has set the rate
-	mute   bool  // the silence of gateways was logged
+	silent bool  // no gateway reports, which was logged
 }
 
-// glances is how many times per step waiting visitors are checked. Steps are a second apart.
-const glances = 5
+// checksPerStep is how many times per step waiting visitors are checked. Steps are a second apart.
+const checksPerStep = 5
 
 func (s *steerer) run(ctx context.Context) {
-	for n := 1; sleep.For(ctx, time.Second/glances); n++ {
-		look := s.glance
-		if n%glances == 0 {
-			look = s.steer
+	for n := 1; sleep.For(ctx, time.Second/checksPerStep); n++ {
+		do := s.yieldAtOnce
+		if n%checksPerStep == 0 {
+			do = s.steer
 		}
-		if err := look(ctx); err != nil {
+		if err := do(ctx); err != nil {
 			s.role.failed(ctx, err)
 			continue
 		}
@@ -118,11 +118,11 @@ func (s *steerer) steer(ctx context.Context) error {
 		if people, err = s.people.OriginHealth(ctx, p.People); err != nil {
 			return err
 		}
-		s.hearing(p.People, people.Gateways > 0)
+		s.noteReports(p.People, people.Gateways > 0)
 	}
-	s.lately = append(s.lately, started{got.Now, got.Starts})
-	if len(s.lately) > 2*adaptive.LongSpan {
-		s.lately = s.lately[adaptive.LongSpan:]
+	s.starts = append(s.starts, started{got.Now, got.Starts})
+	if len(s.starts) > 2*adaptive.LongSpan {
+		s.starts = s.starts[adaptive.LongSpan:]
 	}
 	jobs, err := mergeReports(got.Reports)
 	if err != nil {
@@ -136,12 +136,12 @@ func (s *steerer) steer(ctx context.Context) error {
 	if s.fence == 0 || got.Pinned {
 		return nil
 	}
-	if n := len(s.lately); s.state.yields(p) && n > 1 && s.lately[n-1].jobs > s.lately[n-2].jobs {
+	if n := len(s.starts); s.state.yields(p) && n > 1 && s.starts[n-1].jobs > s.starts[n-2].jobs {
 		if err := s.people.ReportJobs(ctx, p.People); err != nil {
 			return err
 		}
 	}
-	s.state = s.state.next(p, got.Now, jobs, people, adaptive.Usage{Rate: startRate(s.lately, s.state.rate(p)), Wanted: got.Queued > 0})
+	s.state = s.state.next(p, got.Now, jobs, people, adaptive.Usage{Rate: startRate(s.starts, s.state.rate(p)), Wanted: got.Queued > 0})
 	return s.set(ctx, p)
 }
 
@@ -156,8 +156,8 @@ func (s *steerer) set(ctx context.Context, p *Pace) error {
 	return err
 }
 
-// glance yields immediately when a visitor begins to wait for the origin.
-func (s *steerer) glance(ctx context.Context) error {
+// yieldAtOnce yields when a visitor begins to wait for the origin.
+func (s *steerer) yieldAtOnce(ctx context.Context) error {
 	p := s.pace.Load()
 	if s.fence == 0 || s.pinned || !s.state.yields(p) {
 		return nil
@@ -184,13 +184,13 @@ func (s *steerer) begin(text string) {
 	}
 }
 
-// hearing logs when reports of gateways stop and resume.
-func (s *steerer) hearing(origin string, heard bool) {
+// noteReports logs when reports of gateways stop and resume.
+func (s *steerer) noteReports(origin string, some bool) {
 	switch {
-	case heard && s.mute:
+	case some && s.silent:
 		s.log.Info("gateways report again", "origin", origin)
-	case !heard && !s.mute:
+	case !some && !s.silent:
 		s.log.Info("no gateway reports people_first.origin: it has no visitors, or the gateways use another store or prefix", "origin", origin)
 	}
-	s.mute = !heard
+	s.silent = !some
 }

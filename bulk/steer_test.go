@@ -45,7 +45,7 @@ func TestSteerer_YieldsBetweenSteps(t *testing.T) {
 	}
 	ok(gateway.PublishHealth(ctx))
 	ok(worker.steer(ctx))
-	ok(worker.glance(ctx))
+	ok(worker.yieldAtOnce(ctx))
 	if worker.fence == 0 || worker.found < p.Begin || health().Jobs {
 		t.Fatalf("it begins with %d (fence %d), jobs run: %t", worker.found, worker.fence, health().Jobs)
 	}
@@ -59,7 +59,7 @@ func TestSteerer_YieldsBetweenSteps(t *testing.T) {
 	if _, _, err := room.Join(ctx, admission.Arrival{ID: admission.ID{1}, Interval: time.Minute}); err != nil {
 		t.Fatal(err)
 	}
-	ok(worker.glance(ctx))
+	ok(worker.yieldAtOnce(ctx))
 	if worker.found <= p.Policy.MinRate {
 		t.Fatal("jobs give way to nobody")
 	}
@@ -67,7 +67,7 @@ func TestSteerer_YieldsBetweenSteps(t *testing.T) {
 	if h := health(); h.Waiting != 1 || h.Requests != 1 {
 		t.Fatalf("gateways say %+v", h)
 	}
-	ok(worker.glance(ctx))
+	ok(worker.yieldAtOnce(ctx))
 	limits, err := s.Limits(ctx)
 	ok(err)
 	if worker.found != p.Policy.MinRate || limits.Global != float64(p.Policy.MinRate)/1000 {

@@ -31,7 +31,7 @@ const turnFor = 50 * time.Millisecond
 func (p *pool) wait(ctx context.Context, most int, other <-chan struct{}) (free int, ok bool) {
 	defer p.leave()
 	for ctx.Err() == nil {
-		free, later := p.ask(most)
+		free, later := p.beginTurn(most)
 		if free > 0 {
 			return free, true
 		}
@@ -55,9 +55,9 @@ func (p *pool) wait(ctx context.Context, most int, other <-chan struct{}) (free 
 	return 0, false
 }
 
-// ask begins the lane's turn and returns the number of free workers. If that has to wait, free is 0, and later is when the other
-// lane's turn or stay is over at the latest, or 0 if no worker is free.
-func (p *pool) ask(most int) (free int, later time.Duration) {
+// beginTurn begins the lane's turn and returns the number of free workers. If the turn has to wait, free is 0, and later is when the
+// other lane's turn or stay is over at the latest, or 0 if no worker is free.
+func (p *pool) beginTurn(most int) (free int, later time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.want = most
@@ -71,7 +71,7 @@ func (p *pool) ask(most int) (free int, later time.Duration) {
 		p.leaveLocked()
 		return free, 0
 	}
-	p.tell()
+	p.wakeNext()
 	switch {
 	case free == 0:
 		return 0, 0
@@ -106,8 +106,8 @@ func (s *slots) overdue(now time.Time) bool {
 	return s.turn.of != nil && now.Sub(s.turn.since) >= turnFor
 }
 
-// tell wakes the lane that may pull now. The caller has the lock.
-func (s *slots) tell() {
+// wakeNext wakes the lane that may pull now. The caller has the lock.
+func (s *slots) wakeNext() {
 	if len(s.turn.waiting) == 0 {
 		return
 	}
@@ -123,7 +123,7 @@ func (s *slots) tell() {
 func (p *pool) endTurn() {
 	if p.turn.of == p {
 		p.turn.of = nil
-		p.tell()
+		p.wakeNext()
 	}
 }
 
@@ -132,7 +132,7 @@ func (p *pool) leave() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.leaveLocked() {
-		p.tell() // it may have been woken in place of the next
+		p.wakeNext() // it may have been woken in place of the next
 	}
 }
 

@@ -23,7 +23,7 @@ func (o *Room) newPages() (p pages, err error) {
 	guarded := plain
 	guarded.Guard.Script = func(lang string) string { return route.Own + "/" + scripts().Name(lang) }
 	guarded.Guard.Scripts, guarded.Guard.Frames = o.Guard.Captcha.Sources()
-	if p.guarded, err = page.New(guarded); err != nil && o.Guard.asks() {
+	if p.guarded, err = page.New(guarded); err != nil && o.Guard.mayRequireSolution() {
 		return p, err
 	}
 	if err != nil {
@@ -33,12 +33,12 @@ func (o *Room) newPages() (p pages, err error) {
 	return p, err
 }
 
-// asks reports whether the guard of the configuration can require a proof or a CAPTCHA.
-func (g *Guard) asks() bool { return g.Proof != ProofNone || g.Captcha.Provider != "" }
+// mayRequireSolution reports whether the guard of the configuration can require a proof or a CAPTCHA.
+func (g *Guard) mayRequireSolution() bool { return g.Proof != ProofNone || g.Captcha.Provider != "" }
 
 // page returns the page that fits the challenge in force.
 func (r *room) page() *page.Page {
-	if r.pages.guarded != nil && r.mayAsk() {
+	if r.pages.guarded != nil && r.mayRequireSolution() {
 		return r.pages.guarded
 	}
 	return r.pages.plain
@@ -64,19 +64,21 @@ func (r *room) challenge() string {
 	return level
 }
 
-// mayAsk reports whether a join can require a proof or a CAPTCHA at the level in force.
-func (r *room) mayAsk() bool {
+// mayRequireSolution reports whether a join can require a proof or a CAPTCHA at the level in force.
+func (r *room) mayRequireSolution() bool {
 	return r.options.Guard.Captcha.Provider != "" || r.challenge() != ProofNone
 }
 
-// asks reports whether a join requires a proof or a CAPTCHA now.
-func (r *room) asks() bool { return r.options.Guard.Captcha.Provider != "" || r.asksProof() }
+// requiresSolution reports whether a join requires a proof or a CAPTCHA now.
+func (r *room) requiresSolution() bool {
+	return r.options.Guard.Captcha.Provider != "" || r.requiresProof()
+}
 
 // storeAway is the age of a snapshot at which the length of the queue counts as unknown.
 const storeAway = 10 * time.Second
 
-// asksProof reports whether a join requires a proof of work now.
-func (r *room) asksProof() bool {
+// requiresProof reports whether a join requires a proof of work now.
+func (r *room) requiresProof() bool {
 	switch r.challenge() {
 	case ProofNone:
 		return false
@@ -99,7 +101,7 @@ func (r *room) effort() int64 {
 
 // proofEffort returns the highest number of tries of a proof now; 0 while no proof is required.
 func (r *room) proofEffort() int64 {
-	if !r.asksProof() {
+	if !r.requiresProof() {
 		return 0
 	}
 	return r.effort()

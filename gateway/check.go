@@ -215,7 +215,7 @@ func admitNow(v *visit, policy *admission.Policy) (decision, *answer.Problem) {
 	if w, ok, _ := v.tokens.findTicket(false); ok {
 		return wait(v, v.room.forecaster.Room(), &w, 0, ""), nil
 	}
-	if v.room.asks() && v.account.state != accountKnown {
+	if v.room.requiresSolution() && v.account.state != accountKnown {
 		return requireSolution(v, "")
 	}
 	a, p := newArrival(v)
@@ -226,11 +226,11 @@ func admitNow(v *visit, policy *admission.Policy) (decision, *answer.Problem) {
 		return mustWait(v), nil
 	}
 	addEndedPass(v, &a)
-	a.SessionOnly, a.Held = true, v.room.asks()
+	a.SessionOnly, a.Held = true, v.room.requiresSolution()
 	s, refusal, err := v.room.store.Join(callsOf(v, a.ID), a.Arrival)
 	if a.Return != nil && !a.Account && v.noOrderKept(err) {
 		a, _ = newArrival(v)
-		a.SessionOnly, a.Held = true, v.room.asks()
+		a.SessionOnly, a.Held = true, v.room.requiresSolution()
 		s, refusal, err = v.room.store.Join(callsOf(v, a.ID), a.Arrival)
 	}
 	switch {

@@ -19,11 +19,11 @@ func addEndedPass(v *visit, a *arrival) bool {
 	if !ok {
 		return false
 	}
-	end, out := v.ended(&p)
+	end, cleared := v.ended(&p)
 	a.Return = &admission.Return{
-		Session: admission.ID(p.Session), Order: p.Order, Fence: p.Fence, Began: p.IssuedAt, Ended: end, Live: p.Live && p.Expires > v.now/1e6, Evacuated: out,
+		Session: admission.ID(p.Session), Order: p.Order, Fence: p.Fence, Began: p.IssuedAt, Ended: end, Live: p.Live && p.Expires > v.now/1e6, Evacuated: cleared,
 	}
-	if a.used = max(0, end-p.IssuedAt); out && v.longestSession() > 0 {
+	if a.used = max(0, end-p.IssuedAt); cleared && v.longestSession() > 0 {
 		a.used = max(0, min(a.used, v.longestSession()-v.sessionTTL()))
 	}
 	if !a.Account {
@@ -32,45 +32,45 @@ func addEndedPass(v *visit, a *arrival) bool {
 	return true
 }
 
-// endedPass returns the pass of an ended session, if the pass keeps an order and session.max leaves time for another session, as after
-// an evacuation it always does. The store, which has the record of the session, decides whether the order is valid.
+// endedPass returns the pass of an ended session, if the pass keeps an order and session.max leaves time for another session. After an
+// evacuation there is always time. The store, which has the record of the session, decides whether the order is valid.
 func endedPass(v *visit) (p token.Pass, ok bool) {
 	policy := &v.room.queue.Snapshot().Policy
-	end, out := int64(0), false
+	end, cleared := int64(0), false
 	// The store subtracts its outages from the age of the pass, so the pass may have ended longer ago than absence.
 	p, err := v.g.cache.VerifyPass(v.tokens.ended, v.room.id, v.now/1e6-int64(policy.Absence.Seconds())-day)
 	if err == nil {
-		end, out = v.ended(&p)
+		end, cleared = v.ended(&p)
 	}
-	most := v.longestSession()
+	longest := v.longestSession()
 	switch {
 	case err != nil, p.Order == 0, p.Fence == 0, !v.binding.Matches(p.Bind):
 		return p, false
-	case most > 0 && !out && end-p.IssuedAt+int64(policy.SessionTTL.Seconds()) > most:
+	case longest > 0 && !cleared && end-p.IssuedAt+int64(policy.SessionTTL.Seconds()) > longest:
 		return p, false
 	}
 	return p, true
 }
 
-// ended returns when the session of an ended pass ended, in seconds of Redis's clock, and whether an evacuation has ended it. Of a session
-// that ended by silence it is now: the visitor's silence counts towards session.max.
-func (r *request) ended(p *token.Pass) (end int64, out bool) {
+// ended returns when the session of an ended pass ended, in seconds of Redis's clock, and whether an evacuation has ended (cleared) it. A
+// session that ended by silence counts as ended now: the visitor's silence counts towards session.max.
+func (r *request) ended(p *token.Pass) (end int64, cleared bool) {
 	end = p.Expires
 	if p.Live {
 		end = min(p.Expires, r.now/1e6)
 	}
 	e := r.room.queue.Snapshot().Evacuation
-	if out = e.Ends(p.Claimed, p.IssuedAt); out {
+	if cleared = e.Ends(p.Claimed, p.IssuedAt); cleared {
 		end = min(end, e.At/1e6)
 	}
-	return end, out
+	return end, cleared
 }
 
 // longestSession returns session.max in seconds; 0: no limit.
 func (r *request) longestSession() int64 { return int64(r.room.options.MaxSession.Seconds()) }
 
-// noOrderKept reports whether a join with an ended pass failed because the pass keeps no order, or because the store is away. A single
-// call without a reply is neither: the visitor tries again with the pass, since a new ticket would have the order of now.
+// noOrderKept reports whether a join with an ended pass failed because the pass keeps no order, or because the store is away. It is false
+// after a single call without a reply: the visitor tries again with the pass, since a new ticket would have the order of now.
 func (r *request) noOrderKept(err error) bool {
 	return errors.Is(err, admission.ErrUnknown) || errors.Is(err, admission.ErrStore) && !r.room.queue.Reachable()
 }
@@ -84,12 +84,12 @@ func joinReturning(v *visit, body *joinBody, a arrival) (d decision, p *answer.P
 	if a.Account || !addEndedPass(v, &a) {
 		return d, nil, false
 	}
-	if v.room.asks() {
+	if v.room.requiresSolution() {
 		a.Held = true
 		s, refusal, err := v.room.store.Join(callsOf(v, a.ID), a.Arrival)
 		switch {
 		case err == nil:
-			d, p = joined(v, 200, &a, s, refusal, nil)
+			d, p = joined(v, 200, &a, &s, refusal, nil)
 			return d, p, true
 		case errors.Is(err, admission.ErrUnknown) && s.Reason != admission.ReasonKept:
 			return d, nil, false
@@ -108,6 +108,6 @@ func joinReturning(v *visit, body *joinBody, a arrival) (d decision, p *answer.P
 	case a.Proof != (admission.ID{}) && s.New:
 		v.room.metrics.Proofs["accepted"].Inc()
 	}
-	d, p = joined(v, joinCode(&s), &a, s, refusal, err)
+	d, p = joined(v, joinCode(&s), &a, &s, refusal, err)
 	return d, p, true
 }

@@ -8,6 +8,7 @@
 //
 // Reading order: serve.go, which has these steps on one page; request.go, decision.go, enter.go, ticket.go, write.go. tokens.go
 // verifies tokens and grant.go signs them; account.go finds the account of a request, comeback.go the ended session of a visitor
-// who returns, prove.go asks for a proof of work or CAPTCHA, steps.go for a permit; explain.go answers the URL tester. gateway.go and reload.go build what all requests
-// share, shutdown.go ends it. The packages below gateway do not import it; docs/architecture.md has them in a table.
+// who returns, prove.go requires a proof of work or CAPTCHA, steps.go a permit; explain.go answers the URL tester. gateway.go and
+// reload.go build what all requests share, shutdown.go ends it. The packages below gateway do not import it; docs/architecture.md has
+// them in a table.
 package gateway

@@ -73,8 +73,9 @@ func enter(v *visit) (decision, *answer.Problem) {
 	return d, problem
 }
 
-// withPass forwards the request of a visitor with a valid pass, and renews the pass after half its life, or if gateways now keep sessions
-// alive and the pass is from before that. A step that needs a permit is refused without one.
+// withPass forwards the request of a visitor with a valid pass. It renews the pass after half of the pass's life, and also if gateways keep
+// the sessions of the room alive (session.renew: server) and the pass was signed before they did. A step that needs a permit is refused
+// without one.
 func withPass(v *visit, p *token.Pass, policy *admission.Policy) (decision, *answer.Problem) {
 	r := v.room
 	now := v.now / 1e6
@@ -90,14 +91,14 @@ func withPass(v *visit, p *token.Pass, policy *admission.Policy) (decision, *ans
 		return decision{}, refusal
 	}
 	ttl := int64(policy.SessionTTL.Seconds())
-	longer := false
+	renewed := false
 	switch {
 	case policy.PassLife > 0 && !p.Live, policy.PassLife == 0 && r.options.Renew && 2*(p.Expires-now) < ttl:
-		longer = v.grant.renewPass(p, now+v.sessionLife(policy, p.IssuedAt, now))
+		renewed = v.grant.renewPass(p, now+v.sessionLife(policy, p.IssuedAt, now))
 	case v.binding.Changes(p.Bind):
 		v.grant.renewPass(p, p.Expires)
 	}
-	if v.tokens.reportDue(p.Session, now) || longer {
+	if v.tokens.reportDue(p.Session, now) || renewed {
 		r.store.Touch(admission.ID(p.Session), p.Off)
 	}
 	return decision{action: doProxy, ground: onPass, origin: r.origin, session: p.Session, permit: permit}, nil
@@ -110,16 +111,16 @@ func passPreflight(v *visit) (decision, *answer.Problem) {
 	if snap.Policy.Closed() && snap.Active+snap.Admitted == 0 {
 		return decision{}, v.room.closed().In(answer.StateRejected)
 	}
-	all := preflightQuota(snap)
-	one := meter.Quota{N: max(10, all.N/4), Per: all.Per}
-	own := v.room.preflights // of the client's address, which may use a quarter of the room's quota
+	ofRoom := preflightQuota(snap)
+	ofAddress := meter.Quota{N: max(10, ofRoom.N/4), Per: ofRoom.Per}
+	address := v.room.preflights // the id under which the preflights of the client's address are counted
 	for i, b := range proxy.ClientKey(v.peer.Addr) {
-		own[i] ^= b
+		address[i] ^= b
 	}
 	at := v.g.meters.at(v.start)
-	wait := v.g.meters.requests.Take(own, at, one, snap.Gateways)
+	wait := v.g.meters.requests.Take(address, at, ofAddress, snap.Gateways)
 	if wait == 0 {
-		wait = v.g.meters.requests.Take(v.room.preflights, at, all, snap.Gateways)
+		wait = v.g.meters.requests.Take(v.room.preflights, at, ofRoom, snap.Gateways)
 	}
 	if wait > 0 {
 		return decision{}, answer.TooManyPreflights.After(seconds(wait))
@@ -201,8 +202,8 @@ func join(v *visit, lost string) (decision, *answer.Problem) {
 	if lost == "" {
 		v.room.metrics.Arrivals.Inc()
 	}
-	asks := v.room.asks()
-	if v.kind == client.Navigation && (!asks || v.account.state == accountKnown) {
+	guarded := v.room.requiresSolution()
+	if v.kind == client.Navigation && (!guarded || v.account.state == accountKnown) {
 		v.grant.giveNonce()
 	}
 	a, p := newArrival(v)
@@ -210,13 +211,13 @@ func join(v *visit, lost string) (decision, *answer.Problem) {
 		return decision{}, v.refuseAccount(p)
 	}
 	back := addEndedPass(v, &a)
-	if asks && !a.Account && !back {
+	if guarded && !a.Account && !back {
 		return requireSolution(v, lost)
 	}
-	a.Held = asks // an existing ticket of the account or pass needs no proof
+	a.Held = guarded // an existing ticket of the account or pass needs no proof
 	s, refusal, err := v.room.store.Join(callsOf(v, a.ID), a.Arrival)
 	if back && !a.Account && v.noOrderKept(err) {
-		if asks {
+		if guarded {
 			return requireSolution(v, lost)
 		}
 		a, _ = newArrival(v)
@@ -227,7 +228,7 @@ func join(v *visit, lost string) (decision, *answer.Problem) {
 		return decision{}, problemOf(err)
 	case refusal != admission.Granted:
 		return decision{}, v.reject(refusal, &s, false)
-	case asks && s.State == admission.Ended:
+	case guarded && s.State == admission.Ended:
 		return requireSolution(v, lost)
 	case s.State == admission.Admitted:
 		if s, err = v.claim(s.Ticket, a.Client); err != nil {

@@ -59,7 +59,7 @@ func Explain(ctx context.Context, g *Gateway, q *explain.Request) (*explain.Expl
 	return out, nil
 }
 
-// explainer returns a gateway with the configuration in use that counts for itself and cannot change the store.
+// explainer returns a gateway with the configuration in use. It has metrics of its own, and cannot change the store.
 func explainer(ctx context.Context, g *Gateway) *Gateway {
 	st := g.state.Load()
 	e := &Gateway{
@@ -116,7 +116,7 @@ func explainPlace(e *explain.Explanation, v *visit, at route.Place) {
 	}
 }
 
-// explainTokens sets what the request's tokens are worth.
+// explainTokens sets whether the request's tokens are valid.
 func explainTokens(e *explain.Tokens, v *visit) {
 	if v.room == nil {
 		return

@@ -79,7 +79,7 @@ func serveTickets(v *visit) (decision, *answer.Problem) {
 	if d, p, done := joinReturning(v, &body, a); done {
 		return d, p
 	}
-	if v.room.mayAsk() {
+	if v.room.mayRequireSolution() {
 		if d, p, done := joinProved(v, &body, key); done {
 			return d, p
 		}
@@ -92,18 +92,18 @@ func serveTickets(v *visit) (decision, *answer.Problem) {
 		a.ID = admission.ID(mix(token.ID(a.ID), []byte(body.nonce)))
 	}
 	s, refusal, err := v.room.store.Join(callsOf(v, a.ID), a.Arrival)
-	return joined(v, 201, &a, s, refusal, err)
+	return joined(v, 201, &a, &s, refusal, err)
 }
 
 // joined responds to a join by the result of the store.
-func joined(v *visit, code int, a *arrival, s admission.Standing, refusal admission.Refusal, err error) (decision, *answer.Problem) {
+func joined(v *visit, code int, a *arrival, s *admission.Standing, refusal admission.Refusal, err error) (decision, *answer.Problem) {
 	switch {
 	case err != nil:
 		return decision{}, problemOf(err)
 	case refusal != admission.Granted:
-		return decision{}, v.reject(refusal, &s, false)
+		return decision{}, v.reject(refusal, s, false)
 	}
-	traceJoin(v, &a.Arrival, &s)
+	traceJoin(v, &a.Arrival, s)
 	r := v.room.forecaster.Room()
 	if s.State == admission.Active {
 		w := token.Waiting{ID: token.ID(s.Ticket.ID), IssuedAt: s.AdmittedAt / 1e6, Order: s.AdmittedAt}
@@ -111,7 +111,7 @@ func joined(v *visit, code int, a *arrival, s admission.Standing, refusal admiss
 		if code == 200 {
 			state = answer.StateActive
 		}
-		d := admittedStatus(v, code, &w, &s, state, a.usedBy(&s))
+		d := admittedStatus(v, code, &w, s, state, a.usedBy(s))
 		d.outcome = admitted
 		return d, nil
 	}
@@ -274,7 +274,7 @@ func joinByKey(v *visit, key []byte, fresh bool) (d decision, p *answer.Problem,
 		case err == nil && refusal == admission.Granted && s.State > admission.Active:
 			continue
 		}
-		d, p = joined(v, joinCode(&s), &a, s, refusal, err)
+		d, p = joined(v, joinCode(&s), &a, &s, refusal, err)
 		return d, p, true
 	}
 	if fresh {

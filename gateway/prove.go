@@ -31,13 +31,13 @@ func requireSolution(v *visit, lost string) (decision, *answer.Problem) {
 		return decision{}, p
 	}
 	r := v.room
-	if r.asksProof() {
+	if r.requiresProof() {
 		v.room.countRefusedJoin("proof_missing")
 	} else {
 		v.room.countRefusedJoin("captcha_missing")
 	}
 	if v.kind != client.Navigation {
-		return decision{}, v.room.needsProof()
+		return decision{}, v.room.solutionProblem()
 	}
 	policy := &r.queue.Snapshot().Policy
 	v.out.Object = answer.Status{State: answer.StateProof, Reason: lost, Refresh: 30, Message: policy.Message, Paused: policy.Paused}
@@ -52,10 +52,10 @@ func refusesAll(v *visit) *answer.Problem {
 	return nil
 }
 
-// needsProof returns the problem of an API client that has to solve a challenge first, with the path of the challenge.
-func (r *room) needsProof() *answer.Problem {
+// solutionProblem returns the problem of an API client that has to solve a challenge first, with the path of the challenge.
+func (r *room) solutionProblem() *answer.Problem {
 	p := answer.CaptchaRequired
-	if r.asksProof() {
+	if r.requiresProof() {
 		p = answer.ProofRequired
 	}
 	return p.Solving(r.challengePath()).In(answer.StateProof)
@@ -66,7 +66,7 @@ func (r *room) needsProof() *answer.Problem {
 // that use them, and would waste the work of a phone that changes networks.
 func serveChallenge(v *visit) (decision, *answer.Problem) {
 	r := v.room
-	if !r.mayAsk() {
+	if !r.mayRequireSolution() {
 		return decision{}, answer.NoChallenge
 	}
 	type captchaKey struct {
@@ -101,13 +101,13 @@ func joinProved(v *visit, body *joinBody, key []byte) (d decision, p *answer.Pro
 	}
 	captcha := r.options.Guard.Captcha.Provider != ""
 	proof := body.altcha != ""
-	if !proof && r.asksProof() || captcha && body.captcha == "" {
+	if !proof && r.requiresProof() || captcha && body.captcha == "" {
 		if len(key) > 0 {
 			if d, p, done := joinByKey(v, key, false); done {
 				return d, p, true
 			}
 		}
-		return d, refuseMissing(v, proof || !r.asksProof()), true
+		return d, refuseMissing(v, proof || !r.requiresProof()), true
 	}
 	if !proof && !captcha {
 		return d, nil, false
@@ -157,7 +157,7 @@ func joinedByProof(v *visit, a *arrival, proof bool, s admission.Standing, refus
 			v.room.metrics.Proofs["repeated"].Inc()
 		}
 	}
-	return joined(v, joinCode(&s), a, s, refusal, err)
+	return joined(v, joinCode(&s), a, &s, refusal, err)
 }
 
 // refuseMissing returns the problem of a join that lacks a solved CAPTCHA, or a proof.
@@ -167,7 +167,7 @@ func refuseMissing(v *visit, captcha bool) *answer.Problem {
 	}
 	if !captcha {
 		v.room.countRefusedJoin("proof_missing")
-		return v.room.needsProof()
+		return v.room.solutionProblem()
 	}
 	v.room.countRefusedJoin("captcha_missing")
 	return answer.CaptchaRequired.Solving(v.room.challengePath()).At("captcha")
@@ -209,12 +209,12 @@ func joinAccount(v *visit, body *joinBody) (decision, *answer.Problem) {
 	if _, in := v.tokens.findPass(); !in {
 		addEndedPass(v, &a)
 	}
-	if v.room.asks() {
+	if v.room.requiresSolution() {
 		held := a
 		held.Held = true
 		s, refusal, err := v.room.store.Join(callsOf(v, held.ID), held.Arrival)
 		if err != nil || refusal != admission.Granted || s.State != admission.Ended {
-			return joined(v, 200, &held, s, refusal, err)
+			return joined(v, 200, &held, &s, refusal, err)
 		}
 		if a.Proof, p = checkSolutions(v, body); p != nil {
 			return decision{}, p
@@ -227,13 +227,13 @@ func joinAccount(v *visit, body *joinBody) (decision, *answer.Problem) {
 		}
 		v.room.metrics.Proofs["accepted"].Inc()
 	}
-	return joined(v, joinCode(&s), &a, s, refusal, err)
+	return joined(v, joinCode(&s), &a, &s, refusal, err)
 }
 
 // checkSolutions checks the proof and the CAPTCHA of a join for a new ticket, and returns the id of the proof; zero: none is required.
 func checkSolutions(v *visit, body *joinBody) (id admission.ID, p *answer.Problem) {
 	captcha := v.room.options.Guard.Captcha.Provider != ""
-	proof := v.room.asksProof()
+	proof := v.room.requiresProof()
 	switch {
 	case proof && body.altcha == "", captcha && body.captcha == "":
 		return id, refuseMissing(v, !proof || body.altcha != "")

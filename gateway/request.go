@@ -35,6 +35,12 @@ type request struct {
 	memory   [2][]byte // for the host and for texts
 }
 
+// clear ends the request: what is kept is memory for the next one. A literal of request would be made on the stack and copied.
+func (r *request) clear() {
+	r.req, r.state, r.start, r.target, r.host, r.peer, r.kind = nil, nil, time.Time{}, nil, nil, client.Peer{}, 0
+	r.room, r.now, r.jar, r.account, r.site = nil, 0, client.Jar{}, account{}, nil
+}
+
 // locate sets target and host, and returns the room or endpoint of the request.
 func (r *request) locate() route.Place {
 	r.target = r.req.Target()

@@ -51,7 +51,7 @@ type limiter interface {
 	Charge(context.Context) bool
 }
 
-// store is the part of a room that tests replace to inject faults and clock steps, and the explanation of a request by one that changes
+// store is the part of a room that is replaced: by tests, to inject faults and clock steps, and by Explain, with a store that changes
 // nothing.
 type store struct {
 	clock
@@ -190,7 +190,7 @@ func preflightsID(room string) token.ID {
 
 // guarded reports whether more than the queue limits tickets or their use.
 func (r *room) guarded(policy *admission.Policy) bool {
-	return r.identity != nil || r.mayAsk() || policy.Joins > 0 || r.options.SessionRequests.N > 0
+	return r.identity != nil || r.mayRequireSolution() || policy.Joins > 0 || r.options.SessionRequests.N > 0
 }
 
 // status returns the status of a ticket at now, in µs of Redis's clock.

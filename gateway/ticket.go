@@ -167,7 +167,7 @@ func expiredStatus(v *visit, code int, reason string) decision {
 		}
 		return withStatus(code, &v.out.Object)
 	}
-	if v.room.asks() { // a new ticket needs a new proof
+	if v.room.requiresSolution() { // a new ticket needs a new proof
 		return lost(1)
 	}
 	a, barred := newArrival(v)

@@ -26,7 +26,7 @@ type tokenCheck struct {
 	ended    []byte          // a pass that has ended or was revoked; a slice of the request
 	cleared  bool            // an evacuation has ended the session of ended
 	rejected *answer.Problem // why a waiting token that verifies does not count
-	heard    heard           // what the gateway knows of the session of the last pass
+	report   sessionReport   // whether a request of the session of the last pass is reported to the store
 }
 
 // Reasons to reject a token with a valid signature.
@@ -63,12 +63,12 @@ const tokensMax = 8
 
 // findPass returns the first valid pass of the request, from the header field, then from the cookies.
 func (c *tokenCheck) findPass() (token.Pass, bool) {
-	var list [tokensMax][]byte
-	tokens := list[:0]
-	if raw := c.r.req.Peek("x-waiting-room-pass"); len(raw) > 0 {
-		tokens = append(tokens, raw)
+	raw, cookies := c.r.req.Peek("x-waiting-room-pass"), c.r.jar.Pass.All()
+	if len(raw) == 0 {
+		return firstValid(c, cookies, verifyPass)
 	}
-	return firstValid(c, append(tokens, c.r.jar.Pass.All()...), verifyPass)
+	var list [tokensMax][]byte
+	return firstValid(c, append(append(list[:0], raw), cookies...), verifyPass)
 }
 
 func verifyPass(c *tokenCheck, raw []byte) (token.Pass, error) {
@@ -113,25 +113,25 @@ func (c *tokenCheck) reasonToWait(lost string) string {
 	return lost
 }
 
-// heard is what a gateway knows of the session of a pass.
-type heard uint8
+// sessionReport is whether a request of a session is to be reported to the store.
+type sessionReport uint8
 
 const (
-	heardUnasked heard = iota // nothing: the pass is valid by itself, or the session was not reported lately
-	heardLately               // the session was reported lately, so it goes on
-	heardNothing              // the store is away, and the session counts as going on
+	reportScheduled  sessionReport = iota // report it if the last report is reportEvery ago
+	reportedRecently                      // do not report it: the last report is less than reportEvery ago
+	reportAlways                          // report it: the store was away, so the session counts as going on without its reply
 )
 
-// goesOn reports whether the session of a pass goes on. A pass that is signed again while it is used shows it by its end. Of other
-// passes the gateways keep the sessions alive.
+// goesOn reports whether the session of a pass goes on. The session of a pass that is renewed while it is used lasts as long as the pass.
+// The session of a pass that is signed once (Live) lasts while requests of its visitor are reported to the store.
 func (c *tokenCheck) goesOn(p *token.Pass) bool {
-	c.heard = heardUnasked
+	c.report = reportScheduled
 	if !p.Live {
 		return true
 	}
 	now, ttl := c.r.now/1e6, c.r.sessionTTL()
 	if c.g.meters.touched.Fresh(p.Session, now, reportEvery(ttl)) {
-		c.heard = heardLately
+		c.report = reportedRecently
 		return true
 	}
 	if now-p.IssuedAt < leastSilence(p, ttl) {
@@ -139,7 +139,7 @@ func (c *tokenCheck) goesOn(p *token.Pass) bool {
 	}
 	alive, sure := c.r.room.store.Alive(callsWithoutTicket(c.trace, c.g, c.r), admission.ID(p.Session))
 	if !sure {
-		c.heard = heardNothing
+		c.report = reportAlways
 	}
 	return alive
 }
@@ -162,10 +162,10 @@ func reportEvery(ttl int64) int64 { return max(1, ttl/4) }
 
 // reportDue reports whether a request of a session is to be reported to the store, and then records the report.
 func (c *tokenCheck) reportDue(session token.ID, now int64) bool {
-	switch c.heard {
-	case heardLately:
+	switch c.report {
+	case reportedRecently:
 		return false
-	case heardNothing:
+	case reportAlways:
 		return true // it is not recorded: the store may reply that the session has ended
 	}
 	return c.g.meters.touched.Due(session, now, reportEvery(c.r.sessionTTL()))

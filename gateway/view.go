@@ -54,7 +54,7 @@ func (v View) WaitCoverage() (float64, bool) { return v.room.forecaster.Coverage
 // gateway since its start; false without a guard and a join limit.
 func (v View) Guard() (number, proofs int64, refused map[string]int64, ok bool) {
 	r := v.room
-	if !r.mayAsk() && r.options.Policy.Joins == 0 {
+	if !r.mayRequireSolution() && r.options.Policy.Joins == 0 {
 		return 0, 0, nil, false
 	}
 	refused = map[string]int64{}

@@ -50,9 +50,8 @@ func (g *Gateway) acquire(req *wire.Request, ctx *fasthttp.RequestCtx) *visit {
 }
 
 func (g *Gateway) release(v *visit) {
-	r, token, pass := &v.request, v.grant.token[:0], v.grant.pass[:0]
-	v.request = request{readings: r.readings, binding: r.binding, memory: r.memory}
-	v.tokens, v.grant = tokenCheck{}, grant{token: token, pass: pass}
+	v.request.clear()
+	v.tokens, v.grant = tokenCheck{}, grant{token: v.grant.token[:0], pass: v.grant.pass[:0]}
 	v.g, v.ctx, v.outcome, v.left, v.proxied = nil, nil, proxied, false, proxy.Forward{}
 	v.isCheck, v.cookieless, v.call = false, false, nil
 	if v.trace.On() {

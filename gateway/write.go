@@ -42,8 +42,9 @@ func (v *visit) write(d *decision, p *answer.Problem) {
 	}
 }
 
-// sendBack responds to a request that may go on where the gateway has no origin, because other proxies ask about the requests that they
-// forward: a new session begins with the same request, sent again.
+// sendBack responds to a request that may go on, in a gateway without origins: other proxies forward the requests, and ask the gateway
+// about each. If the request has started a session, the client is redirected to the same target, so that the proxy forwards the request
+// with the new pass.
 func (v *visit) sendBack() {
 	if v.kind = client.KindOf(v.req); !v.grant.newSession {
 		v.refuse(answer.NoOrigin)

@@ -3,8 +3,34 @@
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists,
 --   uniques, lapses, links, batches
--- ARGV: now, settings, id, spec, tenant, type, level, weight, rate, concurrency, base, held, callback, redrive, own (1: by a tenant's token), most (groups of the tenant; 0: any number), stop_count, stop_share, counts (1: outcomes are counted on arrival), most_bad, bad_share, results (0 all, 1 failures, 2 none), start_at, expires (µs; 0: none), unique (key; empty: none), within (µs for which it may be used once), after (1: it starts if its predecessors have completed, 2: if one has not, 3: in any case; 0: it has none), predecessors (ids, separated by blanks), quiet (as the record has it; empty: none), part (of a split group, from 1; 0: it is whole; above 1 it waits, if there are predecessors, until group_patch has it begin), shards (of the parts, in words), whole_rate, whole_concurrency (of which the part has rate and concurrency)
--- RETURNS: {1 created, 0 existed; the group}, {'exists', its spec, the group}, {'deleted'} (a group of this id is being deleted), {'quota', groups of the tenant}, {'past', the time} (expires has passed), {'unknown', id}, {'followed', id} (a predecessor that does not exist, or for which too many groups wait), {'unmet'} (its predecessors have ended, and it could never start) or {'duplicate', the id of the first group under the key, and that group if it still exists}
+-- ARGV: now, settings, id, spec, tenant, type, level, weight, rate, concurrency, base, held, callback, redrive,
+--   own (1: by a tenant's token),
+--   most (groups of the tenant; 0: any number),
+--   stop_count, stop_share,
+--   counts (1: outcomes are counted on arrival),
+--   most_bad, bad_share,
+--   results (0: all, 1: failures, 2: none),
+--   start_at,
+--   expires (µs; 0: none),
+--   unique (key; empty: none),
+--   within (µs for which the key may be used once),
+--   after (1: the group starts if its predecessors have completed, 2: if one has not, 3: in any case; 0: it has none),
+--   predecessors (ids, separated by blanks),
+--   quiet (as the record has it; empty: none),
+--   part (of a split group, from 1; 0: not split; a part above 1 that has predecessors waits until group_patch has it begin),
+--   shards (of the parts, in words),
+--   whole_rate, whole_concurrency (of the whole split group; rate and concurrency are those of the part)
+-- RETURNS: one of
+--   {1, group}                the group was created
+--   {0, group}                it existed, with the same spec
+--   {'exists', spec, group}   it existed, with another spec
+--   {'deleted'}               a group of this id is being deleted
+--   {'quota', number}         the tenant has this number of groups, and may have no more
+--   {'past', time}            expires has passed; the time is now
+--   {'unknown', id}           this predecessor does not exist
+--   {'followed', id}          too many groups wait for this predecessor
+--   {'unmet'}                 the predecessors have ended, and the group could never start
+--   {'duplicate', id, group}  this group was the first under the key; the record is there while the group exists
 -- INVARIANT: a group has one record; its spec never changes.
 -- INCLUDE: clock, limiter, fair, bulk, bulkqueue, bulklife, bulkjobs, bulkreply, bulkunique, bulkchain, bulkcreate
 

@@ -3,8 +3,14 @@
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists,
 --   uniques, lapses, links, batches
--- ARGV: now, settings, group, verb (enter: a group is about to wait for it, check: one waits, leave: these no longer wait, list: returns which wait), created (of the group, µs; 0: any), shard, id, ... (of each waiting group)
--- RETURNS: {status (- until it has ended), created, then for list shard and id of each group that waits, separated by a blank} or {reason}; reasons are not_found and followed (too many groups wait for it)
+-- ARGV: now, settings, group,
+--   verb (enter: a group is about to wait for it; check: one waits; leave: these no longer wait; list: returns which wait),
+--   created (of the group, µs; 0: any),
+--   shard, id, ... (of each waiting group)
+-- RETURNS: {status, created, waiting, ...} or {reason}
+--   status   of the group; - until it has ended
+--   waiting  for list only: shard and id, separated by a blank, of each group that waits
+--   reason   not_found; followed: too many groups wait for it
 -- INVARIANT: a group that has not ended has an entry for each group that enters or checks, once.
 -- INCLUDE: clock, limiter, fair, bulk, bulkqueue, bulklife, bulkjobs, bulkchain
 

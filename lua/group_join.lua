@@ -7,7 +7,8 @@
 -- RETURNS: {code, the group} or {reason}
 -- REPLY JOINED: 1  this call has ended the part
 -- REPLY NOT_JOINED: 0  it has ended before, its jobs have not all ended, or another reducer has taken over
--- INVARIANT: a part ends once; a group that was cancelled stays so, and gets its result. Only the end of the first part is that of the group: its callback and the groups that wait for it follow from it, in the same step.
+-- INVARIANT: a part ends once; a group that was cancelled stays so, and gets its result. Only the end of the first part is that of
+--   the group: its callback and the groups that wait for it follow from it, in the same step.
 -- INCLUDE: clock, limiter, fair, bulk, bulkqueue, bulklife, bulkjobs, bulkreply
 
 local g, gkey = named_group(ARGV[3])

@@ -4,8 +4,18 @@
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists,
 --   uniques, lapses, links, batches
 -- ARGV: now, settings, group, own (1: by a tenant's token), field, value, ...
--- RETURNS: {the group} or {reason, status, field, or the time: past where a new expires has passed, expired where the group's has, order where start_at would not be before expires}
--- INVARIANT: rate and conc of a split group are those of this part; shards, whole_rate and whole_conc are then the group's. Cancelling and pausing are one step, however large the group; gates are checked again. A stop_at that is reached already pauses immediately, unless the same call resumes the group. halt pauses a split group for that, unless it was resumed after it; callback is for a split redrive that has jobs; begin is for a part whose first part waits no more.
+-- RETURNS: {group} or {reason, detail, ...}:
+--   {'not_found'}
+--   {'wrong_state', status}         the group has ended
+--   {'past', now}                   the new expires has passed
+--   {'expired', expires}            the expires that the group has is past
+--   {'order', start_at, expires}    start_at would not be before expires
+--   {'operators_only', field}       an operator has set it, and own is 1
+-- INVARIANT: cancelling and pausing are one step, however large the group; gates are checked again.
+--   A stop_at that is reached already pauses immediately, unless the same call resumes the group.
+--   Of a split group, rate and conc are those of this part; shards, whole_rate and whole_conc are then those of the group.
+--   halt pauses a split group for its stop_at, unless it was resumed after that; callback is for a split redrive that has jobs;
+--   begin is for a part whose first part no longer waits.
 -- INCLUDE: clock, limiter, fair, bulk, bulkqueue, bulklife, bulkjobs, bulkreply
 
 local g = named_group(ARGV[3])

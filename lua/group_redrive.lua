@@ -3,9 +3,16 @@
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists,
 --   uniques, lapses, links, batches
--- ARGV: now, settings, source, target, bound, marks (- dead, F failed, in this order), codes (by commas, empty: all), after, job (empty: all), id, spec, ... (the arguments of group_create from its id on; none when a call continues an open target)
--- RETURNS: {moved, member after which to go on (empty: none), 1 if the target exists} or {reason, detail}; reasons are also open (with the id of another redrive of the source that has to end first), exists and sealed
--- INVARIANT: a job moves to one redrive at most; it is pending there in the same step, and the last step seals the redrive, except for the first part of a split group. A group has one open redrive at most, and none is empty.
+-- ARGV: now, settings, source, target, bound,
+--   marks (of the jobs to move: - dead, F failed, in this order),
+--   codes (separated by commas; empty: all),
+--   after (member; empty: from the first),
+--   job (empty: all),
+--   id, spec, ... (the arguments of group_create from its id on; none when a call continues an open target)
+-- RETURNS: {moved, after of the next call (empty: none), 1 if the target exists} or {reason, detail}
+--   Reasons of its own: open (the detail is the redrive of the source that has to end first), exists and sealed.
+-- INVARIANT: a job moves to one redrive at most; it is pending there in the same step, and the last step seals the redrive,
+--   except for the first part of a split group. A group has one open redrive at most, and none is empty.
 -- INCLUDE: clock, limiter, fair, bulk, bulkqueue, bulklife, bulkjobs, bulkunique, bulkchain, bulkcreate
 
 local a, from = named_group(ARGV[3])

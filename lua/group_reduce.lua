@@ -7,7 +7,8 @@
 -- RETURNS: {code, fence, cursor, state, and except for a commit the group}, {code} or {reason}
 -- REPLY REDUCED: 1  the step was made
 -- REPLY NOT_REDUCED: 0  another reducer has taken over, or it is too early
--- INVARIANT: outcomes that were counted are not reduced; state and cursor are written together; each outcome is reduced once, and deleted after that where the group does not keep it; a group ends once.
+-- INVARIANT: outcomes that were counted are not reduced; state and cursor are written together; each outcome is reduced once,
+--   and deleted after that where the group does not keep it; a group ends once.
 -- INCLUDE: clock, limiter, fair, bulk, bulkqueue, bulklife, bulkjobs, bulkreply, outcomes
 
 local g, gkey = named_group(ARGV[4])

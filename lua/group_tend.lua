@@ -4,8 +4,24 @@
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists,
 --   uniques, lapses, links, batches
 -- ARGV: now, settings, group, bound
--- RETURNS: {1 if there is more to do immediately, 1 to reduce, 1 if its callback is due, 1 if the group is gone, dead letters dropped, 1 if it was sealed for its silence, groups that it ended as COMPLETED, as FAILED, the number of the part (of a split group; with 1 to reduce, its parts decide what to do), its status as a predecessor (- until it has ended), when it was created, 1 if groups that do not exist no longer have to get its end, then what its chains over shards need (chain.far)} or {reason}
--- INVARIANT: a group that waits for others starts, or is cancelled, once; no accepted job is dropped; a job of an expired group that does not run ends as dead; finished data is deleted after its retention; dead letters are kept for theirs, and their group with them; a group stays until the groups on other shards that wait for it have its end, or for a week.
+-- RETURNS: {reason}, or a list of
+--   more        1: call again immediately
+--   reduce      1: the group is to be reduced; its parts decide what to do, if it is split
+--   callback    1: its callback is due
+--   gone        1: the group is deleted
+--   buried      number of dead letters that were dropped
+--   sealed      1: it was sealed because its submission had stopped for too long
+--   completed   number of groups that this call ended as COMPLETED
+--   failed      number of groups that it ended as FAILED
+--   part        number of the part of a split group; 0: not split
+--   A group that is gone has no more fields. For the others follow
+--   status      of the group as a predecessor; - until it has ended
+--   created     µs
+--   dropped     1: groups that do not exist no longer have to get its end
+--   far, ...    what its chains over shards need (chain.far)
+-- INVARIANT: a group that waits for others starts, or is cancelled, once; no accepted job is dropped; a job of an expired group that
+--   does not run ends as dead; finished data is deleted after its retention; dead letters are kept for theirs, and their group with them;
+--   a group stays until the groups on other shards that wait for it have its end, or for a week.
 -- INCLUDE: clock, limiter, fair, bulk, bulkqueue, bulklife, bulkjobs, bulkchain, outcomes
 
 local gkey = redis.call('HGET', K.names, ARGV[3])

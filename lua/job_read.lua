@@ -4,7 +4,10 @@
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists,
 --   uniques, lapses, links, batches
 -- ARGV: now, settings, group, job
--- RETURNS: {1, record, where, until, fence, failed tries, process, type of the group, 1 if it runs and is to be cancelled} or {'not_kept', 1 (it has ended; 0: it may never have been there)} or {reason}; where is running or waiting until then, cancelled, expired, or else empty
+-- RETURNS: {reason}, or one of
+--   {1, record, where, until, fence, failed tries, process, type of the group, 1 if it runs and is to be cancelled}
+--     where   running or waiting, then until that time; cancelled; expired; or empty
+--   {'not_kept', ended}   the record is gone; ended is 1 if the job has ended, 0 if it may never have been there
 -- INVARIANT: reads only.
 -- INCLUDE: clock, limiter, fair, bulk, bulkjobs, bulkleases
 

@@ -3,8 +3,26 @@
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists,
 --   uniques, lapses, links, batches
--- ARGV: now, settings, series (of groups: what its jobs have in common), most (open jobs of the tenant; 0: as configured), job, own_id (1: its sender chose it), unique (key; empty: none), within (µs for which it may be used once), cost, run_at (µs; 0: now), delay (µs, from now), expires (µs; 0: never), payload, elsewhere (open jobs of the tenant in other shards), trace (of the submission, as the record has it; empty: none), id, spec, ... (the arguments of group_create from its id on, for a group that is created)
--- RETURNS: {1, its group, run_at}, {'duplicate', its group and the job that was first, separated by a blank}, {'past', the time} (it would expire before it may start) or {'quota', open jobs, setting}
+-- ARGV: now, settings,
+--   series (of groups: what the jobs of one have in common),
+--   most (open jobs of the tenant; 0: as configured),
+--   job,
+--   own_id (1: its sender chose it),
+--   unique (key; empty: none),
+--   within (µs for which the key may be used once),
+--   cost,
+--   run_at (µs; 0: now),
+--   delay (µs, from now),
+--   expires (µs; 0: never),
+--   payload,
+--   elsewhere (open jobs of the tenant in other shards),
+--   trace (of the submission, as the record has it; empty: none),
+--   id, spec, ... (the arguments of group_create from its id on, for a group that is created)
+-- RETURNS: one of
+--   {1, group, run_at}            the job was added to this group
+--   {'duplicate', group and job}  this job, after a blank, was the first under the key or id
+--   {'past', now}                 the job would expire before it may start
+--   {'quota', open, setting}      the tenant has this number of open jobs, which the setting limits
 -- INVARIANT: within the time of its key, or of its own id, a tenant's job is accepted once; a group of single jobs is sealed at its time, or when it has enough jobs.
 -- INCLUDE: clock, limiter, fair, bulk, bulkqueue, bulklife, bulkjobs, bulkunique, bulkchain, bulkcreate
 

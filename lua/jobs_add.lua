@@ -3,7 +3,14 @@
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists,
 --   uniques, lapses, links, batches
--- ARGV: now, settings, group, chunk, offset, last, answer, most (open jobs of the tenant; 0: as configured), whole (number of jobs that the chunk must have for last to count; 0: any), created (µs, when the group was created; 0: at any time), elsewhere (open jobs of the tenant in other shards), trace (of the submission, as the record has it; empty: none), words (a line for each job: its type or a dash, cost, run_at and expires, in µs, 0: none; an empty line, or none: as the job before), id, payload, ...
+-- ARGV: now, settings, group, chunk, offset, last, answer,
+--   most (open jobs of the tenant; 0: as configured),
+--   whole (number of jobs that the chunk must have for last to count; 0: any),
+--   created (µs, when the group was created; 0: at any time),
+--   elsewhere (open jobs of the tenant in other shards),
+--   trace (of the submission, as the record has it; empty: none),
+--   words (a line for each job: its type or a dash, cost, run_at and expires, in µs, 0: none; an empty line, or none: as the job before),
+--   id, payload, ...
 -- RETURNS: {accepted, added by earlier attempts, 1 if the chunk is done, then which jobs existed, from 0} or {reason, detail}
 -- INVARIANT: a job id is unique in its group; a sealed group takes no new id; a chunk that is done keeps its answer.
 -- INCLUDE: clock, limiter, fair, bulk, bulkqueue, bulklife, bulkjobs

@@ -3,8 +3,17 @@
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists,
 --   uniques, lapses, links, batches
--- ARGV: now, settings, group, kind (done or dead), page (of done), skip (places of that page), after (of dead: the id before the first; '': none), limit
--- RETURNS: {page and skip for the next call (of done), after for the next call (of dead; '': none), then id and record of each, false where it is gone; or '' and the number of consecutive places of the log without a name} or {reason}
+-- ARGV: now, settings, group,
+--   kind (done or dead),
+--   page (of done),
+--   skip (places of that page),
+--   after (of dead: the id before the first; empty: none),
+--   limit
+-- RETURNS: {reason}, or for the next call
+--   page, skip   (of done)
+--   after        (of dead; empty: none)
+--   then two values for each outcome: id and record, false where it is gone; or an empty id and the number of consecutive places of the
+--   log without a name
 -- INVARIANT: reads only, and 1 MiB of records at most, or one.
 -- INCLUDE: clock, limiter, fair, bulk
 

@@ -3,9 +3,14 @@
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists,
 --   uniques, lapses, links, batches
--- ARGV: now, settings, run_id, bound, alive (µs for which the caller has made rounds or tried to), types (words that this process runs, now and then), keeper (1: the caller is)
--- RETURNS: {moved, recovered, dead, skipped, gates opened, µs to the next (-1: none), 1 if there is more, groups that ended as COMPLETED, as FAILED, then groups with housekeeping}
--- INVARIANT: a job whose lease ended runs again (B2); a crash spends no try; a job dies of its type only after unknown_type_after without a process for it; after a gap no lease ends before its holder had the time to renew it.
+-- ARGV: now, settings, run_id, bound,
+--   alive (µs for which the caller has made rounds or tried to),
+--   types (that this process runs, in words; empty in most rounds),
+--   keeper (1: the caller is the keeper)
+-- RETURNS: {moved, recovered, dead, skipped, gates opened, µs to the next (-1: none), 1 if there is more, groups that ended as COMPLETED, as
+--   FAILED, then groups with housekeeping}
+-- INVARIANT: a job whose lease ended runs again (B2); a crash spends no try; a job dies of its type only after unknown_type_after without
+--   a process for it; after a gap no lease ends before its holder had the time to renew it.
 -- INCLUDE: clock, limiter, fair, bulk, bulkqueue, bulklife, bulkjobs, bulkturns, bulkleases, breakers, bulkunique
 
 local bound = tonumber(ARGV[4])

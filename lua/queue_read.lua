@@ -4,7 +4,16 @@
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists,
 --   uniques, lapses, links, batches
 -- ARGV: now, settings
--- RETURNS: {groups high, normal, low, pending, ready, waiting, in flight, busy tenants, gates, jain, accuracy, longest backoff, mean refusals, spins, open groups, unserved jobs, their types, limits of types that are live, open breakers, ages of the oldest waiting jobs high, normal, low (ms; -1: there is none)}
+-- RETURNS: a list of
+--   queued groups           of level high, normal, low
+--   pending, ready, waiting, in flight
+--   busy tenants, gates
+--   jain, accuracy, longest backoff, mean refusals
+--   spins, open groups
+--   unserved jobs, their types
+--   limits of types that are live
+--   open breakers
+--   age of the oldest waiting job   of level high, normal, low (ms; -1: there is none)
 -- INVARIANT: reads only.
 -- INCLUDE: clock, limiter, fair, bulk
 

@@ -3,9 +3,29 @@
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists,
 --   uniques, lapses, links, batches
--- ARGV: now, settings, number (of the call), till (µs at which the leases end; 0: only a report), after (µs beyond till, then the shard has its fixed part), type_limits (as of jobs_pull), name (empty: the global limit; a type, @ and a tenant, or # and a split group), rate, burst, concurrency, tokens (billionths, given in addition), whole_rate, whole_concurrency (the limits of which these are a part), ...
--- RETURNS: {1 if the call counted, 2 if another one with a greater number came before, now, starts so far, then for the global limit and each type, tenant and split group with limits: name, rate, burst, concurrency, tokens that the change has left over, runs, need (0 no work, 1 some, 2 work waits for the limit, 3 a job needs the whole burst), whole_rate, whole_burst, whole_concurrency, shards (those of a group's parts, by commas; empty: all)}
--- INVARIANT: a call counts only if its number is above those of all earlier calls and its leases have not ended, so that a late call changes nothing; a change of shares creates no tokens; a smaller concurrency ends no run.
+-- ARGV: now, settings,
+--   number (of the call),
+--   till (µs at which the leases end; 0: only a report),
+--   after (µs beyond till, then the shard has its fixed part),
+--   type_limits (as of jobs_pull),
+--   name (empty: the global limit; a type, @ and a tenant, or # and a split group),
+--   rate, burst, concurrency,
+--   tokens (billionths, given in addition),
+--   whole_rate, whole_concurrency (the limits of which these are a part), ...
+-- RETURNS: a list of
+--   code     1: the call counted; 0: its leases had ended; 2: a call with a greater number came before
+--   now      µs
+--   starts   so far
+--   then for the global limit and each type, tenant and split group with limits
+--   name     as in ARGV
+--   rate, burst, concurrency   of this shard
+--   tokens   that the change has left over
+--   runs     now
+--   need     0: no work; 1: some; 2: work waits for the limit; 3: a job needs the whole burst
+--   whole_rate, whole_burst, whole_concurrency
+--   shards   those of a group's parts, separated by commas; empty: all
+-- INVARIANT: a call counts only if its number is above those of all earlier calls and its leases have not ended, so that a late
+--   call changes nothing; a change of shares creates no tokens; a smaller concurrency ends no run.
 -- INCLUDE: clock, limiter, fair, bulk, bulkqueue, bulkjobs, breakers, bulktypes
 
 local number, left = tonumber(ARGV[3]), {}

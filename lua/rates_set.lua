@@ -3,8 +3,19 @@
 -- KEYS: state, names, groups, flow, index, tenants, high, normal, low, lines, idle, gates, jobs, runs, order, front,
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists,
 --   uniques, lapses, links, batches
--- ARGV: now, settings, tenant, from (gates that earlier calls of this change have checked and left closed), field (global, per_tenant, rate/type, concurrency/type; weight, rate, concurrency), value, ...
--- RETURNS: {global, per tenant, burst, 1 if live, weight, rate, groups, in flight, served, from of the next call (-1: none), 1 if the global rate is one that the adaptive control has found, concurrency, limits of types that are live (type, rate, concurrency, words; - for as configured)}; an empty tenant is the shard, an empty value its configuration
+-- ARGV: now, settings,
+--   tenant (empty: the shard),
+--   from (gates that earlier calls of this change have checked and left closed),
+--   field (of the shard: global, per_tenant, rate/type, concurrency/type; of a tenant: weight, rate, conc),
+--   value, ... (empty: as configured)
+-- RETURNS: {reason}, or a list of
+--   global, per tenant, burst
+--   live          1: the operator has changed one of them
+--   weight, rate, groups, in flight, served   of the tenant
+--   from          of the next call; -1: none
+--   adaptive      1: the global rate is one that the adaptive control has found
+--   concurrency   of the tenant
+--   limits of types that are live   (type, rate, concurrency, in words; - for as configured)
 -- INVARIANT: every gate that a rate has closed is checked again, a thousand a call.
 -- INCLUDE: clock, limiter, fair, bulk, bulkqueue
 

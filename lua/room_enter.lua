@@ -25,15 +25,15 @@
 --   return   id, client, hold, address, proof, pass                   the place of a visitor who returns with the pass of an ended session, at the order
 --                                                                     of that pass; UNKNOWN where the pass keeps no order, or its place is over
 --   recall   id, client, hold, pass                                   as return, without giving a place: UNKNOWN, with the reason kept where return would give one
---   enrol    id, client, hold, order, seen, epoch, fence, address, heard, token_hold   the place of a token
+--   enrol    id, client, hold, order, seen, epoch, fence, address, replied, token_hold   the place of a token
 --   signed   as enrol                                                 a place that the calling gateway gave while the store was away
---   prequeue id, client, hold, seen, epoch, fence, address, heard, token_hold   a token of the pre-queue, without an order: only the number of such tickets is kept
+--   prequeue id, client, hold, seen, epoch, fence, address, replied, token_hold   a token of the pre-queue, without an order: only the number of such tickets is kept
 --   charge   (nothing)                                                charges the limiter one unit, without a session
 --   session_only (nothing)                                            the next group starts a session or replies MUST_WAIT; it gives no place
 --
--- hold: seconds for which the ticket then counts as present; token_hold: that of the token. order (0: now), seen, heard: order time.
+-- hold: seconds for which the ticket then counts as present; token_hold: that of the token. order (0: now), seen, replied: order time.
 -- epoch: of the token, '' when it was never enrolled; its place counts against the address then. fence: of the token, 0 where its
--- gateway had never reached the store, and order and heard are that machine's clock. heard: when a gateway, with the store or without,
+-- gateway had never reached the store, and order and replied are that machine's clock. replied: when a gateway, with the store or without,
 -- last replied to the visitor. address: the hash of the address (9 bytes) and of its network (9), or ''. id of an account: the first
 -- of its ids; other_ids: the first ids that it had by other keys, 16 bytes each, whose places count while no new place is given there.
 -- proof: the id of the proof of work that a new place is given for, or ''; one proof makes one place (ENDED, proof). from: the ticket whose
@@ -176,19 +176,19 @@ end
 
 -- token holds the token of the current group; one table serves all groups. joined is the time at which the place counts for the join
 -- limit: not its order, because a visitor who returned without the store kept an older one.
-local token = { order = 0, seen = 0, epoch = '', fence = 0, address = '', heard = 0, hold = 0, joined = 0 }
+local token = { order = 0, seen = 0, epoch = '', fence = 0, address = '', replied = 0, hold = 0, joined = 0 }
 
 -- late reports whether the token's visitor was silent for too long. For a token whose gateway had never reached the store the silence counts
 -- from the room's beginning at most: this store cannot have forgotten an older ticket. A longer hold, which a former, longer absence allowed,
 -- still counts, but for no longer than a spent ticket is remembered.
 local function late()
-  local us = age(s, token.heard)
+  local us = age(s, token.replied)
   if token.fence == 0 then us = math.min(us, s.now - s.born) end
   return us > math.max(absence_of(s, p, s.now - us, MEMORY), math.min(1000000 * token.hold, MEMORY))
 end
 
-local function prequeue(id, client, hold, seen, epoch, fence, address, heard, token_hold)
-  token.fence, token.heard, token.hold = tonumber(fence), tonumber(heard), num(token_hold)
+local function prequeue(id, client, hold, seen, epoch, fence, address, replied, token_hold)
+  token.fence, token.replied, token.hold = tonumber(fence), tonumber(replied), num(token_hold)
   if token.fence > 0 and token.fence < s.fence then return put(REPLY_EXPIRED, 0, 0, 'reset') end
   if put_known(id, client, num(hold)) then return end
   -- A ticket that is confirmed only now would not be drawn, although it may have been confirmed before.
@@ -200,9 +200,9 @@ local function prequeue(id, client, hold, seen, epoch, fence, address, heard, to
   confirm(epoch == '' and address or '', counted and tonumber(seen) or nil)
 end
 
--- older_order returns the order of a ticket that waits at have: that of its token, where that is earlier and counts. The store may have lost
--- the room, a lottery may have opened, or the id may have several signed orders of which a later one came first. An order that a join limit
--- has postponed stays postponed.
+-- older_order returns the order that a waiting ticket now has: that of its token, if that is earlier than the order in the queue (have) and
+-- counts. The two differ if the store has lost the room, a lottery has opened, or the id has several signed orders of which a later one came
+-- first. An order that a join limit has postponed stays postponed.
 local function older_order(id, have)
   local before_draw = token.order < s.drawn and token.seen < s.drawn and s.drawn <= have
   if token.epoch == s.epoch and not before_draw or token.order <= 0 or token.order >= have or late() then return have end
@@ -229,7 +229,7 @@ end
 local function enrol_unknown(id, hold)
   local newcomer, unordered = token.epoch == '', token.order == 0
   if unordered then
-    if newcomer then token.heard = s.time end
+    if newcomer then token.replied = s.time end
     token.order = next_order()
     token.joined = token.order
   end
@@ -256,16 +256,16 @@ local function enrol_unknown(id, hold)
   enqueue(id, order, hold)
 end
 
-local function enrol(id, client, hold, order, seen, epoch, fence, address, heard, token_hold)
-  order, fence, heard = tonumber(order), tonumber(fence), tonumber(heard)
+local function enrol(id, client, hold, order, seen, epoch, fence, address, replied, token_hold)
+  order, fence, replied = tonumber(order), tonumber(fence), tonumber(replied)
   if fence == 0 and order > 0 then -- they are by a machine's clock; now at the latest
-    order, heard = math.min(s.time, order + s.lead), math.min(s.time, heard + s.lead)
+    order, replied = math.min(s.time, order + s.lead), math.min(s.time, replied + s.lead)
   end
   if fence > 0 and fence < s.fence or fence == 0 and order > 0 and order <= s.reset then return put(REPLY_EXPIRED, 0, 0, 'reset') end
   local code, wall, reason = admission_state(s, p, id, client)
   if code then return put(code, 0, wall, reason) end
   seen, hold = tonumber(seen), num(hold)
-  token.order, token.seen, token.epoch, token.fence, token.address, token.heard, token.hold = order, seen, epoch, fence, address, heard, num(token_hold)
+  token.order, token.seen, token.epoch, token.fence, token.address, token.replied, token.hold = order, seen, epoch, fence, address, replied, num(token_hold)
   token.joined = math.max(order, seen)
   local have = renew_waiting(s, p, id, hold)
   if have then

@@ -1,7 +1,8 @@
 #!lua flags=allow-oom
 -- room_restore: starts a room in this store, or restores from a gateway's memory what the store has lost.
 -- KEYS: state, live, queue, parked, seen, admitted, sessions, ended, grants, revoked, flow, pending, minutes, gateways, snapshot, audit, joins
--- ARGV: now, epoch, seq, policy, fresh, reached, replied, gaps, reset, fence, version, active, opens, drawn, prequeued, target, hold (µs), window, window_left (µs), passes_left (µs), evacuated, evacuated_wall, live_count, ...
+-- ARGV: now, epoch, seq, policy, fresh, reached, replied, gaps, reset, fence, version, active, opens, drawn, prequeued, target,
+--   hold (µs), window, window_left (µs), passes_left (µs), evacuated, evacuated_wall, live_count, ...
 -- RETURNS: {OK, epoch, seq, fence, order time, wall}
 -- INVARIANT: a place survives (P3), and the limit holds (P1): what was admitted, ended or revoked stays so, and the limiter starts empty.
 -- INCLUDE: clock, limiter, room, sessions, meter, presence, lottery

@@ -10,7 +10,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/anteroom/anteroom/bench/child"
 	"github.com/anteroom/anteroom/bench/rig"
 	"github.com/anteroom/anteroom/bench/table"
 )
@@ -74,7 +73,7 @@ func enqueueing(b *bench) []table.Row {
 
 // front is a running bulkworker that starts hardly any job.
 type front struct {
-	process *child.Child
+	process *rig.Child
 	url     string
 	line    []byte // a job
 	jobs    int
@@ -82,10 +81,11 @@ type front struct {
 }
 
 func startFront(b *bench, jobs int) *front {
-	addr := b.Port()
-	process := b.Start("bulkworker", b.bulkworker, addr, "serve", "--config", b.File("bulkworker.yaml", fmt.Sprintf(
-		"listen: %q\nlog: {level: warn}\nstore: {url: %q}\nrate: {global: 0.001}\nworker: {count: 1}\nprocessors: {webhook: {url: \"http://127.0.0.1:9/\"}}\n", addr, b.redis.URL())))
-	return &front{process: process, url: "http://" + addr, line: fmt.Appendf(nil, "{\"payload\":%s}\n", payload), jobs: jobs}
+	process, url := startWorker(b.Run, b.bulkworker, b.redis, `rate: {global: 0.001}
+worker: {count: 1}
+processors: {webhook: {url: "http://127.0.0.1:9/"}}
+`)
+	return &front{process: process, url: url, line: fmt.Appendf(nil, "{\"payload\":%s}\n", payload), jobs: jobs}
 }
 
 // send posts a body and compares how many jobs were accepted.

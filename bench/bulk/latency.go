@@ -38,9 +38,10 @@ func latency(b *bench) []table.Row {
 	}
 	var rows []table.Row
 	for _, percent := range []int{50, 99} {
-		row := table.Row{What: fmt.Sprintf("submit to start, idle, p%d", percent), Unit: "ms", Ours: percentile(mine, percent)}
+		percentile := func(all []time.Duration) float64 { return table.Quantile(all, float64(percent)/100).Seconds() * 1000 }
+		row := table.Row{What: fmt.Sprintf("submit to start, idle, p%d", percent), Unit: "ms", Ours: percentile(mine)}
 		for _, all := range peers {
-			row.Peers = append(row.Peers, percentile(all, percent))
+			row.Peers = append(row.Peers, percentile(all))
 		}
 		rows = append(rows, row)
 	}
@@ -73,10 +74,4 @@ func starts(ctx context.Context, s submitter, n int, gap time.Duration) (all []t
 		}
 	}
 	return all, nil
-}
-
-// percentile returns a percentile in milliseconds.
-func percentile(all []time.Duration, p int) float64 {
-	s := slices.Sorted(slices.Values(all))
-	return float64(s[min(len(s)-1, len(s)*p/100)].Microseconds()) / 1000
 }

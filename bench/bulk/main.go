@@ -1,3 +1,8 @@
+// Command bulk measures the bulk worker beside asynq on the same machine in the same run, in turns on a private Redis, and
+// prints the medians, their ratios and the bars. Only ratios of one run are comparable between machines.
+//
+// With --peers it also measures BullMQ, by the program in the directory bullmq on the same Redis, and River on a private PostgreSQL,
+// where one tenant has all jobs: neither has tenants.
 package main
 
 import (
@@ -8,7 +13,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/anteroom/anteroom/bench/child"
 	"github.com/anteroom/anteroom/bench/rig"
 	"github.com/anteroom/anteroom/bench/table"
 )
@@ -109,7 +113,7 @@ func run(r *rig.Run, o options) {
 	if wanted["recovery"] {
 		b.startRecovery()
 	}
-	began, before := time.Now(), child.LoadAverage()
+	began, before := time.Now(), rig.LoadAverage()
 	var rows []table.Row
 	for _, p := range parts {
 		if wanted[p.name] {
@@ -121,7 +125,7 @@ func run(r *rig.Run, o options) {
 		fsync = "appendfsync everysec"
 	}
 	fmt.Fprintf(r.Out, "\n%s/%s, %d cores, %s, load %s before and %s after %s; %d rounds of %d jobs taking turns, 100-byte payloads, stores with %s\n\n",
-		runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), began.UTC().Format(time.DateOnly), before, child.LoadAverage(), time.Since(began).Round(time.Second), o.rounds, o.jobs, fsync)
+		runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), began.UTC().Format(time.DateOnly), before, rig.LoadAverage(), time.Since(began).Round(time.Second), o.rounds, o.jobs, fsync)
 	names := []string{b.sides[0].name()}
 	for _, p := range b.peers {
 		names = append(names, p.name())

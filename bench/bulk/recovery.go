@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/anteroom/anteroom/bench/child"
 	"github.com/anteroom/anteroom/bench/rig"
 	"github.com/anteroom/anteroom/bench/table"
 )
@@ -20,33 +19,36 @@ const (
 	recoveryLease = 2 * time.Second
 )
 
-// recovery holds the time until the jobs of a killed process started again.
+// recovery holds the time until the jobs of a killed process started again, by side.
 type recovery struct {
-	asynq, bullmq, ours, pulled time.Duration // zero: not measured
-	err                         error
+	took map[string]time.Duration
+	err  error
 }
+
+// hold starts a process that takes jobs and never ends them, and returns what kills it, and its output.
+type hold = func(*rig.Run) (kill func(), log *rig.Tail)
 
 // startRecovery kills a worker of each side on a Redis of its own, beside the other parts, since it takes minutes of waiting.
 func (b *bench) startRecovery() {
 	ctx, cancel := context.WithCancel(b)
 	withBullMQ := slices.ContainsFunc(b.peers, func(p peer) bool { return p.name() == "bullmq" })
 	go func() {
-		var found recovery
+		found := recovery{took: map[string]time.Duration{}}
 		found.err = rig.Do(ctx, b.Out, func(r *rig.Run) {
 			redis := startRedis(r, b.aof)
-			found.ours = killed(r, newOurs(redis, recoveryLease), holder("ours", redis.Addr, ""))
-			rig.Say("recovery after kill -9: ours %.2f s", found.ours.Seconds())
-			rig.Check(redis.Empty(r))
+			measure := func(s side, h hold) {
+				found.took[s.name()] = killed(r, s, h)
+				rig.Say("recovery after kill -9: %s %.2f s", s.name(), found.took[s.name()].Seconds())
+			}
+			measure(newOurs(redis, recoveryLease), holder("ours", redis.Addr, ""))
+			rig.Check(redis.Empty(r)) // before the bulkworker, which writes its layout, starts
 			api, url := startAPI(r, b.bulkworker, redis, recoveryLease)
-			found.pulled = killed(r, &pulled{newOurs(redis, recoveryLease), url}, holder("pulled", redis.Addr, url))
+			measure(&pulled{newOurs(redis, recoveryLease), url}, holder("pulled", redis.Addr, url))
 			api.Stop()
-			rig.Say("recovery after kill -9: pulled %.2f s", found.pulled.Seconds())
-			found.asynq = killed(r, newAsynq(redis), holder("asynq", redis.Addr, ""))
-			rig.Say("recovery after kill -9: asynq %.1f s", found.asynq.Seconds())
+			measure(newAsynq(redis), holder("asynq", redis.Addr, ""))
 			if withBullMQ {
-				s := rig.Must(newBullMQ(r, redis, b.bullmq, 1))
-				found.bullmq = killed(r, s, s.hold)
-				rig.Say("recovery after kill -9: bullmq %.1f s", found.bullmq.Seconds())
+				s := newBullMQ(r, redis, b.bullmq, 1)
+				measure(s, s.hold)
 			}
 		})
 		b.recovered <- found
@@ -62,44 +64,40 @@ func (b *bench) recoveryRows() []table.Row {
 	r := <-b.recovered
 	b.recovered <- r
 	rig.Check(r.err)
+	seconds := func(side string) float64 { return r.took[side].Seconds() }
 	bars := []table.Bar{{Limit: 3, AtMost: true}}
-	peers := []float64{r.asynq.Seconds()}
-	if r.bullmq > 0 {
-		peers = append(peers, r.bullmq.Seconds()) // the first of the further peers
-	}
+	peers := []float64{seconds("asynq"), seconds("bullmq")} // BullMQ is the first of the further peers
 	return []table.Row{
-		{What: "a killed worker's jobs start again (our lease 2 s)", Unit: "s", Peers: peers, Ours: r.ours.Seconds(), Bars: bars},
-		{What: "  those of a killed worker that pulls", Unit: "s", Ours: r.pulled.Seconds(), Bars: bars},
+		{What: "a killed worker's jobs start again (our lease 2 s)", Unit: "s", Peers: peers, Ours: seconds("ours"), Bars: bars},
+		{What: "  those of a killed worker that pulls", Unit: "s", Ours: seconds("pulled"), Bars: bars},
 	}
 }
 
 // holder returns a function that starts this program as the process that is killed.
-func holder(side, addr, url string) func(*rig.Run) (kill func(), log *child.Tail) {
-	return func(*rig.Run) (kill func(), log *child.Tail) {
-		c := rig.Must(child.Start("holder", rig.Must(os.Executable()), "hold", "--side", side, "--redis", addr, "--url", url))
+func holder(side, addr, url string) hold {
+	return func(*rig.Run) (kill func(), log *rig.Tail) {
+		c := rig.Must(rig.Start("holder", rig.Must(os.Executable()), "hold", "--side", side, "--redis", addr, "--url", url))
 		return c.Kill, c.Log
 	}
 }
 
 // hold starts a Node process that takes the jobs and never ends them.
-func (s *bullmqSide) hold(r *rig.Run) (kill func(), log *child.Tail) {
-	n := rig.Must(startNode(r, s.redis, s.dir))
-	n.handle.set(func(context.Context, string) {})
+func (s *bullmqSide) hold(r *rig.Run) (kill func(), log *rig.Tail) {
+	n := startNode(r, s.redis, s.dir)
+	n.handle.Store(new(handler(func(context.Context, string) {})))
 	rig.Check(n.do(r, "hold", heldJobs))
-	return n.kill, &child.Tail{} // its errors are on stderr
+	return n.kill, &rig.Tail{} // its errors are on stderr
 }
 
 // killed lets a process take ten jobs, kills it, and returns when another one has started all ten.
-func killed(r *rig.Run, s side, hold func(*rig.Run) (kill func(), log *child.Tail)) time.Duration {
+func killed(r *rig.Run, s side, h hold) time.Duration {
 	limit, cancel := context.WithTimeout(r, 5*time.Minute)
 	defer cancel()
 	rig.Check(s.fill(r, []int{heldJobs}))
-	kill, log := hold(r)
+	kill, log := h(r)
 	defer kill()
 	for running := int64(0); running < heldJobs; {
-		var err error
-		_, running, err = s.left(r, 1)
-		rig.Check(err)
+		_, running = left(r, s, 1)
 		rig.Require(rig.Sleep(limit, 10*time.Millisecond), "%s: the worker to be killed takes no jobs\n%s", s.name(), log)
 	}
 	again := make(chan time.Time, 2*heldJobs)

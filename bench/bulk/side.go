@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/anteroom/anteroom/bench/child"
 	"github.com/anteroom/anteroom/bench/rig"
 )
 
@@ -49,13 +48,16 @@ type meter interface {
 	used(ctx context.Context) (usage, error)
 }
 
-// usage is processor time.
-type usage struct{ store, worker time.Duration }
+// usage is processor time, and calls of scripts.
+type usage struct {
+	store, worker time.Duration
+	calls         int64
+}
 
-// shared returns the processor time of the shared Redis and of this process.
+// shared returns the processor time of a Redis and of this process.
 func shared(ctx context.Context, redis *rig.Redis) (usage, error) {
 	s, err := redis.Stats(ctx)
-	return usage{s.CPU, child.OwnCPU()}, err
+	return usage{s.CPU, rig.OwnCPU(), s.Calls}, err
 }
 
 // way is a way to enqueue all jobs.
@@ -85,21 +87,20 @@ func openPeers(r *rig.Run, redis *rig.Redis, o options) (peers []peer) {
 	for _, name := range wanted {
 		rig.Require(slices.Contains(peerNames, name), "--peers %s: no such peer; there are %s", name, strings.Join(peerNames, ", "))
 	}
-	open := map[string]func() (peer, error){
-		"bullmq": func() (peer, error) { return newBullMQ(r, redis, o.bullmq, o.nodes) },
-		"river":  func() (peer, error) { return newRiver(r, o.aof) },
+	open := map[string]func() peer{
+		"bullmq": func() peer { return newBullMQ(r, redis, o.bullmq, o.nodes) },
+		"river":  func() peer { return newRiver(r, o.aof) },
 	}
 	for _, name := range peerNames[1:] {
 		if !slices.Contains(wanted, name) {
 			continue
 		}
-		p, err := open[name]()
+		err := rig.Try(func() { peers = append(peers, open[name]()) })
 		if missing := errLeftOut(""); errors.As(err, &missing) {
 			rig.Say("%s is left out: %s", name, missing)
 			continue
 		}
 		rig.Check(err)
-		peers = append(peers, p)
 	}
 	return peers
 }

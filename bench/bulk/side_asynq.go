@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -17,29 +18,19 @@ type asynqSide struct {
 	client *asynq.Client
 	// oneQueue puts all tenants into the same queue, asynq's default.
 	oneQueue bool
-	own      string // the queue of submit; empty: tenant 0's
+	own      string // the only queue; empty: one of each tenant
 }
 
 func newAsynq(r *rig.Redis) *asynqSide {
-	a := &asynqSide{redis: r}
-	a.client = a.clientOf(fillers)
-	return a
+	return &asynqSide{redis: r, client: asynq.NewClient(asynq.RedisClientOpt{Addr: r.Addr, PoolSize: fillers})}
 }
 
 // fillers is the number of goroutines that enqueue tasks.
 const fillers = 64
 
-func (a *asynqSide) options(connections int) asynq.RedisClientOpt {
-	return asynq.RedisClientOpt{Addr: a.redis.Addr, PoolSize: connections}
-}
-
-func (a *asynqSide) clientOf(connections int) *asynq.Client {
-	return asynq.NewClient(a.options(connections))
-}
-
 func (a *asynqSide) ways(b *bench, jobs int) (ways []way) {
 	for _, goroutines := range []int{8, 64, 256} {
-		client := a.clientOf(goroutines)
+		client := asynq.NewClient(asynq.RedisClientOpt{Addr: a.redis.Addr, PoolSize: goroutines})
 		b.Cleanup(func() { _ = client.Close() })
 		ways = append(ways, way{name: fmt.Sprintf("asynq, %d goroutines", goroutines), put: func(ctx context.Context) error {
 			return a.enqueue(ctx, client, tenantName(0), tenantName(0), jobs, goroutines)
@@ -59,7 +50,7 @@ func (a *asynqSide) queue(i int) string {
 	if a.oneQueue {
 		i = 0
 	}
-	return tenantName(i)
+	return cmp.Or(a.own, tenantName(i))
 }
 
 func (a *asynqSide) fill(ctx context.Context, jobs []int) error {
@@ -89,14 +80,11 @@ func (a *asynqSide) enqueue(ctx context.Context, client *asynq.Client, tenant, q
 
 func (a *asynqSide) start(workers, tenants int, handle handler) (stop func(), err error) {
 	queues := map[string]int{}
-	if a.own != "" {
-		queues[a.own] = 1
-	} else {
-		for i := range tenants {
-			queues[a.queue(i)] = 1
-		}
+	for i := range tenants {
+		queues[a.queue(i)] = 1
 	}
-	s := asynq.NewServer(a.options(workers+10), asynq.Config{Concurrency: workers, Queues: queues, Logger: silent{}, LogLevel: asynq.FatalLevel})
+	s := asynq.NewServer(asynq.RedisClientOpt{Addr: a.redis.Addr, PoolSize: workers + 10},
+		asynq.Config{Concurrency: workers, Queues: queues, LogLevel: asynq.FatalLevel})
 	err = s.Start(asynq.HandlerFunc(func(ctx context.Context, t *asynq.Task) error {
 		handle(ctx, t.Type())
 		return nil
@@ -130,18 +118,6 @@ func (a *asynqSide) left(ctx context.Context, tenants int) (left, running int64,
 }
 
 func (a *asynqSide) submit(ctx context.Context) error {
-	queue := a.own
-	if queue == "" {
-		queue = a.queue(0)
-	}
-	_, err := a.client.EnqueueContext(ctx, asynq.NewTask(tenantName(0), payload), asynq.Queue(queue))
+	_, err := a.client.EnqueueContext(ctx, asynq.NewTask(tenantName(0), payload), asynq.Queue(a.queue(0)))
 	return err
 }
-
-type silent struct{}
-
-func (silent) Debug(...any) {}
-func (silent) Info(...any)  {}
-func (silent) Warn(...any)  {}
-func (silent) Error(...any) {}
-func (silent) Fatal(...any) {}

@@ -10,12 +10,11 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/anteroom/anteroom/bench/child"
 	"github.com/anteroom/anteroom/bench/rig"
 )
 
@@ -27,22 +26,18 @@ type bullmqSide struct {
 }
 
 // newBullMQ starts the processes, which stay for all rounds, so that their code is compiled. An errLeftOut names what is missing.
-func newBullMQ(r *rig.Run, redis *rig.Redis, dir string, processes int) (*bullmqSide, error) {
-	if _, err := child.Find("node"); err != nil {
-		return nil, errLeftOut("node is not installed; tools/need.sh node npm installs it")
+func newBullMQ(r *rig.Run, redis *rig.Redis, dir string, processes int) *bullmqSide {
+	if _, err := rig.Find("node"); err != nil {
+		rig.Check(errLeftOut("node is not installed; tools/need.sh node npm installs it"))
 	}
 	if _, err := os.Stat(filepath.Join(dir, "node_modules", "bullmq")); err != nil {
-		return nil, errLeftOut(dir + " has no node_modules/bullmq: install it by tools/npm.sh bench/bulk/bullmq, or name its directory by --bullmq")
+		rig.Check(errLeftOut(dir + " has no node_modules/bullmq: install it by tools/npm.sh bench/bulk/bullmq, or name its directory by --bullmq"))
 	}
 	s := &bullmqSide{redis: redis, dir: dir}
 	for range processes {
-		n, err := startNode(r, redis, dir)
-		if err != nil {
-			return nil, err
-		}
-		s.nodes = append(s.nodes, n)
+		s.nodes = append(s.nodes, startNode(r, redis, dir))
 	}
-	return s, nil
+	return s
 }
 
 func (s *bullmqSide) name() string { return "bullmq" }
@@ -73,7 +68,7 @@ func (s *bullmqSide) each(nodes []*node, sum int, f func(n *node, part int) erro
 func (s *bullmqSide) start(workers, _ int, handle handler) (stop func(), err error) {
 	ctx := context.Background()
 	for _, n := range s.nodes {
-		n.handle.set(handle)
+		n.handle.Store(&handle)
 	}
 	if err := s.each(s.nodes, workers, func(n *node, workers int) error { return n.do(ctx, "work", workers) }); err != nil {
 		return nil, err
@@ -108,7 +103,7 @@ func (s *bullmqSide) used(ctx context.Context) (u usage, err error) {
 	}
 	u.worker = 0 // this process only counts
 	for _, n := range s.nodes {
-		cpu, err := child.CPU(n.cmd.Process.Pid)
+		cpu, err := rig.CPU(n.cmd.Process.Pid)
 		if err != nil {
 			return u, err
 		}
@@ -121,45 +116,17 @@ func (s *bullmqSide) used(ctx context.Context) (u usage, err error) {
 type node struct {
 	cmd     *exec.Cmd
 	in      io.WriteCloser
-	replies chan string // the first words of replies; closed when the program has ended
-	handle  guarded
+	replies chan string             // the first words of replies; closed when the program has ended
+	handle  atomic.Pointer[handler] // of the jobs that run now, which do not wait for it
 }
 
-// guarded is the handler of the jobs that run now.
-type guarded struct {
-	mu     sync.Mutex
-	handle handler
-}
-
-func (g *guarded) set(handle handler) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.handle = handle
-}
-
-// call calls the handler for jobs that have started. They do not wait for it.
-func (g *guarded) call(ctx context.Context, jobs int) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for range jobs {
-		g.handle(ctx, tenantName(0))
-	}
-}
-
-func startNode(r *rig.Run, redis *rig.Redis, dir string) (*node, error) {
+func startNode(r *rig.Run, redis *rig.Redis, dir string) *node {
 	host, port, _ := strings.Cut(redis.Addr, ":")
 	n := &node{replies: make(chan string)}
 	n.cmd = rig.Program(context.WithoutCancel(r), "node", filepath.Join(dir, "side.mjs"), host, port, tenantName(0), string(payload))
-	out, err := n.cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if n.in, err = n.cmd.StdinPipe(); err != nil {
-		return nil, err
-	}
-	if err := n.cmd.Start(); err != nil {
-		return nil, err
-	}
+	out := rig.Must(n.cmd.StdoutPipe())
+	n.in = rig.Must(n.cmd.StdinPipe())
+	rig.Check(n.cmd.Start())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -171,7 +138,9 @@ func startNode(r *rig.Run, redis *rig.Redis, dir string) (*node, error) {
 				continue
 			}
 			jobs, _ := strconv.Atoi(number)
-			n.handle.call(r, jobs)
+			for range jobs {
+				(*n.handle.Load())(r, tenantName(0))
+			}
 		}
 	}()
 	r.Cleanup(func() {
@@ -183,7 +152,7 @@ func startNode(r *rig.Run, redis *rig.Redis, dir string) (*node, error) {
 		_ = n.cmd.Wait() // of no interest: it was killed, or has ended with its input
 		timer.Stop()
 	})
-	return n, nil
+	return n
 }
 
 func (n *node) kill() { _ = n.cmd.Process.Kill() }

@@ -14,7 +14,6 @@ import (
 	"github.com/riverqueue/river/rivermigrate"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/anteroom/anteroom/bench/child"
 	"github.com/anteroom/anteroom/bench/rig"
 	"github.com/anteroom/anteroom/internal/sqltest"
 )
@@ -34,33 +33,23 @@ type riverSide struct {
 }
 
 // newRiver starts PostgreSQL, as durable as the Redis of the others. An errLeftOut names what is missing.
-func newRiver(r *rig.Run, durable bool) (*riverSide, error) {
+func newRiver(r *rig.Run, durable bool) *riverSide {
 	set := []string{"synchronous_commit=off"} // written some 0.2 s later, as an append-only file that is synced every second
 	if !durable {
 		set = append(set, "fsync=off", "full_page_writes=off")
 	}
-	s := &riverSide{}
-	var err error
-	if s.server, err = sqltest.StartPostgres(set...); err != nil {
-		if errors.Is(err, sqltest.ErrNotInstalled) {
-			err = errLeftOut(err.Error())
-		}
-		return nil, err
+	server, err := sqltest.StartPostgres(set...)
+	if errors.Is(err, sqltest.ErrNotInstalled) {
+		err = errLeftOut(err.Error())
 	}
-	r.Cleanup(s.server.Stop)
-	if s.pool, err = pgxpool.New(r, s.server.URL()); err != nil {
-		return nil, err
-	}
+	rig.Check(err)
+	r.Cleanup(server.Stop)
+	s := &riverSide{server: server, pool: rig.Must(pgxpool.New(r, server.URL()))}
 	r.Cleanup(s.pool.Close)
-	migrator, err := rivermigrate.New(riverpgxv5.New(s.pool), &rivermigrate.Config{Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		return nil, err
-	}
-	if _, err = migrator.Migrate(r, rivermigrate.DirectionUp, nil); err != nil {
-		return nil, err
-	}
-	s.client, err = river.NewClient(riverpgxv5.New(s.pool), &river.Config{Logger: slog.New(slog.DiscardHandler)})
-	return s, err
+	migrator := rig.Must(rivermigrate.New(riverpgxv5.New(s.pool), &rivermigrate.Config{Logger: slog.New(slog.DiscardHandler)}))
+	rig.Must(migrator.Migrate(r, rivermigrate.DirectionUp, nil))
+	s.client = rig.Must(river.NewClient(riverpgxv5.New(s.pool), &river.Config{Logger: slog.New(slog.DiscardHandler)}))
+	return s
 }
 
 func (s *riverSide) name() string { return "river" }
@@ -142,11 +131,11 @@ func (s *riverSide) empty(ctx context.Context) error {
 }
 
 func (s *riverSide) used(context.Context) (u usage, err error) {
-	u.worker = child.OwnCPU()
-	if u.store, err = child.CPU(s.server.PID()); err != nil {
+	u.worker = rig.OwnCPU()
+	if u.store, err = rig.CPU(s.server.PID()); err != nil {
 		return u, err
 	}
-	ended, err := child.Reaped(s.server.PID()) // of closed connections, and of vacuuming
+	ended, err := rig.Reaped(s.server.PID()) // of closed connections, and of vacuuming
 	u.store += ended
 	return u, err
 }

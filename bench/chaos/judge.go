@@ -13,16 +13,15 @@ import (
 
 // judgement counts the promises to the guests that the room broke.
 type judgement struct {
-	Rate        verdict.Rate  `json:"rate"`  // in room time
-	Order       verdict.Order `json:"order"` // of guests whose join the store confirmed
-	Late        int           `json:"confirmed_late"`
-	LateOver    int           `json:"confirmed_late_overtaken"`
-	Examples    []string      `json:"examples,omitempty"`
-	Unconfirmed int           `json:"order_never_told"` // admitted without a response that confirmed the place
-	MostActive  int           `json:"most_admitted_and_active"`
-	Early       int           `json:"admitted_within_the_hold"`
-	Undelivered int           `json:"admitted_and_never_heard"`
-	Excused     int           `json:"of_these_may_be"` // tickets that left the queue, and joins whose response was lost
+	Rate           verdict.Rate  // in room time
+	Order          verdict.Order // of guests whose join the store confirmed
+	Late, LateOver int           // guests that were confirmed late, and those of them that were overtaken
+	Examples       []string      // of the latter
+	Unconfirmed    int           // admitted without a response that confirmed the place
+	MostActive     int           // admitted and active at a time
+	Early          int           // admissions while Redis was stopped, or in the presence hold after
+	Undelivered    int           // admissions that no guest received
+	Excused        int           // how many of these may be: tickets that left the queue, and joins whose response was lost
 }
 
 // judge returns the judgement of the guests' records, given the times when Redis was stopped and the number of admissions that the

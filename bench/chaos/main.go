@@ -1,12 +1,13 @@
+// Command chaos admits visitors to one room through several gateways over one Redis, while gateways are killed, stopped and
+// restarted and Redis is stopped at random. It then judges what the visitors received: never over the limit, in order, no
+// place lost, no ticket spent twice. The seed that it prints repeats the faults.
 package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net/http"
 	"slices"
 	"text/tabwriter"
 	"time"
@@ -28,7 +29,6 @@ type options struct {
 	visitors    int
 	rate, burst float64
 	maxActive   int
-	json        bool
 }
 
 func command() *cobra.Command {
@@ -42,7 +42,7 @@ func command() *cobra.Command {
 			o.seed = rand.Uint64() >> 32 //nolint:gosec // it identifies a run
 		}
 		report := run(r, o)
-		rig.Check(report.print(r.Out, o.json))
+		rig.Check(report.print(r.Out))
 		rig.Require(len(report.Broken) == 0, "not kept with --seed %d: %q", o.seed, report.Broken)
 	})
 	f := cmd.Flags()
@@ -55,42 +55,29 @@ func command() *cobra.Command {
 	f.Float64Var(&o.rate, "rate", 40, "the room's rate, a second")
 	f.Float64Var(&o.burst, "burst", 20, "the room's burst")
 	f.IntVar(&o.maxActive, "max-active", 150, "the room's max_active; 0: no limit")
-	f.BoolVar(&o.json, "json", false, "print JSON")
 	return cmd
 }
 
-// report is the result of a run; --json prints it.
+// report is the result of a run.
 type report struct {
-	Seed       uint64       `json:"seed"`
-	Gateways   int          `json:"gateways"`
-	Kills      int          `json:"gateways_killed"`
-	Pauses     int          `json:"gateways_stopped"`
-	Short      int          `json:"redis_stopped_up_to_2s"`
-	Long       int          `json:"redis_stopped_over_5s"`
-	Frozen     float64      `json:"redis_stopped_seconds"`
-	Visitors   int          `json:"visitors"`
-	Admitted   int64        `json:"let_in"`
-	Left       int          `json:"gave_up"`
-	Waiting    int          `json:"still_waiting"`
-	Polls      int64        `json:"polls"`
-	Passes     int64        `json:"requests_with_a_pass"`
-	Repeated   int64        `json:"claims_repeated"`
-	Robbed     int64        `json:"sessions_taken_with_a_copied_token"`
-	Unanswered int64        `json:"requests_not_answered"`
-	P50        float64      `json:"answer_p50_ms"`
-	P99        float64      `json:"answer_p99_ms"`
-	Judgement  judgement    `json:"judgement"`
-	Lost       table.Causes `json:"lost_places"`
-	Doubles    table.Causes `json:"tickets_spent_twice"`
-	Wrong      table.Causes `json:"wrong_answers"`
-	Odd        table.Causes `json:"refusals_tried_again"`
-	Traces     []string     `json:"traces,omitempty"` // of a few visitors with a wrong response
-	Broken     table.Broken `json:"broken"`           // promises
+	Seed                    uint64
+	Gateways, Kills, Pauses int     // Pauses: gateways that were stopped
+	Short, Long             int     // times that Redis was stopped, up to 2 s and over 5 s
+	Frozen                  float64 // seconds that Redis was stopped
+	Visitors, Left, Waiting int     // Left: left the queue; Waiting: still wait
+	Admitted, Robbed        int64   // Robbed: the session was taken with a copied token
+	Polls, Passes, Repeated int64   // requests: polls, with a pass, and repeated claims
+	Unanswered              int64   // requests
+	P50, P99                float64 // of responses, in ms
+	Judgement               judgement
+	Lost, Doubles, Wrong    table.Causes // places, tickets that were spent twice, responses
+	Odd                     table.Causes // refusals that were tried again
+	Traces                  []string     // of a few visitors with a wrong response
+	Broken                  table.Broken // promises
 }
 
 func run(r *rig.Run, o options) report {
 	f := startFleet(r, o)
-	defer http.DefaultClient.CloseIdleConnections()
 	c := newCrowd(o, f.gateways)
 	defer c.close()
 	crowded, end := context.WithCancel(r)
@@ -128,10 +115,7 @@ func run(r *rig.Run, o options) report {
 func (c *crowd) report(f *fleet, counted int) report {
 	r := c.counts
 	r.Kills, r.Pauses, r.Short, r.Long = f.counts.kills, f.counts.pauses, f.counts.short, f.counts.long
-	slices.Sort(c.times)
-	if n := len(c.times) - 1; n >= 0 {
-		r.P50, r.P99 = float64(c.times[n/2])/1e6, float64(c.times[int(0.99*float64(n))])/1e6
-	}
+	r.P50, r.P99 = float64(table.Quantile(c.times, 0.5))/1e6, float64(table.Quantile(c.times, 0.99))/1e6
 	for _, s := range f.frozen {
 		r.Frozen += float64(s.to-s.from) / 1e6
 	}
@@ -153,12 +137,7 @@ func (c *crowd) report(f *fleet, counted int) report {
 	return r
 }
 
-func (r report) print(out io.Writer, asJSON bool) error {
-	if asJSON {
-		e := json.NewEncoder(out)
-		e.SetIndent("", "  ")
-		return e.Encode(r)
-	}
+func (r report) print(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
 	row := func(what, format string, args ...any) { fmt.Fprintf(w, "%s\t%s\n", what, fmt.Sprintf(format, args...)) }
 	row("seed", "%d", r.Seed)

@@ -31,7 +31,7 @@ func TestRun_KeepsPromisesDuringFaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	var text strings.Builder
-	if err := r.print(&text, false); err != nil {
+	if err := r.print(&text); err != nil {
 		t.Fatal(err)
 	}
 	t.Log("\n" + text.String())

@@ -1,8 +1,15 @@
 package main
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
+	"io"
 	"math"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/anteroom/anteroom/bench/rig"
 	"github.com/anteroom/anteroom/bench/table"
@@ -98,4 +105,40 @@ func (b *bench) build(g *rig.Gateway) build {
 	return build{contest{g.Child, g.Addr},
 		b.credentials("passes-"+g.Name, passes.Admitted, func(c visitor.Credentials) string { return c.Pass }),
 		b.credentials("tokens-"+g.Name, queue.Waiting[front:], func(c visitor.Credentials) string { return c.Token })}
+}
+
+// received counts the events that the webhook has received.
+var received atomic.Int64
+
+// webhook starts the receiver of a webhook and returns the settings that send to it.
+func (b *bench) webhook() string {
+	at := b.Serve(func(_ http.ResponseWriter, r *http.Request) {
+		if text, err := io.ReadAll(r.Body); err == nil && json.Valid(text) {
+			received.Add(1)
+		}
+	})
+	secret := b.File("webhook.secret", "whsec_YWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFh\n")
+	return fmt.Sprintf("webhooks: [{name: crm, url: \"http://%s\", secret_file: %q, allow_private: true}]\n", at, secret)
+}
+
+// changes changes a room that no request is for twice a second, so that each turn of the webhooks has an event to send, until stop is
+// called. stop ends the run if no event has arrived.
+func (b *bench) changes() (stop func()) {
+	ctx, cancel := context.WithCancel(b)
+	var over sync.WaitGroup
+	over.Go(func() {
+		for n := 0; rig.Sleep(ctx, 500*time.Millisecond); n++ {
+			_, _, err := rig.Request(ctx, 10*time.Second, http.MethodPatch, "http://"+b.gateway.Admin+"/admin/v1/rooms/slow",
+				fmt.Appendf(nil, `{"message":"event %d"}`, n), "Content-Type", "application/json")
+			if err != nil && ctx.Err() == nil {
+				rig.Say("the change of the room slow: %v", err)
+			}
+		}
+	})
+	return func() {
+		cancel()
+		over.Wait()
+		rig.Require(received.Load() > 0, "no event has reached the webhook")
+		rig.Say("%d events have reached the webhook", received.Load())
+	}
 }

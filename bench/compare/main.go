@@ -1,3 +1,5 @@
+// Command compare measures the gateway beside nginx and HAProxy on the same machine in the same run, in turns, and prints
+// the medians, their ratios and the bars. Only ratios of one run are comparable between machines.
 package main
 
 import (
@@ -11,7 +13,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/anteroom/anteroom/bench/child"
 	"github.com/anteroom/anteroom/bench/rig"
 	"github.com/anteroom/anteroom/bench/table"
 )
@@ -97,16 +98,16 @@ type bench struct {
 	threads     int
 	gateway     *rig.Gateway
 	origin      string
-	site        string       // an origin that reads bodies
-	nginx       *child.Child // nil: not started yet
-	proxyAddr   string       // of nginx as a proxy
-	statusAddr  string       // of nginx with a constant response
-	checks      string       // address of the gateway's socket for checks
-	mixes       int          // rooms of the mix that have been used
+	site        string     // an origin that reads bodies
+	nginx       *rig.Child // nil: not started yet
+	proxyAddr   string     // of nginx as a proxy
+	statusAddr  string     // of nginx with a constant response
+	checks      string     // address of the gateway's socket for checks
+	mixes       int        // rooms of the mix that have been used
 }
 
 func run(r *rig.Run, o options) {
-	b := &bench{Run: r, options: o, wrk: rig.Must(child.Find("wrk")), script: r.File("requests.lua", script), threads: min(2, runtime.NumCPU())}
+	b := &bench{Run: r, options: o, wrk: rig.Must(rig.Find("wrk")), script: r.File("requests.lua", script), threads: min(2, runtime.NumCPU())}
 	b.origin = r.Port()
 	r.Nginx("origin", 1, b.origin, fmt.Sprintf("  server {\n    listen %s;\n    location / { default_type text/plain; return 200 \"%s\"; }\n  }", b.origin, strings.Repeat("x", rig.PageBytes)))
 	b.site = r.Serve(rig.Site)

@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/anteroom/anteroom/bench/child"
 	"github.com/anteroom/anteroom/bench/load"
 	"github.com/anteroom/anteroom/bench/rig"
 	"github.com/anteroom/anteroom/bench/table"
@@ -68,17 +67,17 @@ func (l *longQueue) loadgen(room string, tickets int, hold time.Duration) (r loa
 	rig.Check(rig.Report(l, &r, l.options.loadgen, "fill", "--json", "--url", l.gateway.URL(), "--room", room, "--tickets", fmt.Sprint(tickets),
 		"--connections", "512", "--hold", hold.String(), "--tokens-out", file))
 	rig.Require(r.FillSeconds > 0 && len(r.Lost) == 0, "loadgen fill: not all are in, or places were lost: %+v", r)
-	return r, rig.Must(ordered(file))
+	return r, ordered(file)
 }
 
 func (l *longQueue) fill() []table.Row {
 	_, l.short = l.loadgen("short", shortQueue+front, 0)
 	before := rig.Must(l.redis.Stats(l))
-	empty, memErr := child.Memory(l.gateway.PID())
+	empty, err := rig.Memory(l.gateway.PID())
 	r, tokens := l.loadgen("long", l.million, 2*time.Second)
 	l.long = tokens
 	after := rig.Must(l.redis.Stats(l))
-	full, memErr2 := child.Memory(l.gateway.PID())
+	full, err2 := rig.Memory(l.gateway.PID())
 	rank := 0.0
 	for _, k := range r.Ranks {
 		rank = max(rank, k.Max)
@@ -91,7 +90,7 @@ func (l *longQueue) fill() []table.Row {
 		{What: "Redis memory a waiting visitor", Unit: "bytes", Ours: float64(after.Memory-before.Memory) / float64(r.Waiting), Bars: []table.Bar{{Limit: 260, AtMost: true}}},
 		{What: "position's error, of the queue", Unit: "%", Ours: 100 * rank, Counted: true, Bars: []table.Bar{{Limit: 0.5, AtMost: true}}},
 	}
-	if memErr == nil && memErr2 == nil {
+	if err == nil && err2 == nil {
 		rows = append(rows, table.Row{What: "gateway, resident, before the fill", Unit: "MB", Ours: float64(empty) / 1e6},
 			table.Row{What: "… after it", Unit: "MB", Ours: float64(full) / 1e6})
 	}
@@ -99,21 +98,15 @@ func (l *longQueue) fill() []table.Row {
 }
 
 // ordered reads a file of tokens and sorts them by the orders of their places.
-func ordered(file string) ([]string, error) {
-	raw, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
-	}
-	tokens, orders := strings.Fields(string(raw)), map[string]int64{}
+func ordered(file string) []string {
+	tokens, orders := strings.Fields(string(rig.Must(os.ReadFile(file)))), map[string]int64{}
 	for _, t := range tokens {
-		c, err := visitor.Decode(t)
-		if err != nil || c.Order == nil {
-			return nil, fmt.Errorf("%s: a token without an order: %w", file, err)
-		}
+		c := rig.Must(visitor.Decode(t))
+		rig.Require(c.Order != nil, "%s: a token without an order", file)
 		orders[t] = *c.Order
 	}
 	slices.SortFunc(tokens, func(a, b string) int { return cmp.Compare(orders[a], orders[b]) })
-	return tokens, nil
+	return tokens
 }
 
 // sample writes at most so many tokens from behind the front to a file: every n-th, from the offset on.
@@ -206,14 +199,14 @@ func (l *longQueue) ticks() []table.Row {
 			if len(t) == 0 {
 				continue
 			}
-			at := func(q float64) float64 { return float64(t[int(q*float64(len(t)-1))].Microseconds()) / 1000 }
+			at := func(q float64) float64 { return table.Quantile(t, q).Seconds() * 1000 }
 			rig.Say("%s, %s: %d calls, p50 %.3f p90 %.3f p99 %.3f max %.3f ms", name, when, len(t), at(0.5), at(0.9), at(0.99), at(1))
 			rows = append(rows,
 				table.Row{What: fmt.Sprintf("%s, %s", name, when), Unit: "p50 ms", Ours: at(0.5), Bars: []table.Bar{{Limit: 2, AtMost: true}}},
 				table.Row{What: "…", Unit: "p99 ms", Ours: at(0.99)})
 		}
 	}
-	if mem, err := child.Memory(l.gateway.PID()); err == nil {
+	if mem, err := rig.Memory(l.gateway.PID()); err == nil {
 		rows = append(rows, table.Row{What: "gateway, resident, after polls of all", Unit: "MB", Ours: float64(mem) / 1e6})
 	}
 	return rows

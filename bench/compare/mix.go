@@ -24,20 +24,21 @@ const (
 )
 
 func (b *bench) mixRows() []table.Row {
-	var rate, p50, p99, late, own []float64
-	var faults int64
+	var all []load.MixReport
+	faults := int64(0)
 	for i := range mixRounds {
-		r := b.mix(fmt.Sprint("mix, round ", i+1), b.mixRate, 10*time.Second)
-		rate, p50, p99, late = append(rate, r.Achieved), append(p50, r.All.P50), append(p99, r.All.P99), append(late, r.Sent.P99)
-		own = append(own, r.OwnCPU)
-		faults += r.Errors
+		all = append(all, b.mix(fmt.Sprint("mix, round ", i+1), b.mixRate, 10*time.Second))
+		faults += all[i].Errors
+	}
+	row := func(what, unit string, figure func(load.MixReport) float64, bars ...table.Bar) table.Row {
+		return table.Row{What: what, Unit: unit, Ours: table.MedianOf(all, figure), Bars: bars}
 	}
 	return []table.Row{
-		{What: fmt.Sprintf("mix, %s/s asked for", table.Figure(float64(b.mixRate))), Unit: "/s", Ours: table.Median(rate)},
-		{What: "mix", Unit: "p50 ms", Ours: table.Median(p50)},
-		{What: "mix", Unit: "p99 ms", Ours: table.Median(p99), Bars: []table.Bar{{Limit: 10, AtMost: true}}},
-		{What: "… sent after it was due", Unit: "p99 ms", Ours: table.Median(late)},
-		{What: "mix, generator", Unit: "CPU µs", Ours: table.Median(own)},
+		row(fmt.Sprintf("mix, %s/s asked for", table.Figure(float64(b.mixRate))), "/s", func(r load.MixReport) float64 { return r.Achieved }),
+		row("mix", "p50 ms", func(r load.MixReport) float64 { return r.All.P50 }),
+		row("mix", "p99 ms", func(r load.MixReport) float64 { return r.All.P99 }, table.Bar{Limit: 10, AtMost: true}),
+		row("… sent after it was due", "p99 ms", func(r load.MixReport) float64 { return r.Sent.P99 }),
+		row("mix, generator", "CPU µs", func(r load.MixReport) float64 { return r.OwnCPU }),
 		count("mix", faults),
 	}
 }
@@ -66,26 +67,26 @@ const slowRate = 5_000
 
 // slowRows compares the latency with and without slow clients, in turns.
 func (b *bench) slowRows() []table.Row {
-	var p50, p99 [2][]float64
-	var faults int64
-	for i := range slowRounds {
-		for _, crowded := range []int{i % 2, 1 - i%2} {
-			what, end := "without slow clients", func() {}
-			if crowded == 1 {
-				what, end = fmt.Sprintf("beside %d slow clients", b.slow), b.slowClients()
-			}
-			r := b.mix(what, slowRate, 5*time.Second)
-			end()
-			p50[crowded], p99[crowded] = append(p50[crowded], r.All.P50), append(p99[crowded], r.All.P99)
-			faults += r.Errors
+	faults := int64(0)
+	shots := table.Turns(slowRounds, 2, func(_, crowded int) load.Quantiles {
+		what, end := "without slow clients", func() {}
+		if crowded == 1 {
+			what, end = fmt.Sprintf("beside %d slow clients", b.slow), b.slowClients()
 		}
-	}
-	row := func(unit string, x [2][]float64) table.Row {
-		with, without := table.Median(x[1]), table.Median(x[0])
+		r := b.mix(what, slowRate, 5*time.Second)
+		end()
+		faults += r.Errors
+		return r.All
+	})
+	row := func(unit string, figure func(load.Quantiles) float64) table.Row {
+		without, with := table.MedianOf(shots[0], figure), table.MedianOf(shots[1], figure)
 		return table.Row{What: fmt.Sprintf("%s/s beside %s slow clients ÷ alone (%s ms)", table.Figure(slowRate), table.Figure(float64(b.slow)), table.Figure(without)),
 			Unit: unit, Ours: ratio(with, without), Bars: []table.Bar{{Limit: 2, AtMost: true}}}
 	}
-	return []table.Row{row("p50", p50), row("p99", p99), count("… with and without", faults)}
+	return []table.Row{
+		row("p50", func(q load.Quantiles) float64 { return q.P50 }), row("p99", func(q load.Quantiles) float64 { return q.P99 }),
+		count("… with and without", faults),
+	}
 }
 
 // slowClients connects slow clients and returns a function that disconnects them.

@@ -29,10 +29,12 @@ func (b *bench) requests() (rows []table.Row) {
 	}
 	nginx, proxy := contest{b.nginx, b.proxyAddr}, contest{haproxy, haproxyAddr}
 	ours := contest{b.gateway.Child, b.gateway.Addr}
+	passFile := b.credentials("passes", passes.Admitted, func(c visitor.Credentials) string { return c.Pass })
+	tokenFile := b.credentials("tokens", queue.Waiting[front:], func(c visitor.Credentials) string { return c.Token })
 	if b.wants("pass") {
 		before := rig.Must(b.passed())
-		r := b.turns("request with a pass", b.rounds, request{Header: "X-Waiting-Room-Pass", Method: "GET", Path: "/",
-			Credentials: b.credentials("passes", passes.Admitted, func(c visitor.Credentials) string { return c.Pass })}, nginx, proxy, ours)
+		r := b.turns("request with a pass", b.rounds, request{Header: "X-Waiting-Room-Pass", Method: "GET", Path: "/", Credentials: passFile},
+			nginx, proxy, ours)
 		counted := rig.Must(b.passed()) - before
 		rig.Require(counted >= r[2].Requests, "the gateway counts %.0f requests with a pass, wrk has sent %.0f: something else was measured", counted, r[2].Requests)
 		rows = append(rows,
@@ -42,8 +44,8 @@ func (b *bench) requests() (rows []table.Row) {
 			table.Row{What: "request with a pass", Unit: "p99 ms", Peers: []float64{r[0].P99, r[1].P99}, Ours: r[2].P99})
 	}
 	if b.wants("poll") {
-		r := b.turns("status poll", b.rounds, request{Header: "X-Waiting-Room-Token", Method: "GET", Path: "/.waiting-room/line/status",
-			Credentials: b.credentials("tokens", queue.Waiting[front:], func(c visitor.Credentials) string { return c.Token })}, contest{b.nginx, b.statusAddr}, ours)
+		r := b.turns("status poll", b.rounds, request{Header: "X-Waiting-Room-Token", Method: "GET", Path: "/.waiting-room/line/status", Credentials: tokenFile},
+			contest{b.nginx, b.statusAddr}, ours)
 		rows = append(rows,
 			table.Row{What: fmt.Sprintf("status poll, %s waiting", table.Figure(float64(b.waiting))), Unit: "/s", Peers: []float64{r[0].Rate, 0}, Ours: r[1].Rate, Bars: []table.Bar{{Limit: 100_000}, {Limit: 0.5, Ratio: true}}},
 			table.Row{What: "status poll", Unit: "CPU µs", Peers: []float64{r[0].CPU, 0}, Ours: r[1].CPU},
@@ -54,8 +56,7 @@ func (b *bench) requests() (rows []table.Row) {
 		rows = append(rows, table.Row{What: "join in a long queue", Unit: "/s", Ours: r[0].Rate, Bars: []table.Bar{{Limit: 80_000}}})
 	}
 	if b.wants("check") {
-		rows = append(rows, b.checkRows(b.credentials("passes", passes.Admitted, func(c visitor.Credentials) string { return c.Pass }),
-			b.credentials("tokens", queue.Waiting[front:], func(c visitor.Credentials) string { return c.Token }))...)
+		rows = append(rows, b.checkRows(passFile, tokenFile)...)
 	}
 	return rows
 }
@@ -91,4 +92,34 @@ func (b *bench) fetch(url, header, credential string) []byte {
 // passed returns how many requests the gateway has sent to the origin of the open room because of a pass.
 func (b *bench) passed() (float64, error) {
 	return b.gateway.Metric(b, "anteroom_requests_total", `outcome="proxied"`, `room="open"`)
+}
+
+// checkFields are the fields by which nginx describes a request in a check.
+const checkFields = "X-Original-Method: GET|X-Original-URI: /seats?row=7|X-Forwarded-Proto: http|X-Forwarded-For: 192.0.2.7"
+
+// checkRows measures checks of requests with a pass beside status polls, in turns: both are answered from memory. passes and tokens are
+// files of credentials.
+func (b *bench) checkRows(passes, tokens string) []table.Row {
+	kinds := []struct {
+		what    string
+		contest contest
+		request request
+	}{
+		{"status poll", contest{b.gateway.Child, b.gateway.Addr}, request{Header: "X-Waiting-Room-Token", Method: "GET", Path: "/.waiting-room/line/status", Credentials: tokens}},
+		{"check with a pass", contest{b.gateway.Child, b.checks}, request{Header: "X-Waiting-Room-Pass", Method: "GET", Path: "/.waiting-room/check", Credentials: passes, Fields: checkFields}},
+	}
+	before := rig.Must(b.passed())
+	shots := table.Turns(b.rounds, len(kinds), func(n, i int) shot {
+		k := &kinds[i]
+		return b.fire(fmt.Sprintf("%s, round %d of %d", k.what, n, b.rounds), k.contest, k.request)
+	})
+	poll, check := median(shots[0]), median(shots[1])
+	counted := rig.Must(b.passed()) - before
+	rig.Require(counted >= check.Requests, "the gateway counts %.0f checks with a pass, wrk has sent %.0f: something else was measured", counted, check.Requests)
+	return []table.Row{
+		{What: "check with a pass", Unit: "/s", Ours: check.Rate, Bars: []table.Bar{{Limit: 100_000}}},
+		{What: "check with a pass", Unit: "CPU µs", Ours: check.CPU},
+		{What: "… of a status poll's CPU", Unit: "×", Ours: ratio(check.CPU, poll.CPU), Bars: []table.Bar{{Limit: 1.1, AtMost: true}}},
+		{What: "check with a pass", Unit: "p99 ms", Ours: check.P99},
+	}
 }

@@ -3,48 +3,19 @@ package main
 import (
 	"bytes"
 	"context"
+	_ "embed" // for requests.lua
 	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
 	"time"
 
-	"github.com/anteroom/anteroom/bench/child"
 	"github.com/anteroom/anteroom/bench/rig"
 	"github.com/anteroom/anteroom/bench/table"
 )
 
-// script makes wrk send each request with another credential, the same for every server, and print its summary as JSON.
-// Arguments: the file of credentials (one a line), the header for them, the method, the body, further header lines between bars.
-const script = `
-local started, own, requests, i, n = 0, 0, {}, 0, 0
-function setup(thread)
-  thread:set("own", started)
-  started = started + 1
-end
-function init(args)
-  local body = args[4] ~= "" and args[4] or nil
-  for line in io.lines(args[1]) do
-    local headers = { ["Accept"] = "application/json" }
-    if args[2] ~= "" then headers[args[2]] = line end
-    for name, value in args[5]:gmatch("([^:|]+): ([^|]+)") do headers[name] = value end
-    if body then headers["Content-Type"] = "application/json" end
-    n = n + 1
-    requests[n] = wrk.format(args[3], wrk.path, headers, body)
-  end
-  i = math.floor(n / 2) * own
-end
-function request()
-  i = i % n + 1
-  return requests[i]
-end
-function done(summary, latency)
-  local e = summary.errors
-  io.write(string.format('\nRESULT {"requests":%d,"micros":%d,"p50":%d,"p99":%d,"broken":%d,"refused":%d}\n',
-    summary.requests, summary.duration, latency:percentile(50), latency:percentile(99),
-    e.connect + e.read + e.write + e.timeout, e.status))
-end
-`
+//go:embed requests.lua
+var script string
 
 // request is one kind of request.
 type request struct {
@@ -58,7 +29,7 @@ type request struct {
 
 // contest is one of the servers that are compared.
 type contest struct {
-	server *child.Child
+	server *rig.Child
 	addr   string
 }
 
@@ -72,40 +43,32 @@ type shot struct {
 
 // fire runs wrk and divides the server's processor time by the requests.
 func (b *bench) fire(what string, c contest, r request) shot {
-	s, err := b.shoot(c, r, b.threads, b.connections)
-	rig.Check(b.say(what, c, s, err))
-	return s
+	return b.fireTogether(what, []contest{c}, []request{r})[0]
 }
 
 // fireTogether is fire for servers that share the generator's threads and connections at the same time.
 func (b *bench) fireTogether(what string, contests []contest, requests []request) []shot {
-	shots, errs := make([]shot, len(contests)), make([]error, len(contests))
+	n := len(contests)
+	shots, errs := make([]shot, n), make([]error, n)
 	var all sync.WaitGroup
 	for i := range contests {
 		all.Go(func() {
-			shots[i], errs[i] = b.shoot(contests[i], requests[i], max(1, b.threads/len(contests)), max(1, b.connections/len(contests)))
+			shots[i], errs[i] = b.shoot(contests[i], requests[i], max(1, b.threads/n), max(1, b.connections/n))
 		})
 	}
 	all.Wait()
-	for i := range contests {
-		rig.Check(b.say(what, contests[i], shots[i], errs[i]))
+	for i, s := range shots {
+		name := contests[i].server.Name
+		rig.Require(errs[i] == nil, "%s: wrk against %s: %v", what, name, errs[i])
+		rig.Say("%s: %-8s %9.0f/s  %6.2f µs CPU  p99 %.2f ms", what, name, s.Rate, s.CPU, s.P99)
 	}
 	return shots
-}
-
-// say prints a shot, or returns why there is none.
-func (b *bench) say(what string, c contest, s shot, err error) error {
-	if err != nil {
-		return fmt.Errorf("%s: wrk against %s: %w", what, c.server.Name, err)
-	}
-	rig.Say("%s: %-8s %9.0f/s  %6.2f µs CPU  p99 %.2f ms", what, c.server.Name, s.Rate, s.CPU, s.P99)
-	return nil
 }
 
 func (b *bench) shoot(c contest, r request, threads, connections int) (s shot, err error) {
 	ctx, cancel := context.WithTimeout(b, time.Duration(b.seconds)*time.Second+30*time.Second)
 	defer cancel()
-	before, cpuErr := child.CPU(c.server.PID())
+	before, cpuErr := rig.CPU(c.server.PID())
 	cmd := rig.Program(ctx, b.wrk, "-t", fmt.Sprint(threads), "-c", fmt.Sprint(connections), "-d", fmt.Sprintf("%ds", b.seconds),
 		"-s", b.script, "http://"+c.addr+r.Path, "--", r.Credentials, r.Header, r.Method, r.Body, r.Fields)
 	out, err := cmd.Output()
@@ -113,12 +76,12 @@ func (b *bench) shoot(c contest, r request, threads, connections int) (s shot, e
 	if err = errors.Join(err, parseErr); err != nil {
 		return s, err
 	}
-	after, err := child.CPU(c.server.PID())
+	after, err := rig.CPU(c.server.PID())
 	cpuErr = errors.Join(cpuErr, err)
 	s = shot{Requests: float64(result.Requests), Rate: float64(result.Requests) / (float64(result.Micros) / 1e6), P99: result.P99 / 1000}
 	if cpuErr == nil {
 		s.CPU = float64((after - before).Microseconds()) / s.Requests
-	} else if !errors.Is(cpuErr, child.ErrNoCPU) {
+	} else if !errors.Is(cpuErr, rig.ErrNoCPU) {
 		return s, cpuErr
 	}
 	return s, nil

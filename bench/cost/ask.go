@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -13,7 +14,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/anteroom/anteroom/bench/child"
+	"github.com/anteroom/anteroom/bench/rig"
 	"github.com/anteroom/anteroom/bench/table"
 )
 
@@ -58,45 +59,38 @@ func (a *connection) close() {
 	}
 }
 
-// ask sends a request and returns the status, and whether the gateway closed the connection.
-func (a *connection) ask(request string) (status int, closed bool, header http.Header, err error) {
+// ask sends a request and returns the response, whose body has been read. Close in it means that the gateway closed the connection.
+func (a *connection) ask(request string) (r *http.Response, err error) {
+	defer func() {
+		if err != nil || r.Close {
+			a.close()
+		}
+	}()
 	if a.conn == nil {
 		if a.conn, err = net.DialTimeout("tcp", a.addr, patience); err != nil {
-			return 0, false, nil, err
+			return nil, err
 		}
 		a.in = bufio.NewReader(a.conn)
 	}
 	if err := a.conn.SetDeadline(time.Now().Add(patience)); err != nil {
-		return 0, false, nil, err
+		return nil, err
 	}
 	request = strings.ReplaceAll(request, fresh, fmt.Sprintf("%08x", rand.Uint32())) //nolint:gosec // a number that was not used before, no secret
 	if _, err := io.WriteString(a.conn, request); err != nil {
-		a.close()
-		return 0, false, nil, err
+		return nil, err
 	}
-	for {
-		r, err := http.ReadResponse(a.in, nil)
-		if err != nil {
-			a.close()
-			return 0, false, nil, err
+	for r == nil || r.StatusCode < 200 {
+		if r, err = http.ReadResponse(a.in, nil); err != nil {
+			return nil, err
 		}
-		if r.StatusCode < 200 {
-			continue
-		}
-		if _, err := io.Copy(io.Discard, r.Body); err != nil {
-			a.close()
-			return 0, false, nil, err
-		}
-		if r.Close {
-			a.close()
-		}
-		return r.StatusCode, r.Close, r.Header, nil
 	}
+	_, err = io.Copy(io.Discard, r.Body)
+	return r, err
 }
 
 // batch sends a request n times and returns the gateway's processor time for each.
 func (a *prober) batch(request string, n int) (time.Duration, error) {
-	before, err := child.Clock(a.pid)
+	before, err := rig.Clock(a.pid)
 	if err != nil {
 		return 0, err
 	}
@@ -104,7 +98,7 @@ func (a *prober) batch(request string, n int) (time.Duration, error) {
 	for i := range a.connections {
 		group.Go(func() error {
 			for range n / connections {
-				if _, _, _, err := a.connections[i].ask(request); err != nil {
+				if _, err := a.connections[i].ask(request); err != nil {
 					return err
 				}
 			}
@@ -114,45 +108,38 @@ func (a *prober) batch(request string, n int) (time.Duration, error) {
 	if err := group.Wait(); err != nil {
 		return 0, err
 	}
-	after, err := child.Clock(a.pid)
+	after, err := rig.Clock(a.pid)
 	return (after - before) / time.Duration(n/connections*connections), err
 }
 
 // compose returns the request of a case and the plain request of the same length. With closing, both close their connection.
 func (w *trial) compose(closing bool) (heavy, plain string) {
 	p := &w.endpoint
-	target := p.path
-	if w.target != "" {
-		target = w.target
+	head := func(target, fields string) string {
+		return p.method + " " + cmp.Or(target, p.path) + " HTTP/1.1\r\nHost: " + cmp.Or(p.host, "shop.test") + "\r\n" + p.fields + fields
 	}
-	end := ""
-	if closing {
-		end = "Connection: close\r\n"
-	}
+	length := func(body string) string { return "Content-Length: " + strconv.Itoa(len(body)) + "\r\n" }
+	heavy, plain = head(w.target, w.fields), head(w.plainTarget, "")
 	body := w.body
-	framing := ""
-	switch {
-	case w.chunked:
-		framing = "Transfer-Encoding: chunked\r\n"
-	case p.method == "POST":
-		framing = "Content-Length: " + strconv.Itoa(len(body)) + "\r\n"
-	}
-	heavy = p.method + " " + target + " HTTP/1.1\r\nHost: " + p.site() + "\r\n" + p.fields + w.fields + framing
-	if !strings.Contains(w.fields, "Connection: ") {
-		heavy += end
-	}
-	plainTarget := p.path
-	if w.plainTarget != "" {
-		plainTarget = w.plainTarget
-	}
-	plain = p.method + " " + plainTarget + " HTTP/1.1\r\nHost: " + p.site() + "\r\n" + p.fields + end
 	if p.method == "POST" {
 		if w.plainIsJSON {
 			body = "{" + strings.Repeat(" ", max(0, min(len(body), 4000)-2)) + "}"
 		} else {
 			body = strings.Repeat("x", len(body))
 		}
-		plain += "Content-Length: " + strconv.Itoa(len(body)) + "\r\n"
+		plain += length(body)
+	}
+	switch {
+	case w.chunked:
+		heavy += "Transfer-Encoding: chunked\r\n"
+	case p.method == "POST":
+		heavy += length(w.body)
+	}
+	if closing {
+		plain += "Connection: close\r\n"
+		if !strings.Contains(w.fields, "Connection: ") {
+			heavy += "Connection: close\r\n"
+		}
 	}
 	if missing := len(heavy) - len(plain) - len("X-Plain: \r\n"); missing > 0 {
 		plain += "X-Plain: " + strings.Repeat("p", min(missing, 15<<10)) + "\r\n"
@@ -170,40 +157,37 @@ type result struct {
 }
 
 // measure compares a case with its plain request in rounds that take at least a few milliseconds of the gateway's time.
-func (a *prober) measure(w *trial, rounds int) (*result, error) {
+func (a *prober) measure(w *trial, rounds int) *result {
+	must := func(what string, err error) {
+		rig.Require(err == nil, "%s, %s%s: %v", w.endpoint.name, what, w.name, err)
+	}
+	batch := func(what, request string, n int) time.Duration {
+		a.close()
+		took, err := a.batch(request, n)
+		must(what, err)
+		return took
+	}
 	heavy, plain := w.compose(false)
 	a.close()
-	status, closed, _, err := a.connections[0].ask(heavy)
-	if err != nil {
-		return nil, fmt.Errorf("%s, %s: %w", w.endpoint.name, w.name, err)
-	}
-	if closed {
+	first, err := a.connections[0].ask(heavy)
+	must("", err)
+	if first.Close {
 		heavy, plain = w.compose(true)
 	}
-	r := &result{trial: w, status: status, bytes: len(heavy)}
 	var costs, plains []time.Duration
 	var ratios []float64
 	n := 5 * connections
 	for len(ratios) < rounds {
-		a.close()
-		p, err := a.batch(plain, n)
-		if err != nil {
-			return nil, fmt.Errorf("%s, plain beside %s: %w", w.endpoint.name, w.name, err)
-		}
-		a.close()
-		c, err := a.batch(heavy, n)
-		if err != nil {
-			return nil, fmt.Errorf("%s, %s: %w", w.endpoint.name, w.name, err)
-		}
+		p, c := batch("plain beside ", plain, n), batch("", heavy, n)
 		if time.Duration(n)*p < roundTime && n < mostAtOnce {
 			n = min(mostAtOnce, max(2*n, int(roundTime/max(p, time.Microsecond))))
 			continue // too short to measure
 		}
 		plains, costs, ratios = append(plains, p), append(costs, c), append(ratios, float64(c)/float64(p))
 	}
-	r.plain, r.cost, r.ratio = table.Median(plains), table.Median(costs), table.Median(ratios)
 	a.close()
-	return r, nil
+	return &result{trial: w, status: first.StatusCode, bytes: len(heavy),
+		plain: table.Median(plains), cost: table.Median(costs), ratio: table.Median(ratios)}
 }
 
 // mostAtOnce is the largest batch.

@@ -16,13 +16,6 @@ type endpoint struct {
 	host       string // empty: shop.test
 }
 
-func (p *endpoint) site() string {
-	if p.host == "" {
-		return "shop.test"
-	}
-	return p.host
-}
-
 // The endpoints, beside those that need a pass.
 var (
 	outside  = endpoint{name: "outside rooms", path: "/", method: "GET"}

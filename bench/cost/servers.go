@@ -7,11 +7,8 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
-	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
-	"encoding/pem"
-	"errors"
 	"fmt"
 	"math/big"
 	"net/http"
@@ -19,6 +16,7 @@ import (
 	"strings"
 
 	"github.com/anteroom/anteroom/bench/rig"
+	"github.com/anteroom/anteroom/token"
 )
 
 // servers are the gateways that are measured, and the keys of their accounts. The second gateway reads Forwarded, signs
@@ -31,17 +29,15 @@ type servers struct {
 func startServers(r *rig.Run, bin string) *servers {
 	s := &servers{keys: newSiteKeys()}
 	site := r.Serve(respond)
-	keys := r.Serve(respondJSON(rig.Must(keySet(s.keys))))
+	keys := r.Serve(respondJSON(keySet(s.keys)))
 	provider := r.Serve(respondJSON([]byte(`{"success":false,"error-codes":["invalid-input-response"]}`))) // of a CAPTCHA, which accepts no solution
 	secret := r.File("captcha.secret", "the secret of a CAPTCHA")
-	_, signing, err := ed25519.GenerateKey(rand.Reader)
-	rig.Check(err)
-	pemFile := r.File("signing.pem", privatePEM(signing))
-	retired := r.File("retired.pem", privatePEM(rig.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))))
+	signing := r.File("signing.pem", string(rig.Must(token.GenerateKeyPEM("EdDSA"))))
+	retired := r.File("retired.pem", string(rig.Must(token.GenerateKeyPEM("ES256"))))
 	for i, header := range []string{"X-Forwarded-For", "Forwarded"} {
-		key := "alg: HS256, secret: " + rand.Text() + rand.Text()
+		key := "alg: HS256, secret: " + token.GenerateSecret()
 		if i == 1 {
-			key = fmt.Sprintf("alg: EdDSA, private_key_file: %q}, {id: k2, alg: ES256, private_key_file: %q", pemFile, retired)
+			key = fmt.Sprintf("alg: EdDSA, private_key_file: %q}, {id: k2, alg: ES256, private_key_file: %q", signing, retired)
 		}
 		g := r.Gateway(bin, fmt.Sprintf(`trusted_header: %s
 tokens: {keys: [{id: k1, active: true, %s}]}
@@ -65,11 +61,6 @@ rooms:
 		r.Cleanup(s.probers[i].close)
 	}
 	return s
-}
-
-func privatePEM(key any) string {
-	der := rig.Must(x509.MarshalPKCS8PrivateKey(key))
-	return string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
 }
 
 // originLines is how many header lines the origin sends below …/lines: close to the most that the gateway accepts.
@@ -108,19 +99,16 @@ func newSiteKeys() []siteKey {
 }
 
 // keySet returns the public keys as a JWK set (RFC 7517).
-func keySet(keys []siteKey) ([]byte, error) {
+func keySet(keys []siteKey) []byte {
 	var set []map[string]string
-	number := func(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
+	number := base64.RawURLEncoding.EncodeToString
 	for _, k := range keys {
 		one := map[string]string{"kid": k.kid, "alg": k.alg, "use": "sig"}
 		switch public := k.private.Public().(type) {
 		case *rsa.PublicKey:
 			one["kty"], one["n"], one["e"] = "RSA", number(public.N.Bytes()), number(big.NewInt(int64(public.E)).Bytes())
 		case *ecdsa.PublicKey:
-			raw, err := public.Bytes() // 4, x, y
-			if err != nil {
-				return nil, err
-			}
+			raw := rig.Must(public.Bytes()) // 4, x, y
 			half := (len(raw) - 1) / 2
 			one["kty"], one["crv"], one["x"], one["y"] = "EC", "P-256", number(raw[1:1+half]), number(raw[1+half:])
 		case ed25519.PublicKey:
@@ -128,33 +116,24 @@ func keySet(keys []siteKey) ([]byte, error) {
 		}
 		set = append(set, one)
 	}
-	return json.Marshal(map[string]any{"keys": set})
+	return rig.Must(json.Marshal(map[string]any{"keys": set}))
 }
 
 // withPass returns the endpoint of a visitor who has a pass.
-func (a *prober) withPass() (endpoint, error) {
-	status, _, header, err := a.connections[0].ask("GET " + admitted.path + " HTTP/1.1\r\nHost: shop.test\r\nAccept: application/json\r\n\r\n")
-	if err != nil {
-		return endpoint{}, err
-	}
-	pass := header.Get("X-Waiting-Room-Pass")
-	if status != http.StatusOK || pass == "" {
-		return endpoint{}, errors.New("the gateway sent no pass")
-	}
-	return endpoint{name: "with a pass", path: admitted.path, method: "GET", fields: "X-Waiting-Room-Pass: " + pass + "\r\n"}, nil
+func (a *prober) withPass() endpoint {
+	r := rig.Must(a.connections[0].ask("GET " + admitted.path + " HTTP/1.1\r\nHost: shop.test\r\nAccept: application/json\r\n\r\n"))
+	pass := r.Header.Get("X-Waiting-Room-Pass")
+	rig.Require(r.StatusCode == http.StatusOK && pass != "", "the gateway sent no pass")
+	return endpoint{name: "with a pass", path: admitted.path, method: "GET", fields: "X-Waiting-Room-Pass: " + pass + "\r\n"}
 }
 
 // fronts is more visitors than a room enrols when they join. Joins behind them do not use the store.
 const fronts = 8000
 
 // fill fills the front of each room, so that the requests that are measured join behind it.
-func (a *prober) fill(endpoints ...endpoint) error {
+func (a *prober) fill(endpoints ...endpoint) {
 	for _, p := range endpoints {
-		w := trial{endpoint: p}
-		request, _ := w.compose(false)
-		if _, err := a.batch(request, fronts); err != nil {
-			return err
-		}
+		request, _ := (&trial{endpoint: p}).compose(false)
+		rig.Must(a.batch(request, fronts))
 	}
-	return nil
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"net/http"
 	"slices"
@@ -50,15 +51,11 @@ func evacuate(f *fleet, o options, broken *table.Broken) {
 	defer client.Close()
 	var next, accepted, refused, lastAccepted atomic.Int64 // lastAccepted: microseconds, when it was sent
 	var inside errgroup.Group
-	over := make(chan struct{})
+	visiting, leave := context.WithCancel(f)
+	defer leave()
 	for range 8 {
 		inside.Go(func() error {
-			for {
-				select {
-				case <-over:
-					return nil
-				default:
-				}
+			for visiting.Err() == nil {
 				cr := all[int(next.Add(1))%len(all)].Credentials
 				sent := time.Now().UnixMicro()
 				a, err := client.Visit(&cr, "/")
@@ -70,9 +67,9 @@ func evacuate(f *fleet, o options, broken *table.Broken) {
 					continue
 				}
 				accepted.Add(1)
-				for last := lastAccepted.Load(); sent > last && !lastAccepted.CompareAndSwap(last, sent); last = lastAccepted.Load() {
-				}
+				raise(&lastAccepted, sent)
 			}
+			return nil
 		})
 	}
 	f.Wait(time.Second)
@@ -81,7 +78,7 @@ func evacuate(f *fleet, o options, broken *table.Broken) {
 	f.operate(0, http.MethodPost, "/evacuate", `{"reason":"the origin is down"}`)
 	took := time.Since(began)
 	f.Wait(refusedWithin)
-	close(over)
+	leave()
 	rig.Check(inside.Wait())
 	last := time.Duration(max(0, lastAccepted.Load()-began.UnixMicro())) * time.Microsecond
 	fmt.Fprintf(f.Out, "evacuate   %d inside: the request took %v; the last accepted pass was sent %v after it; %d requests refused since\n",
@@ -143,11 +140,17 @@ func evacuate(f *fleet, o options, broken *table.Broken) {
 	broken.If(order.Compared < o.inside || order.Inversions > 0, "%d of %d were admitted again, %d pairs out of order", order.Compared, o.inside, order.Inversions)
 }
 
+// raise stores a value that is larger than the one that is stored.
+func raise(most *atomic.Int64, to int64) {
+	for now := most.Load(); to > now && !most.CompareAndSwap(now, to); now = most.Load() {
+	}
+}
+
 // readmit polls with all visitors until each is admitted, and judges their order.
 func readmit(f *fleet, client *visitor.Client, all []returned) verdict.Order {
-	left := make([]*returned, len(all))
+	var left []*returned
 	for i := range all {
-		left[i] = &all[i]
+		left = append(left, &all[i])
 	}
 	slices.SortFunc(left, func(a, b *returned) int { return cmp.Compare(a.after, b.after) })
 	deadline := time.Now().Add(2 * time.Minute)

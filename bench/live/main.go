@@ -1,12 +1,16 @@
+// Command live measures how soon a change of an operator or of the shop takes effect, with two gateways at one redis-server: a
+// live change on both gateways and on the console's stream, an evacuation, and facts for visitors who poll and who listen. Its
+// command surge raises the rate of a room, or ends its pause, while visitors wait, and reports who was overtaken.
 package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"runtime"
 	"slices"
@@ -43,8 +47,9 @@ func command() *cobra.Command {
 			}
 			run(r, o)
 		})
+	cmd.PersistentFlags().StringVar(&o.gateway, "gateway", "bin/gateway", "the gateway's program")
+	cmd.AddCommand(surgeCommand(&o.gateway))
 	f := cmd.Flags()
-	f.StringVar(&o.gateway, "gateway", "bin/gateway", "the gateway's program")
 	f.IntVar(&o.changes, "changes", 100, "live changes of the part change")
 	f.IntVar(&o.inside, "inside", 10_000, "visitors inside in the part evacuate")
 	f.IntVar(&o.pollers, "pollers", 20_000, "visitors who poll in the part facts")
@@ -56,19 +61,18 @@ func command() *cobra.Command {
 
 // run runs the parts, each with a store and gateways of its own.
 func run(r *rig.Run, o options) {
+	const room = "admission: {rate: 5, burst: 1}, queue: {absence: 1h}, session: {ttl: 1h}"
 	var broken table.Broken
 	for _, part := range []struct {
 		name string
 		run  func(*fleet, options, *table.Broken)
 	}{{"change", change}, {"evacuate", evacuate}, {"facts", facts}} {
 		if len(o.only) == 0 || slices.Contains(o.only, part.name) {
-			rig.Check(rig.Do(r, r.Out, func(r *rig.Run) { part.run(newFleet(r, o.gateway), o, &broken) }))
+			rig.Check(rig.Do(r, r.Out, func(r *rig.Run) { part.run(newFleet(r, o.gateway, room), o, &broken) }))
 		}
 	}
 	fmt.Fprintf(r.Out, "%s/%s, %d cores; the generator shares them\n", runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
-	if len(broken) > 0 {
-		rig.Check(errors.New(strings.Join(broken, "\n")))
-	}
+	rig.Check(broken.Err())
 }
 
 // fleet is two gateways with one room over one redis-server.
@@ -77,12 +81,12 @@ type fleet struct {
 	gateways [2]*rig.Gateway
 }
 
-func newFleet(r *rig.Run, bin string) *fleet {
+func newFleet(r *rig.Run, bin, room string) *fleet {
 	settings := rig.SharedStore(r.Redis().URL()) + fmt.Sprintf(`limits: {streams_per_address: 0}
 origins: [{id: site, servers: ["http://%s"]}]
 rooms:
-  - {id: sale, origin: site, admission: {rate: 5, burst: 1}, queue: {absence: 1h}, session: {ttl: 1h}, guard: {joins_per_ip: ""}}
-`, r.Serve(rig.Site))
+  - {id: sale, origin: site, %s, guard: {joins_per_ip: ""}}
+`, r.Serve(rig.Site), room)
 	return &fleet{Run: r, gateways: [2]*rig.Gateway{r.Gateway(bin, settings), r.Gateway(bin, settings)}}
 }
 
@@ -106,10 +110,7 @@ func listen(ctx context.Context, url string, header http.Header, f func(event st
 	if err != nil {
 		return err
 	}
-	req.Header = header.Clone()
-	if req.Header == nil {
-		req.Header = http.Header{}
-	}
+	maps.Copy(req.Header, header)
 	req.Header.Set("Accept", "text/event-stream")
 	resp, err := streams.Do(req)
 	if err != nil {
@@ -129,10 +130,7 @@ func listen(ctx context.Context, url string, header http.Header, f func(event st
 			return nil
 		}
 	}
-	if err := lines.Err(); err != nil {
-		return err
-	}
-	return io.ErrUnexpectedEOF
+	return cmp.Or(lines.Err(), io.ErrUnexpectedEOF)
 }
 
 // streams has a connection for each stream.
@@ -144,16 +142,8 @@ func decode[T any](data []byte) (v T, err error) {
 	return v, err
 }
 
-// quantile returns the share q of durations, which it sorts; 0 of none.
-func quantile(all []time.Duration, q float64) time.Duration {
-	if len(all) == 0 {
-		return 0
-	}
-	slices.Sort(all)
-	return all[min(len(all)-1, int(q*float64(len(all))))].Round(time.Millisecond)
-}
-
 // sentence returns the median, p99 and highest of durations.
 func sentence(all []time.Duration) string {
-	return fmt.Sprintf("p50 %v, p99 %v, highest %v of %d", quantile(all, 0.5), quantile(all, 0.99), quantile(all, 1), len(all))
+	at := func(q float64) time.Duration { return table.Quantile(all, q).Round(time.Millisecond) }
+	return fmt.Sprintf("p50 %v, p99 %v, highest %v of %d", at(0.5), at(0.99), at(1), len(all))
 }

@@ -20,18 +20,6 @@ func TestFlags_RefuseWrongValues(t *testing.T) {
 	}
 }
 
-func TestQuantile_OfFewValues(t *testing.T) {
-	all := []time.Duration{3 * time.Second, time.Second, 2 * time.Second}
-	for q, want := range map[float64]time.Duration{0: time.Second, 0.5: 2 * time.Second, 0.99: 3 * time.Second, 1: 3 * time.Second} {
-		if got := quantile(all, q); got != want {
-			t.Errorf("quantile %v is %v, want %v", q, got, want)
-		}
-	}
-	if got := quantile(nil, 0.99); got != 0 {
-		t.Errorf("of none: %v", got)
-	}
-}
-
 // A visitor sees a version once, and only the one that was published.
 func TestPublication_CountsTheVersionOnce(t *testing.T) {
 	p := &publication{version: "v2", at: time.Unix(100, 0), seen: map[int]bool{}, listened: map[int]bool{}}

@@ -1,6 +1,9 @@
+// Package load is the load generator: it sends visitors to a gateway through the visitor API and judges the results.
 package load
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/anteroom/anteroom/bench/rig"
 	"github.com/anteroom/anteroom/bench/verdict"
 	"github.com/anteroom/anteroom/bench/visitor"
 )
@@ -29,17 +33,21 @@ type shared struct {
 	json bool
 }
 
-func (s *shared) client() (*visitor.Client, error) {
-	if s.to.Connections < 1 {
-		return nil, fmt.Errorf("--connections %d: use at least 1", s.to.Connections)
-	}
-	return visitor.New(s.to)
+// open returns a client. The caller closes it.
+func (s *shared) open() *visitor.Client {
+	s.checkConnections()
+	return rig.Must(visitor.New(s.to))
 }
 
-// command returns a command without arguments.
-func command(name, short, long string, run func(cmd *cobra.Command) error) *cobra.Command {
-	return &cobra.Command{Use: name, Short: short, Long: long, Args: cobra.NoArgs, SilenceUsage: true, SilenceErrors: true,
-		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd) }}
+func (s *shared) checkConnections() {
+	rig.Require(s.to.Connections >= 1, "--connections %d: use at least 1", s.to.Connections)
+}
+
+// command returns a command without arguments, which an error that rig.Check finds ends.
+func command(name, short, long string, run func(cmd *cobra.Command)) *cobra.Command {
+	cmd := rig.Command(name, short, long, nil)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return rig.Try(func() { run(cmd) }) }
+	return cmd
 }
 
 // Command returns the load generator's command.
@@ -64,22 +72,14 @@ func crowdCommand(s *shared) *cobra.Command {
 		`Every visitor joins, polls at the advised interval, is admitted, makes a few requests and leaves. Visitors wait and try again
 when connections break. The report is on stdout. Exit status 1: a visitor was not admitted, lost the place or was overtaken, or
 the rate was exceeded; 2: the run itself failed.`,
-		func(cmd *cobra.Command) error {
+		func(cmd *cobra.Command) {
 			var err error
-			if opt.Arrive, err = time.ParseDuration(strings.Replace(arrive, "all-at-once", "0", 1)); err != nil || opt.Arrive < 0 {
-				return fmt.Errorf("--arrive %q: use a duration such as 10s, or all-at-once", arrive)
-			}
-			if opt.Visitors < 1 || opt.Requests < 0 || opt.Silent < 0 || opt.Silent > 1 {
-				return fmt.Errorf("--visitors %d, --requests %d, --silent %v: use at least 1, at least 0, and a share from 0 to 1", opt.Visitors, opt.Requests, opt.Silent)
-			}
-			r, b, err := limit(cmd.Flags().Changed("rate"), rate, cmd.Flags().Changed("burst"), burst)
-			if err != nil {
-				return err
-			}
-			client, err := s.client()
-			if err != nil {
-				return err
-			}
+			opt.Arrive, err = time.ParseDuration(strings.Replace(arrive, "all-at-once", "0", 1))
+			rig.Require(err == nil && opt.Arrive >= 0, "--arrive %q: use a duration such as 10s, or all-at-once", arrive)
+			rig.Require(opt.Visitors >= 1 && opt.Requests >= 0 && opt.Silent >= 0 && opt.Silent <= 1,
+				"--visitors %d, --requests %d, --silent %v: use at least 1, at least 0, and a share from 0 to 1", opt.Visitors, opt.Requests, opt.Silent)
+			r, b := limit(cmd.Flags().Changed("rate"), rate, cmd.Flags().Changed("burst"), burst)
+			client := s.open()
 			defer client.Close()
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
@@ -88,7 +88,7 @@ the rate was exceeded; 2: the run itself failed.`,
 			c.run(ctx)
 			stop()
 			report := c.report(r, b)
-			return s.finish(cmd.OutOrStdout(), report, report.Kept)
+			s.finish(cmd.OutOrStdout(), report, report.Kept)
 		})
 	f := cmd.Flags()
 	f.IntVar(&opt.Visitors, "visitors", 200, "how many visitors arrive")
@@ -103,23 +103,19 @@ the rate was exceeded; 2: the run itself failed.`,
 }
 
 // limit returns the limit that the report compares with; without a rate, -1.
-func limit(hasRate bool, rate float64, hasBurst bool, burst float64) (r, b verdict.Milli, err error) {
+func limit(hasRate bool, rate float64, hasBurst bool, burst float64) (r, b verdict.Milli) {
 	if !hasRate {
-		if hasBurst {
-			return 0, 0, errors.New("--burst without --rate: give both, or only --rate")
-		}
-		return -1, 0, nil
+		rig.Require(!hasBurst, "--burst without --rate: give both, or only --rate")
+		return -1, 0
 	}
 	if !hasBurst {
 		burst = max(1, rate)
 	}
-	if r, err = verdict.ToMilli(rate); err != nil {
-		return 0, 0, fmt.Errorf("--rate %w", err)
-	}
-	if b, err = verdict.ToMilli(burst); err != nil {
-		return 0, 0, fmt.Errorf("--burst %w", err)
-	}
-	return r, b, nil
+	r, err := verdict.ToMilli(rate)
+	rig.Require(err == nil, "--rate %v", err)
+	b, err = verdict.ToMilli(burst)
+	rig.Require(err == nil, "--burst %v", err)
+	return r, b
 }
 
 func fillCommand(s *shared) *cobra.Command {
@@ -130,19 +126,13 @@ advised interval for the time --hold. The report says whether a place was lost, 
 tickets had joined (before that, a gateway receives the arrivals at another one a moment late), whether tickets were admitted in
 order, and whether the positions of a sample of tickets agree with their orders when all have joined and at the end. Exit
 status 1: a promise was broken.`,
-		func(cmd *cobra.Command) error {
-			if o.Tickets < 1 || o.Tickets > 1<<30 || o.Processors < 1 || o.Sample < 0 || o.Hold < 0 || o.Timeout <= 0 {
-				return fmt.Errorf("--tickets %d, --threads %d, --sample %d, --hold %s, --timeout %s: use 1 to %d, at least 1, at least 0, at least 0s, more than 0s",
-					o.Tickets, o.Processors, o.Sample, o.Hold, o.Timeout, 1<<30)
-			}
-			if s.to.Connections < 1 {
-				return fmt.Errorf("--connections %d: use at least 1", s.to.Connections)
-			}
-			r, err := runFill(cmd.Context(), s.to, o)
-			if err != nil {
-				return err
-			}
-			return s.finish(cmd.OutOrStdout(), r, r.Kept)
+		func(cmd *cobra.Command) {
+			rig.Require(o.Tickets >= 1 && o.Tickets <= 1<<30 && o.Processors >= 1 && o.Sample >= 0 && o.Hold >= 0 && o.Timeout > 0,
+				"--tickets %d, --threads %d, --sample %d, --hold %s, --timeout %s: use 1 to %d, at least 1, at least 0, at least 0s, more than 0s",
+				o.Tickets, o.Processors, o.Sample, o.Hold, o.Timeout, 1<<30)
+			s.checkConnections()
+			r := runFill(cmd.Context(), s.to, o)
+			s.finish(cmd.OutOrStdout(), r, r.Kept)
 		})
 	f := cmd.Flags()
 	f.IntVar(&o.Tickets, "tickets", 10_000, "how many join")
@@ -166,7 +156,7 @@ func pollsCommand(s *shared) *cobra.Command {
 	cmd := command("polls", "Poll the status of many tokens at a steady rate, each poll with another token",
 		`The tokens are gathered by joining, or read from a file that fill --tokens-out has written. Tokens that the gateway renews
 are kept in memory and not written to the file.`,
-		func(cmd *cobra.Command) error { return s.mix(cmd, o, blend{Polls: 1}, from) })
+		func(cmd *cobra.Command) { s.mix(cmd, o, blend{Polls: 1}, from) })
 	mixFlags(cmd, &o, &from, 15_000)
 	cmd.Flags().StringVar(&from.file, "tokens-in", "", "read the tokens from this file, one a line; --tokens is then ignored")
 	return cmd
@@ -177,7 +167,7 @@ func mixCommand(s *shared) *cobra.Command {
 	var b blend
 	var from supply
 	cmd := command("mix", "Send polls, requests with a pass, and joins at a steady rate", "",
-		func(cmd *cobra.Command) error { return s.mix(cmd, o, b, from) })
+		func(cmd *cobra.Command) { s.mix(cmd, o, b, from) })
 	mixFlags(cmd, &o, &from, 30_000)
 	f := cmd.Flags()
 	f.IntVar(&b.Polls, "polls", 60, "share of status polls")
@@ -197,50 +187,37 @@ func mixFlags(cmd *cobra.Command, o *mixOptions, from *supply, rate float64) {
 	f.IntVar(&from.tokens, "tokens", 10_000, "waiting tokens to poll with")
 }
 
-func (s *shared) mix(cmd *cobra.Command, o mixOptions, b blend, from supply) error {
-	if o.Rate < 0 || o.Duration <= 0 || o.Ramp < 0 || o.Rate == 0 && o.Ramp > 0 || o.Processors < 1 || s.to.Connections < 1 {
-		return fmt.Errorf("--rate %v, --duration %s, --ramp %s, --threads %d, --connections %d: use at least 0, more than 0s, 0s (or more with a rate), at least 1, at least 1",
-			o.Rate, o.Duration, o.Ramp, o.Processors, s.to.Connections)
-	}
-	if _, err := b.cycle(); err != nil {
-		return err
-	}
-	if _, err := plain(s.to.URLs); err != nil {
-		return err
-	}
+func (s *shared) mix(cmd *cobra.Command, o mixOptions, b blend, from supply) {
+	rig.Require(o.Rate >= 0 && o.Duration > 0 && o.Ramp >= 0 && (o.Rate > 0 || o.Ramp == 0) && o.Processors >= 1 && s.to.Connections >= 1,
+		"--rate %v, --duration %s, --ramp %s, --threads %d, --connections %d: use at least 0, more than 0s, 0s (or more with a rate), at least 1, at least 1",
+		o.Rate, o.Duration, o.Ramp, o.Processors, s.to.Connections)
+	rig.Must(b.cycle())
+	plain(s.to.URLs)
 	if b.Polls == 0 {
 		from.tokens = 0
 	}
 	if b.Proxied == 0 {
 		from.passes = 0
 	}
-	p, err := from.gather(cmd.Context(), s.to)
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(os.Stderr, "gathered %d tokens and %d passes\n", len(p.Waiting), len(p.Admitted))
-	r, err := runMix(cmd.Context(), s.to, o, b, p)
-	if err != nil {
-		return err
-	}
-	return s.finish(cmd.OutOrStdout(), r, r.Errors == 0)
+	p := from.gather(cmd.Context(), s.to)
+	rig.Say("gathered %d tokens and %d passes", len(p.Waiting), len(p.Admitted))
+	r := runMix(cmd.Context(), s.to, o, b, p)
+	s.finish(cmd.OutOrStdout(), r, r.Errors == 0)
 }
 
 // gather returns the tokens and passes.
-func (f supply) gather(ctx context.Context, to visitor.Options) (*visitor.Pool, error) {
-	switch {
-	case f.file != "":
+func (f supply) gather(ctx context.Context, to visitor.Options) *visitor.Pool {
+	if f.file != "" {
 		p, err := loadTokens(f.file)
-		if err != nil {
-			return nil, fmt.Errorf("--tokens-in: %w", err)
-		}
-		return p, nil
-	case f.tokens+f.passes == 0:
-		return &visitor.Pool{}, nil
+		rig.Require(err == nil, "--tokens-in: %v", err)
+		return p
+	}
+	if f.tokens+f.passes == 0 {
+		return &visitor.Pool{}
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	return visitor.Gather(ctx, to, f.tokens, f.passes)
+	return rig.Must(visitor.Gather(ctx, to, f.tokens, f.passes))
 }
 
 func slowCommand(s *shared) *cobra.Command {
@@ -250,21 +227,13 @@ func slowCommand(s *shared) *cobra.Command {
 		`A quarter of the clients connect and send nothing, a quarter send a byte of their header each second, a quarter a byte of
 their body, and a quarter request a long response and do not read it. A client that is disconnected connects again. When all
 are connected the command prints so on stdout; at the end, or when interrupted, it prints the report as JSON.`,
-		func(cmd *cobra.Command) error {
-			if o.Clients < 1 || duration <= 0 {
-				return fmt.Errorf("--clients %d, --duration %s: use at least 1, more than 0s", o.Clients, duration)
-			}
-			addrs, err := plain(s.to.URLs)
-			if err != nil {
-				return err
-			}
+		func(cmd *cobra.Command) {
+			rig.Require(o.Clients >= 1 && duration > 0, "--clients %d, --duration %s: use at least 1, more than 0s", o.Clients, duration)
+			addrs := plain(s.to.URLs)
 			ctx, cancel := context.WithTimeout(cmd.Context(), duration)
 			defer cancel()
 			s.to.Connections = 1
-			p, err := visitor.Gather(ctx, s.to, 0, 1)
-			if err != nil {
-				return err
-			}
+			p := rig.Must(visitor.Gather(ctx, s.to, 0, 1))
 			o.Addr, o.Pass = addrs[0].String(), p.Admitted[0].Pass
 			clients := newSlowClients(o)
 			report := make(chan SlowReport, 1)
@@ -274,7 +243,7 @@ are connected the command prints so on stdout; at the end, or when interrupted, 
 				fmt.Fprintln(cmd.OutOrStdout(), "holding", o.Clients)
 			case <-ctx.Done():
 			}
-			return printJSON(cmd.OutOrStdout(), <-report)
+			printJSON(cmd.OutOrStdout(), <-report)
 		})
 	f := cmd.Flags()
 	f.IntVar(&o.Clients, "clients", 10_000, "how many; each needs a file descriptor here and up to two in the gateway")
@@ -291,27 +260,17 @@ func streamsCommand(s *shared) *cobra.Command {
 		`Each visitor joins and opens an event stream, which alone has to keep the place. A visitor that receives the event admitted
 claims. A stream that ends is opened again with the newest token after the delay that the gateway requested. Exit status 1: a
 stream received no event, a place was lost, or a visitor was admitted and received no event.`,
-		func(cmd *cobra.Command) error {
-			if n < 1 || hold <= 0 {
-				return fmt.Errorf("--streams %d, --hold %s: use at least 1, more than 0s", n, hold)
-			}
-			addrs, err := plain(s.to.URLs)
-			if err != nil {
-				return err
-			}
-			client, err := s.client()
-			if err != nil {
-				return err
-			}
+		func(cmd *cobra.Command) {
+			rig.Require(n >= 1 && hold > 0, "--streams %d, --hold %s: use at least 1, more than 0s", n, hold)
+			addrs, client := plain(s.to.URLs), s.open()
 			defer client.Close()
 			l := newListeners(client, s.to.Room, addrs, s.to.Connections, n)
 			stop := progress(l.line)
-			r, err := l.run(cmd.Context(), hold, opening)
+			defer stop()
+			r := l.run(cmd.Context(), hold, opening)
 			stop()
-			if err != nil {
-				return err
-			}
-			return verdictOf(r.Kept, printJSON(cmd.OutOrStdout(), r))
+			printJSON(cmd.OutOrStdout(), r)
+			keep(r.Kept)
 		})
 	f := cmd.Flags()
 	f.IntVar(&n, "streams", 20_000, "how many; each needs a file descriptor here and one in the gateway")
@@ -320,29 +279,29 @@ stream received no event, a place was lost, or a visitor was admitted and receiv
 	return cmd
 }
 
-// finish prints a report.
-func (s *shared) finish(w io.Writer, r interface{ text(io.Writer) }, kept bool) error {
+// finish prints a report, and ends the command with ErrBroken if a promise was not kept.
+func (s *shared) finish(w io.Writer, r interface{ text(io.Writer) }, kept bool) {
 	if s.json {
-		return verdictOf(kept, printJSON(w, r))
+		printJSON(w, r)
+	} else {
+		var b bytes.Buffer
+		r.text(&b)
+		rig.Must(b.WriteTo(w))
 	}
-	var b strings.Builder
-	r.text(&b)
-	_, err := io.WriteString(w, b.String())
-	return verdictOf(kept, err)
+	keep(kept)
 }
 
-// verdictOf returns the error of printing a report, or ErrBroken if a promise was not kept.
-func verdictOf(kept bool, err error) error {
-	if err == nil && !kept {
-		return ErrBroken
-	}
-	return err
-}
-
-func printJSON(w io.Writer, v any) error {
+func printJSON(w io.Writer, report any) {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
-	return e.Encode(v)
+	rig.Check(e.Encode(report))
+}
+
+// keep ends the command with ErrBroken if a promise was not kept.
+func keep(kept bool) {
+	if !kept {
+		rig.Check(ErrBroken)
+	}
 }
 
 // progress prints line() on stderr until stop is called. On a terminal it replaces the line each second; otherwise it prints a new
@@ -373,25 +332,15 @@ func progress(line func() string) (stop func()) {
 	return sync.OnceFunc(func() { close(end); printing.Wait() })
 }
 
-// plain returns the addresses of gateways, or an error if one needs TLS.
-func plain(urls []string) (addrs []*net.TCPAddr, err error) {
+// plain returns the addresses of gateways. It is an error if one needs TLS.
+func plain(urls []string) (addrs []*net.TCPAddr) {
 	for _, raw := range urls {
 		u, err := url.Parse(raw)
-		if err != nil {
-			return nil, fmt.Errorf("--url %q: %w", raw, err)
-		}
-		if u.Scheme != "http" {
-			return nil, fmt.Errorf("--url %q: this mode measures over plain HTTP; give an http:// address of the gateway", raw)
-		}
-		port := u.Port()
-		if port == "" {
-			port = "80"
-		}
-		addr, err := net.ResolveTCPAddr("tcp", net.JoinHostPort(u.Hostname(), port))
-		if err != nil {
-			return nil, fmt.Errorf("--url %q: %w", raw, err)
-		}
+		rig.Require(err == nil, "--url %q: %v", raw, err)
+		rig.Require(u.Scheme == "http", "--url %q: this mode measures over plain HTTP; give an http:// address of the gateway", raw)
+		addr, err := net.ResolveTCPAddr("tcp", net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "80")))
+		rig.Require(err == nil, "--url %q: %v", raw, err)
 		addrs = append(addrs, addr)
 	}
-	return addrs, nil
+	return addrs
 }

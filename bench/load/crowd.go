@@ -89,26 +89,18 @@ func (c *crowd) run(ctx context.Context) {
 		c.people[i].silent = k < silent
 		c.add(i, c.opt.Arrive*time.Duration(i)/time.Duration(c.opt.Visitors))
 	}
+	// Each makes one request, and returns when the next one is due, or that there is none.
+	steps := map[phase]func(*person) (wait time.Duration, more bool){joining: c.join, waiting: c.poll, shopping: c.shop}
 	c.schedule.run(ctx, c.workers, func(job int) {
-		if wait, more := c.step(&c.people[job]); more {
+		p := &c.people[job]
+		step := steps[p.phase]
+		if wait, more := step(p); more {
 			c.add(job, time.Since(c.start)+wait)
 		} else if c.remaining.Add(-1) == 0 {
 			stop()
 		}
 	})
 	c.counts.Seconds = time.Since(c.start).Seconds()
-}
-
-// step makes one request for p. It returns when the next one is due, or that there is none.
-func (c *crowd) step(p *person) (wait time.Duration, more bool) {
-	switch p.phase {
-	case joining:
-		return c.join(p)
-	case waiting:
-		return c.poll(p)
-	default:
-		return c.shop(p)
-	}
 }
 
 // failed reports whether a request is to be repeated.
@@ -306,15 +298,13 @@ func (c *crowd) unexpected(what string, a visitor.Response) {
 
 // line returns a function that returns the line of progress; admissions a second are the mean since the last call.
 func (c *crowd) line() func() string {
-	last, lastAdmitted := time.Now(), int64(0)
+	speed := speedometer()
 	return func() string {
 		joins, polls := c.joins.quantiles(), c.polls.quantiles()
 		c.Lock()
 		defer c.Unlock()
-		r, now := &c.counts, time.Now()
-		speed := float64(r.Admitted-lastAdmitted) / max(now.Sub(last).Seconds(), 0.001)
-		last, lastAdmitted = now, r.Admitted
+		r := &c.counts
 		return fmt.Sprintf("joined %d · waiting %d · admitted %d (%.1f/s) · lost %d · polls p50 %.1f p99 %.1f ms · joins p50 %.1f p99 %.1f ms · errors %d",
-			r.Joined, r.StillWaiting, r.Admitted, speed, r.Lost.Sum(), polls.P50, polls.P99, joins.P50, joins.P99, r.ConnErrors+r.ServerErrors)
+			r.Joined, r.StillWaiting, r.Admitted, speed(r.Admitted), r.Lost.Sum(), polls.P50, polls.P99, joins.P50, joins.P99, r.ConnErrors+r.ServerErrors)
 	}
 }

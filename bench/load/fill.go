@@ -6,14 +6,13 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"os"
 	"runtime"
 	"runtime/debug"
 	"strings"
 	"time"
 	"unsafe"
 
-	"github.com/anteroom/anteroom/bench/child"
+	"github.com/anteroom/anteroom/bench/rig"
 	"github.com/anteroom/anteroom/bench/table"
 	"github.com/anteroom/anteroom/bench/verdict"
 	"github.com/anteroom/anteroom/bench/visitor"
@@ -83,46 +82,36 @@ type fillProgress struct {
 	waiting int64 // in the room, as the gateway reports
 }
 
-func runFill(ctx context.Context, to visitor.Options, o fillOptions) (report FillReport, err error) {
+func runFill(ctx context.Context, to visitor.Options, o fillOptions) FillReport {
 	to.NoRetry = true
-	f := &fill{o: o, schedule: newSchedule(), tickets: make([]ticket, o.Tickets),
+	f := &fill{o: o, client: rig.Must(visitor.New(to)), schedule: newSchedule(), tickets: make([]ticket, o.Tickets),
 		report: FillReport{Tickets: o.Tickets, Lost: table.Causes{}, Errors: table.Causes{}}}
-	f.latency.joins, f.latency.polls, f.latency.sent = newLatency(), newLatency(), newLatency()
-	if f.client, err = visitor.New(to); err != nil {
-		return report, err
-	}
 	defer f.client.Close()
+	f.latency.joins, f.latency.polls, f.latency.sent = newLatency(), newLatency(), newLatency()
 	f.next = f.dueTicket
 	defer debug.SetGCPercent(debug.SetGCPercent(20)) // garbage of the size of all tokens would double the memory
 	if o.Processors > 0 {
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(o.Processors))
 	}
-	used := child.OwnCPU()
+	used := rig.OwnCPU()
 	stop := progress(f.line())
 	defer stop()
 	filling, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
 	f.until = func(time.Duration) bool { return f.enrolledAt > 0 }
 	f.run(filling, to.Connections, f.request)
-	if f.refused != nil {
-		return report, f.refused
-	}
+	rig.Check(f.refused)
 	if f.enrolledAt > 0 {
-		if err := f.hold(ctx, to.Connections); err != nil {
-			return report, err
-		}
+		f.hold(ctx, to.Connections)
 	}
 	stop()
-	return f.finish(child.OwnCPU() - used), nil
+	return f.finish(rig.OwnCPU() - used)
 }
 
 // hold keeps the tickets polling, and compares the positions of a sample with the orders at the beginning and at the end.
-func (f *fill) hold(ctx context.Context, connections int) error {
-	fmt.Fprintf(os.Stderr, "all %d are in after %s\n", f.o.Tickets, f.enrolledAt.Round(time.Millisecond))
-	select {
-	case <-time.After(time.Second): // for a snapshot that holds all
-	case <-ctx.Done():
-	}
+func (f *fill) hold(ctx context.Context, connections int) {
+	rig.Say("all %d are in after %s", f.o.Tickets, f.enrolledAt.Round(time.Millisecond))
+	rig.Sleep(ctx, time.Second) // for a snapshot that holds all
 	f.rank(ctx)
 	if f.o.TokensOut != "" {
 		var tokens []string
@@ -131,10 +120,9 @@ func (f *fill) hold(ctx context.Context, connections int) error {
 				tokens = append(tokens, f.tickets[i].token)
 			}
 		}
-		if err := saveTokens(f.o.TokensOut, tokens); err != nil {
-			return fmt.Errorf("--tokens-out: %w", err)
-		}
-		fmt.Fprintf(os.Stderr, "%d tokens are in %s\n", len(tokens), f.o.TokensOut)
+		err := saveTokens(f.o.TokensOut, tokens)
+		rig.Require(err == nil, "--tokens-out: %v", err)
+		rig.Say("%d tokens are in %s", len(tokens), f.o.TokensOut)
 	}
 	if f.o.Hold > 0 {
 		end := time.Since(f.start) + f.o.Hold
@@ -142,7 +130,7 @@ func (f *fill) hold(ctx context.Context, connections int) error {
 		f.run(ctx, connections, f.request)
 		f.rank(context.WithoutCancel(ctx)) // also after an interrupt
 	}
-	return f.refused
+	rig.Check(f.refused)
 }
 
 // dueTicket returns the ticket whose poll is due. At least every fourth request is a join, so that the room fills even if
@@ -339,16 +327,13 @@ func (f *fill) lose(t *ticket, why string) {
 
 // line returns a function that returns the line of progress; polls a second are the mean since the last call.
 func (f *fill) line() func() string {
-	last, lastPolls := time.Now(), int64(0)
+	speed := speedometer()
 	return func() string {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		now := time.Now()
-		r, polls := &f.report, f.progress.polls
-		speed := float64(polls-lastPolls) / max(now.Sub(last).Seconds(), 0.001)
-		last, lastPolls = now, polls
+		r := &f.report
 		return fmt.Sprintf("joined %d · in the store %d · admitted %d · lost %d · %.0f polls/s · positions that grew %d · %d wait in the room",
-			r.Joined, r.Stored, r.Admitted, r.Joined-r.Admitted-r.Waiting, speed, r.Grew.Polls, f.progress.waiting)
+			r.Joined, r.Stored, r.Admitted, r.Joined-r.Admitted-r.Waiting, speed(f.progress.polls), r.Grew.Polls, f.progress.waiting)
 	}
 }
 

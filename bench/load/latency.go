@@ -52,3 +52,13 @@ func (q Quantiles) line(w io.Writer, name string) {
 		fmt.Fprintf(w, "%-10s %d · p50 %.1f ms · p99 %.1f ms · p99.9 %.1f ms · max %.1f ms\n", name, q.Count, q.P50, q.P99, q.P999, q.Max)
 	}
 }
+
+// speedometer returns a function that returns by how much a second a count has grown since the last call.
+func speedometer() func(count int64) float64 {
+	last, before := time.Now(), int64(0)
+	return func(count int64) float64 {
+		speed := float64(count-before) / max(time.Since(last).Seconds(), 0.001)
+		last, before = time.Now(), count
+		return speed
+	}
+}

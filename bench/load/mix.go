@@ -13,7 +13,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/anteroom/anteroom/bench/child"
+	"github.com/anteroom/anteroom/bench/rig"
 	"github.com/anteroom/anteroom/bench/table"
 	"github.com/anteroom/anteroom/bench/visitor"
 )
@@ -115,18 +115,11 @@ type mixer struct {
 }
 
 // runMix sends the blend with the credentials of a pool.
-func runMix(ctx context.Context, to visitor.Options, o mixOptions, b blend, p *visitor.Pool) (MixReport, error) {
-	cycle, err := b.cycle()
-	if err != nil {
-		return MixReport{}, err
-	}
+func runMix(ctx context.Context, to visitor.Options, o mixOptions, b blend, p *visitor.Pool) MixReport {
 	to.NoRetry, to.Brief = true, true
-	client, err := visitor.New(to)
-	if err != nil {
-		return MixReport{}, err
-	}
-	defer client.Close()
-	m := &mixer{o: o, timeout: to.Timeout, total: o.total(), client: client, cycle: cycle, sent: newLatency(), all: newLatency(), errors: table.Causes{}}
+	m := &mixer{o: o, timeout: to.Timeout, total: o.total(), client: rig.Must(visitor.New(to)), cycle: rig.Must(b.cycle()),
+		sent: newLatency(), all: newLatency(), errors: table.Causes{}}
+	defer m.client.Close()
 	m.pool = [kinds][]visitor.Credentials{poll: p.Waiting, proxied: p.Admitted, join: make([]visitor.Credentials, to.Connections)}
 	for i := range m.latency {
 		m.latency[i] = newLatency()
@@ -134,18 +127,18 @@ func runMix(ctx context.Context, to visitor.Options, o mixOptions, b blend, p *v
 	if o.Processors > 0 {
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(o.Processors))
 	}
-	used := child.OwnCPU()
+	used := rig.OwnCPU()
 	m.schedule = newSchedule()
 	m.next = m.paced
 	m.run(ctx, to.Connections, m.request)
 	r := MixReport{
 		Asked: o.Rate, Seconds: (time.Since(m.start) - o.Ramp).Seconds(), All: m.all.quantiles(), Polls: m.latency[poll].quantiles(),
 		Proxied: m.latency[proxied].quantiles(), Joins: m.latency[join].quantiles(), Sent: m.sent.quantiles(),
-		OwnCPU: float64((child.OwnCPU() - used).Microseconds()) / float64(max(1, m.k)), Kinds: m.errors, Tokens: len(p.Waiting), Passes: len(p.Admitted),
+		OwnCPU: float64((rig.OwnCPU() - used).Microseconds()) / float64(max(1, m.k)), Kinds: m.errors, Tokens: len(p.Waiting), Passes: len(p.Admitted),
 	}
 	r.Errors = m.errors.Sum()
 	r.Achieved = float64(r.All.Count) / r.Seconds
-	return r, nil
+	return r
 }
 
 // paced returns the next request when it is due.

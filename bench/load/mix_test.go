@@ -77,10 +77,7 @@ func TestMix_CountsErrorsByKind(t *testing.T) {
 				to.Timeout = tt.timeout
 			}
 			o := mixOptions{pacing: pacing{Rate: 1000, Duration: 50 * time.Millisecond}, Path: tt.path}
-			r, err := runMix(t.Context(), to, o, blend{Proxied: 1}, &visitor.Pool{Admitted: make([]visitor.Credentials, 1)})
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := runMix(t.Context(), to, o, blend{Proxied: 1}, &visitor.Pool{Admitted: make([]visitor.Credentials, 1)})
 			found := int64(0)
 			for why, n := range r.Kinds {
 				if tt.want != "" && strings.Contains(why, tt.want) {

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/anteroom/anteroom/bench/rig"
 	"github.com/anteroom/anteroom/bench/table"
 )
 
@@ -58,14 +59,11 @@ func (c *slowClients) run(ctx context.Context) SlowReport {
 		all.Go(func() {
 			kind := slowKinds[i%len(slowKinds)]
 			for ctx.Err() == nil {
-				again := time.After(time.Second)
+				began := time.Now()
 				if err := c.hold(ctx, kind); err != nil && ctx.Err() == nil {
 					c.Note(c.report.Failed, kind+": "+cause(err), 1)
 				}
-				select {
-				case <-again:
-				case <-ctx.Done():
-				}
+				rig.Sleep(ctx, time.Until(began.Add(time.Second)))
 			}
 		})
 	}
@@ -90,16 +88,23 @@ func (c *slowClients) count(n int) {
 	}
 }
 
+// dial connects. The connection is closed by hangUp, or when ctx ends.
+func dial(ctx context.Context, d net.Dialer, addr string) (c net.Conn, hangUp func(), err error) {
+	d.Timeout = 10 * time.Second
+	if c, err = d.DialContext(ctx, "tcp", addr); err != nil {
+		return nil, nil, err
+	}
+	unblock := context.AfterFunc(ctx, func() { c.Close() })
+	return c, func() { unblock(); c.Close() }, nil
+}
+
 // hold connects and holds the connection until the server closes it. It returns an error if it could not connect.
 func (c *slowClients) hold(ctx context.Context, kind string) error {
-	d := net.Dialer{Timeout: 10 * time.Second}
-	conn, err := d.DialContext(ctx, "tcp", c.o.Addr)
+	conn, hangUp, err := dial(ctx, net.Dialer{}, c.o.Addr)
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
-	unblock := context.AfterFunc(ctx, func() { conn.Close() })
-	defer unblock()
+	defer hangUp()
 	common := " HTTP/1.1\r\nHost: " + c.o.Addr + "\r\nAccept: application/json\r\n"
 	pass := "X-Waiting-Room-Pass: " + c.o.Pass + "\r\n"
 	opening := map[string]string{
@@ -115,10 +120,7 @@ func (c *slowClients) hold(ctx context.Context, kind string) error {
 	}
 	c.count(1)
 	if kind == "unread" {
-		select {
-		case <-time.After(unreadTime):
-		case <-ctx.Done():
-		}
+		rig.Sleep(ctx, unreadTime)
 	} else {
 		c.drip(conn, kind != "idle")
 	}

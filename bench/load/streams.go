@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
-	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,6 +17,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/anteroom/anteroom/bench/rig"
 	"github.com/anteroom/anteroom/bench/table"
 	"github.com/anteroom/anteroom/bench/visitor"
 )
@@ -76,20 +76,16 @@ func newListeners(client *visitor.Client, room string, addrs []*net.TCPAddr, wor
 const openRate = 2000
 
 // run opens the streams and holds them, unless all visitors are admitted sooner.
-func (l *listeners) run(ctx context.Context, hold, opening time.Duration) (StreamsReport, error) {
-	if err := l.join(ctx); err != nil {
-		return l.report, err
-	}
+func (l *listeners) run(ctx context.Context, hold, opening time.Duration) StreamsReport {
+	rig.Check(l.join(ctx))
 	l.client.Close()
 	listening, stop := context.WithCancel(ctx)
 	defer stop()
 	var opened, over sync.WaitGroup
 	began := time.Now()
 	for i := range l.all {
-		select {
-		case <-time.After(time.Until(began.Add(time.Duration(i) * time.Second / openRate))):
-		case <-ctx.Done():
-			return l.report, ctx.Err()
+		if !rig.Sleep(ctx, time.Until(began.Add(time.Duration(i)*time.Second/openRate))) {
+			rig.Check(ctx.Err())
 		}
 		opened.Add(1)
 		over.Go(func() { l.listen(listening, i, sync.OnceFunc(opened.Done)) })
@@ -104,7 +100,7 @@ func (l *listeners) run(ctx context.Context, hold, opening time.Duration) (Strea
 	l.Lock()
 	open := l.report.Open
 	l.Unlock()
-	fmt.Fprintf(os.Stderr, "%d streams are open after %s\n", open, time.Since(began).Round(time.Millisecond))
+	rig.Say("%d streams are open after %s", open, time.Since(began).Round(time.Millisecond))
 	select {
 	case <-time.After(hold):
 	case <-allOver:
@@ -121,7 +117,7 @@ func (l *listeners) run(ctx context.Context, hold, opening time.Duration) (Strea
 		}
 	}
 	r.Kept = r.Silent == 0 && r.Missed == 0 && r.NotClaimed == 0 && len(r.Lost) == 0
-	return *r, nil
+	return *r
 }
 
 // join joins with every visitor.
@@ -152,18 +148,14 @@ func (l *listeners) join(ctx context.Context) error {
 func (l *listeners) listen(ctx context.Context, i int, opened func()) {
 	defer opened()
 	me := &l.all[i]
-	for ctx.Err() == nil && !me.over.Load() {
+	for !me.over.Load() {
 		me.retry = 3 * time.Second
 		if err := l.stream(ctx, i, opened); err != nil && ctx.Err() == nil {
 			l.Note(l.report.Lost, err.Error(), 1)
 			return
 		}
-		if me.over.Load() {
+		if me.over.Load() || !rig.Sleep(ctx, me.retry/2+rand.N(me.retry)) { //nolint:gosec // jitter is no secret
 			return
-		}
-		select {
-		case <-time.After(me.retry/2 + rand.N(me.retry)): //nolint:gosec // jitter is no secret
-		case <-ctx.Done():
 		}
 	}
 }
@@ -178,17 +170,15 @@ func (l *listeners) fail(why string) error {
 func (l *listeners) stream(ctx context.Context, i int, opened func()) error {
 	me := &l.all[i]
 	addr := l.addrs[i%len(l.addrs)]
-	d := net.Dialer{Timeout: 10 * time.Second}
+	var d net.Dialer
 	if addr.IP.IsLoopback() && addr.IP.To4() != nil {
 		d.LocalAddr = &net.TCPAddr{IP: net.IPv4(127, 0, 0, byte(1+i/perAddress))}
 	}
-	c, err := d.DialContext(ctx, "tcp", addr.String())
+	c, hangUp, err := dial(ctx, d, addr.String())
 	if err != nil {
 		return l.fail(cause(err))
 	}
-	defer c.Close()
-	unblock := context.AfterFunc(ctx, func() { c.Close() })
-	defer unblock()
+	defer hangUp()
 	began := time.Now()
 	if _, err := fmt.Fprintf(c, "GET /.waiting-room/%s/events HTTP/1.1\r\nHost: %s\r\nUser-Agent: anteroom-loadgen\r\nX-Waiting-Room-Token: %s\r\n\r\n", l.room, addr, me.cr.Token); err != nil {
 		return l.fail(cause(err))

@@ -5,21 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/anteroom/anteroom/bench/child"
 	"github.com/anteroom/anteroom/internal/redisurl"
 	"github.com/anteroom/anteroom/lua"
 )
 
 // Redis is a private redis-server on a loopback port.
 type Redis struct {
-	*child.Child
+	*Child
 	Addr   string
 	Client redis.UniversalClient
 }
@@ -32,7 +30,7 @@ func (r *Run) Redis(args ...string) *Redis {
 	addr := r.Port()
 	host, port, _ := strings.Cut(addr, ":")
 	dir := Must(os.MkdirTemp(r.Dir, "redis-"))
-	process := r.Start("redis-server", Must(child.Find("redis-server")), addr, append([]string{"--bind", host, "--port", port, "--dir", dir,
+	process := r.Start("redis-server", Must(Find("redis-server")), addr, append([]string{"--bind", host, "--port", port, "--dir", dir,
 		"--save", "", "--appendonly", "no", "--maxmemory-policy", "noeviction"}, args...)...)
 	s := r.OpenRedis(addr)
 	s.Child = process
@@ -107,13 +105,10 @@ func parseInfo(info string) (Stats, error) {
 // logged is the number of calls that the slow log keeps while scripts are timed.
 const logged = 50_000
 
-// Time returns the durations, ascending, of the calls of each script whose first key contains a word while f runs. It
+// Time returns the durations of the calls of each script whose first key contains a word while f runs. It
 // uses and empties the slow log.
 func (s *Redis) Time(ctx context.Context, word string, f func() error) (map[string][]time.Duration, error) {
-	set, err := lua.Load()
-	if err != nil {
-		return nil, err
-	}
+	set := lua.MustLoad()
 	names := map[string]string{} // by SHA
 	for _, name := range set.Names() {
 		names[set.Script(name).SHA] = name
@@ -138,9 +133,6 @@ func (s *Redis) Time(ctx context.Context, word string, f func() error) (map[stri
 				all[name] = append(all[name], c.Duration)
 			}
 		}
-	}
-	for _, d := range all {
-		slices.Sort(d)
 	}
 	return all, nil
 }

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	_ "embed" // for the configurations
 	"fmt"
 	"io"
 	"net/http"
@@ -14,13 +15,11 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/anteroom/anteroom/bench/child"
 )
 
 // Gateway is a gateway with a configuration of its own.
 type Gateway struct {
-	*child.Child
+	*Child
 	Addr, Admin string
 	Config      string // the path of its configuration file
 }
@@ -52,6 +51,9 @@ func (g *Gateway) Metric(ctx context.Context, name string, labels ...string) (fl
 	return sumOf(bytes.NewReader(page), name, labels...)
 }
 
+// client keeps as many connections as there are goroutines that send requests.
+var client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100, IdleConnTimeout: 10 * time.Second}}
+
 // Request sends a request with the headers, given as names and values, and reads the response. A status other than 2xx is an error.
 func Request(ctx context.Context, timeout time.Duration, method, url string, body []byte, headers ...string) (resp *http.Response, read []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
@@ -63,7 +65,7 @@ func Request(ctx context.Context, timeout time.Duration, method, url string, bod
 	for pair := range slices.Chunk(headers, 2) {
 		req.Header.Set(pair[0], pair[1])
 	}
-	if resp, err = http.DefaultClient.Do(req); err != nil {
+	if resp, err = client.Do(req); err != nil {
 		return nil, nil, err
 	}
 	defer resp.Body.Close()
@@ -115,29 +117,21 @@ func (r *Run) OwnStore() string {
 	return fmt.Sprintf("log: {level: warn, access: false}\nstore: {dir: \"%s/store-%d\"}\n", r.Dir, r.started)
 }
 
+var (
+	//go:embed nginx.conf
+	nginxConfig string
+	//go:embed haproxy.cfg
+	haproxyConfig string
+)
+
 // Nginx starts nginx with server blocks; 0 workers: one a core.
-func (r *Run) Nginx(name string, workers int, addr, servers string) *child.Child {
+func (r *Run) Nginx(name string, workers int, addr, servers string) *Child {
 	count := "auto"
 	if workers > 0 {
 		count = strconv.Itoa(workers)
 	}
-	config := r.File(name+".conf", fmt.Sprintf(`daemon off;
-worker_processes %s;
-pid %[2]s/%[3]s.pid;
-error_log stderr crit;
-events { worker_connections 8192; }
-http {
-  access_log off;
-  keepalive_requests 100000000;
-  client_body_temp_path %[2]s/%[3]s-body;
-  proxy_temp_path %[2]s/%[3]s-proxy;
-  fastcgi_temp_path %[2]s/%[3]s-fastcgi;
-  uwsgi_temp_path %[2]s/%[3]s-uwsgi;
-  scgi_temp_path %[2]s/%[3]s-scgi;
-%[4]s
-}
-`, count, r.Dir, name, servers))
-	return r.Start(name, Must(child.Find("nginx")), addr, "-p", r.Dir, "-c", config)
+	values := strings.NewReplacer("{workers}", count, "{dir}", r.Dir, "{name}", name, "{servers}", servers)
+	return r.Start(name, Must(Find("nginx")), addr, "-p", r.Dir, "-c", r.File(name+".conf", values.Replace(nginxConfig)))
 }
 
 // NginxProxy returns the server block of a proxy.
@@ -151,20 +145,7 @@ func NginxProxy(addr, origin, settings string) string {
 }
 
 // HAProxy starts HAProxy in front of an origin.
-func (r *Run) HAProxy(addr, origin string) *child.Child {
-	config := r.File("haproxy.cfg", fmt.Sprintf(`global
-  maxconn 8192
-defaults
-  mode http
-  timeout connect 5s
-  timeout client 60s
-  timeout server 60s
-  http-reuse always
-frontend front
-  bind %s
-  default_backend origin
-backend origin
-  server one %s
-`, addr, origin))
-	return r.Start("haproxy", Must(child.Find("haproxy")), addr, "-db", "-f", config)
+func (r *Run) HAProxy(addr, origin string) *Child {
+	values := strings.NewReplacer("{addr}", addr, "{origin}", origin)
+	return r.Start("haproxy", Must(Find("haproxy")), addr, "-db", "-f", r.File("haproxy.cfg", values.Replace(haproxyConfig)))
 }

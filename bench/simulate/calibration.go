@@ -79,41 +79,30 @@ type PollCost struct {
 	CPU  float64 `json:"cpu_us"`
 }
 
-// poll interpolates the cost of a poll between the measured rates.
-func (g *Gateway) poll(rate float64) float64 {
-	p := g.Polls
-	if len(p) == 0 {
-		return 0
-	}
-	if rate <= p[0].Rate {
-		return p[0].CPU
-	}
-	for i := 1; i < len(p); i++ {
-		if rate <= p[i].Rate {
-			part := math.Log(rate/p[i-1].Rate) / math.Log(p[i].Rate/p[i-1].Rate)
-			return p[i-1].CPU + part*(p[i].CPU-p[i-1].CPU)
-		}
-	}
-	return p[len(p)-1].CPU
-}
-
-// at interpolates the costs for a queue length by its logarithm, and extrapolates them beyond the longest one. The bytes a
-// visitor are constant there.
-func (c *Calibration) at(waiting float64) Size {
-	s := c.Sizes
-	if waiting <= s[0].Waiting || len(s) == 1 {
-		return s[0]
+// segment returns the two neighbours of x among points in ascending order, and where x lies between them by its logarithm: 0 at the
+// first or before all, 1 at the second, more beyond all.
+func segment[P any](points []P, x float64, of func(P) float64) (a, b P, part float64) {
+	if len(points) == 1 {
+		return points[0], points[0], 0
 	}
 	i := 1
-	for i < len(s)-1 && waiting > s[i].Waiting {
+	for i < len(points)-1 && x > of(points[i]) {
 		i++
 	}
-	a, b := s[i-1], s[i]
-	part := math.Log(waiting/a.Waiting) / math.Log(b.Waiting/a.Waiting)
-	bytes := b.Bytes
-	if part < 1 {
-		bytes = a.Bytes + part*(b.Bytes-a.Bytes)
-	}
+	a, b = points[i-1], points[i]
+	return a, b, max(0, math.Log(x/of(a))/math.Log(of(b)/of(a)))
+}
+
+// poll interpolates the cost of a poll between the measured rates.
+func (g *Gateway) poll(rate float64) float64 {
+	a, b, part := segment(g.Polls, rate, func(p PollCost) float64 { return p.Rate })
+	return a.CPU + min(1, part)*(b.CPU-a.CPU)
+}
+
+// at interpolates the costs for a queue length, and extrapolates them beyond the longest one. The bytes a visitor are constant there.
+func (c *Calibration) at(waiting float64) Size {
+	a, b, part := segment(c.Sizes, waiting, func(s Size) float64 { return s.Waiting })
+	bytes := a.Bytes + min(1, part)*(b.Bytes-a.Bytes)
 	// A cost that decreased between the last two sizes, by chance, is not extrapolated.
 	if part > 1 {
 		part = 1 + (part-1)*beyond(a, b)

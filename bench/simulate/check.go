@@ -8,7 +8,6 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/anteroom/anteroom/bench/child"
 	"github.com/anteroom/anteroom/bench/load"
 	"github.com/anteroom/anteroom/bench/rig"
 	"github.com/anteroom/anteroom/bench/table"
@@ -23,7 +22,7 @@ const (
 // check fills queues, keeps them polling, and prints what they take beside what is calculated.
 func check(r *rig.Run, c *Calibration, o options) {
 	fmt.Fprintf(r.Out, "\nMeasured with one gateway and a redis-server on this machine (absence %s, %d admitted a second who do not shop; %s of polling; load %s):\n\n",
-		checkAbsence, checkRate, o.window, child.LoadAverage())
+		checkAbsence, checkRate, o.window, rig.LoadAverage())
 	for _, n := range o.check {
 		var m Outcome
 		var admitted float64
@@ -57,26 +56,21 @@ func measure(r *rig.Run, o options, n int) (m Outcome, admitted float64) {
 rooms: [{id: line, paths: ["/"], origin: site, admission: {rate: %d}, queue: {absence: %s}}]
 `, r.Serve(rig.Site), checkRate, checkAbsence))
 	opened := time.Now()
-	ctx, cancel := context.WithCancel(r)
-	done := make(chan error, 1)
+	filling, cancel := context.WithCancel(r)
+	ended, end := context.WithCancelCause(context.Background())
 	tokens := filepath.Join(r.Dir, "tokens")
 	go func() {
 		var report load.FillReport
-		done <- rig.Report(ctx, &report, o.loadgen, "fill", "--json", "--url", g.URL(), "--room", "line", "--tickets", fmt.Sprint(n), "--connections", "512",
-			"--sample", "0", "--tokens-out", tokens, "--hold", "1h", "--timeout", "15m")
+		end(fmt.Errorf("the fill ended early: %w", rig.Report(filling, &report, o.loadgen, "fill", "--json", "--url", g.URL(), "--room", "line",
+			"--tickets", fmt.Sprint(n), "--connections", "512", "--sample", "0", "--tokens-out", tokens, "--hold", "1h", "--timeout", "15m")))
 	}()
-	r.Cleanup(func() { cancel(); <-done })
+	r.Cleanup(func() { cancel(); <-ended.Done() })
 	for { // the file is written when all tickets are in the store
 		if _, err := os.Stat(tokens); err == nil {
 			break
 		}
-		select {
-		case err := <-done:
-			done <- err
-			rig.Check(fmt.Errorf("the fill ended early: %w", err))
-		default:
-			r.Wait(100 * time.Millisecond)
-		}
+		r.Wait(100 * time.Millisecond)
+		rig.Check(context.Cause(ended))
 	}
 	rig.Say("%d tickets have joined and poll", n)
 	r.Wait(checkAbsence/4 + 5*time.Second)
@@ -86,7 +80,7 @@ rooms: [{id: line, paths: ["/"], origin: site, admission: {rate: %d}, queue: {ab
 		cpu   time.Duration
 	}
 	count := func() counts {
-		return counts{rig.Must(redis.Stats(r)), rig.Must(g.Metric(r, "anteroom_requests_total", `room="line"`)), rig.Must(child.CPU(g.PID()))}
+		return counts{rig.Must(redis.Stats(r)), rig.Must(g.Metric(r, "anteroom_requests_total", `room="line"`)), rig.Must(rig.CPU(g.PID()))}
 	}
 	before := count()
 	r.Wait(o.window)
@@ -96,6 +90,6 @@ rooms: [{id: line, paths: ["/"], origin: site, admission: {rate: %d}, queue: {ab
 	return Outcome{
 		Polls: (after.polls - before.polls) / s, Calls: float64(d.Calls) / s, Commands: float64(d.Commands) / s, RedisCPU: d.CPU.Seconds() / s,
 		RedisMem: float64(after.redis.Memory - after.redis.Clients), RedisIn: float64(d.In) / s, RedisOut: float64(d.Out) / s,
-		CPU: (after.cpu - before.cpu).Seconds() / s, Memory: float64(rig.Must(child.Memory(g.PID()))),
+		CPU: (after.cpu - before.cpu).Seconds() / s, Memory: float64(rig.Must(rig.Memory(g.PID()))),
 	}, checkRate * time.Since(opened).Seconds()
 }

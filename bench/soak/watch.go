@@ -2,12 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"text/tabwriter"
 	"time"
 
-	"github.com/anteroom/anteroom/bench/child"
 	"github.com/anteroom/anteroom/bench/rig"
 	"github.com/anteroom/anteroom/bench/table"
 )
@@ -40,26 +40,17 @@ var bounds = [figures]struct {
 func watch(ctx context.Context, g *rig.Gateway, every time.Duration) (all []sample, err error) {
 	start := time.Now()
 	for rig.Sleep(ctx, every) {
-		var s sample
-		memory, err := child.Memory(g.PID())
-		if err != nil {
-			return all, err
-		}
-		open, err := child.Files(g.PID())
-		if err != nil {
-			return all, err
-		}
-		s[rss], s[files] = float64(memory)/(1<<20), float64(open)
-		if s[goroutines], err = g.Metric(ctx, "go_goroutines"); err == nil {
-			s[heap], err = g.Metric(ctx, "go_memstats_heap_inuse_bytes")
-		}
+		memory, err := rig.Memory(g.PID())
+		open, err2 := rig.Files(g.PID())
+		running, err3 := g.Metric(ctx, "go_goroutines")
+		inUse, err4 := g.Metric(ctx, "go_memstats_heap_inuse_bytes")
 		if ctx.Err() != nil {
 			break
 		}
-		if err != nil {
+		if err := errors.Join(err, err2, err3, err4); err != nil {
 			return all, err
 		}
-		s[heap] /= 1 << 20
+		s := sample{rss: float64(memory) / (1 << 20), heap: inUse / (1 << 20), goroutines: running, files: float64(open)}
 		all = append(all, s)
 		rig.Say("%5.0f s: %.1f MB resident, heap %.1f MB, %.0f goroutines, %.0f files", time.Since(start).Seconds(), s[rss], s[heap], s[goroutines], s[files])
 	}

@@ -32,14 +32,10 @@ const (
 )
 
 func (w *work) all(sockets int) []func(context.Context) {
-	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 8}}
-	with := func(f func(context.Context, *http.Client) error) func(context.Context) error {
-		return func(ctx context.Context) error { return f(ctx, client) }
-	}
 	todo := []func(context.Context){
-		w.repeat(200*time.Millisecond, "upload", with(w.upload)),
-		w.repeat(200*time.Millisecond, "download", with(w.download)),
-		w.repeat(100*time.Millisecond, "leaving", with(w.leave)),
+		w.repeat(200*time.Millisecond, "upload", w.upload),
+		w.repeat(200*time.Millisecond, "download", w.download),
+		w.repeat(100*time.Millisecond, "leaving", w.leave),
 	}
 	for range sockets {
 		todo = append(todo, w.repeat(time.Second, "upgraded", w.talk))
@@ -58,13 +54,13 @@ func (w *work) repeat(pause time.Duration, what string, do func(context.Context)
 	}
 }
 
-func (w *work) send(ctx context.Context, client *http.Client, method, path string, body io.Reader) (*http.Response, error) {
+func (w *work) send(ctx context.Context, method, path string, body io.Reader) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, "http://"+w.addr+path, body)
 	if err != nil {
 		return nil, err
 	}
 	req.Header.Set("X-Waiting-Room-Pass", w.pass)
-	resp, err := client.Do(req)
+	resp, err := http.DefaultClient.Do(req)
 	if err == nil && resp.StatusCode != http.StatusOK {
 		_ = resp.Body.Close()
 		err = fmt.Errorf("status %d", resp.StatusCode)
@@ -74,25 +70,26 @@ func (w *work) send(ctx context.Context, client *http.Client, method, path strin
 
 var material = bytes.Repeat([]byte("0123456789abcdef"), uploadBytes/16)
 
-func (w *work) upload(ctx context.Context, client *http.Client) error {
+func (w *work) upload(ctx context.Context) error {
 	sum := fnv.New64a()
-	resp, err := w.send(ctx, client, http.MethodPost, "/upload", io.TeeReader(bytes.NewReader(material), sum)) // chunked
+	resp, err := w.send(ctx, http.MethodPost, "/upload", io.TeeReader(bytes.NewReader(material), sum)) // chunked
 	if err != nil {
 		return err
 	}
 	defer resp.Body.Close()
 	got, err := io.ReadAll(resp.Body)
-	if want := fmt.Sprintf("%d %s", uploadBytes, hex.EncodeToString(sum.Sum(nil))); err == nil && string(got) != want {
-		err = errors.New("the origin read a different body")
+	if err != nil {
+		return err
 	}
-	if err == nil {
-		w.uploads.Add(1)
+	if want := fmt.Sprintf("%d %s", uploadBytes, hex.EncodeToString(sum.Sum(nil))); string(got) != want {
+		return errors.New("the origin read a different body")
 	}
-	return err
+	w.uploads.Add(1)
+	return nil
 }
 
-func (w *work) download(ctx context.Context, client *http.Client) error {
-	resp, err := w.send(ctx, client, http.MethodGet, fmt.Sprintf("/download?bytes=%d", downloadBytes), nil)
+func (w *work) download(ctx context.Context) error {
+	resp, err := w.send(ctx, http.MethodGet, fmt.Sprintf("/download?bytes=%d", downloadBytes), nil)
 	if err != nil {
 		return err
 	}
@@ -108,19 +105,19 @@ func (w *work) download(ctx context.Context, client *http.Client) error {
 }
 
 // leave abandons a request while it is sent or while its response is read.
-func (w *work) leave(ctx context.Context, client *http.Client) error {
+func (w *work) leave(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	some := rand.IntN(1 << 20) //nolint:gosec // any length will do
 	if rand.IntN(2) == 0 {     //nolint:gosec // either will do
 		body := io.MultiReader(bytes.NewReader(material[:some]), canceled{cancel})
-		resp, err := w.send(ctx, client, http.MethodPost, "/upload", body)
+		resp, err := w.send(ctx, http.MethodPost, "/upload", body)
 		if err == nil {
 			_ = resp.Body.Close()
 			return errors.New("an abandoned upload received a response")
 		}
 	} else {
-		resp, err := w.send(ctx, client, http.MethodGet, fmt.Sprintf("/download?bytes=%d", downloadBytes), nil)
+		resp, err := w.send(ctx, http.MethodGet, fmt.Sprintf("/download?bytes=%d", downloadBytes), nil)
 		if err != nil {
 			return err
 		}

@@ -1,10 +1,12 @@
 package table
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 )
 
@@ -57,4 +59,12 @@ func (b *Broken) If(missed bool, format string, args ...any) {
 	if missed {
 		*b = append(*b, fmt.Sprintf(format, args...))
 	}
+}
+
+// Err returns an error that names the bars, or nil if none was missed.
+func (b Broken) Err() error {
+	if len(b) == 0 {
+		return nil
+	}
+	return errors.New(strings.Join(b, "\n"))
 }

@@ -28,7 +28,7 @@ func TestBroken_ListsMissedBars(t *testing.T) {
 	var b Broken
 	b.If(false, "%d of 1", 1)
 	b.If(true, "%d of %d", 2, 1)
-	if !slices.Equal(b, Broken{"2 of 1"}) {
-		t.Errorf("%q", b)
+	if err := b.Err(); !slices.Equal(b, Broken{"2 of 1"}) || err == nil || err.Error() != "2 of 1" || (Broken{}).Err() != nil {
+		t.Errorf("%q, %v", b, err)
 	}
 }

@@ -18,6 +18,14 @@ func Median[T cmp.Ordered](xs []T) (median T) {
 	return median
 }
 
+// Quantile returns the value above the share q of all values, at most the highest; of no values, 0.
+func Quantile[T cmp.Ordered](xs []T, q float64) (quantile T) {
+	if n := len(xs); n > 0 {
+		quantile = slices.Sorted(slices.Values(xs))[min(n-1, int(q*float64(n)))]
+	}
+	return quantile
+}
+
 // MedianOf returns the median of one figure of several results.
 func MedianOf[R any, T cmp.Ordered](results []R, figure func(R) T) T {
 	xs := make([]T, len(results))

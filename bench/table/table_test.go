@@ -16,6 +16,27 @@ func TestMedian_TakesSmallerMiddle(t *testing.T) {
 	}
 }
 
+func TestQuantile_SelectsByRank(t *testing.T) {
+	var all []int
+	for i := 100; i > 0; i-- {
+		all = append(all, i)
+	}
+	for q, want := range map[float64]int{0: 1, 0.5: 51, 0.99: 100, 1: 100} {
+		if got := Quantile(all, q); got != want {
+			t.Errorf("quantile %v: %v, want %v", q, got, want)
+		}
+	}
+	few := []int{3, 1, 2}
+	for q, want := range map[float64]int{0: 1, 0.5: 2, 0.99: 3, 1: 3} {
+		if got := Quantile(few, q); got != want {
+			t.Errorf("quantile %v of three: %v, want %v", q, got, want)
+		}
+	}
+	if got := Quantile([]int{}, 0.99); got != 0 {
+		t.Errorf("of none: %v", got)
+	}
+}
+
 func TestPrint_ComparesWithBars(t *testing.T) {
 	var out strings.Builder
 	err := Print(&out, []string{"nginx", "HAProxy"}, "gateway", []Row{

@@ -1,3 +1,5 @@
+// Package visitor is a client of a gateway's visitor API: it joins a room's queue, polls, claims and leaves, requests pages
+// of the site with a pass, and follows its place. It uses only what a visitor receives.
 package visitor
 
 import (
@@ -188,16 +190,21 @@ func (c *Client) do(method, path string, cr *Credentials, prepare func(*fasthttp
 	return c.read(resp, cr, strings.HasPrefix(path, "/.waiting-room/"))
 }
 
+// cookies returns the credentials by the names of their cookies, without a prefix.
+func (c *Client) cookies(cr *Credentials) map[string]*string {
+	return map[string]*string{"wr_" + c.room + "_ticket": &cr.Token, "wr_" + c.room + "_pass": &cr.Pass, "wr_" + c.room + "_nonce": &cr.Nonce}
+}
+
 // authorize adds the credentials to a request.
 func (c *Client) authorize(req *fasthttp.Request, cr *Credentials, tls bool) {
 	if cr.Cookies {
-		prefix := "wr_"
+		prefix := ""
 		if tls {
-			prefix = "__Host-wr_"
+			prefix = "__Host-"
 		}
-		for name, v := range map[string]string{"ticket": cr.Token, "pass": cr.Pass, "nonce": cr.Nonce} {
-			if v != "" {
-				req.Header.SetCookie(prefix+c.room+"_"+name, v)
+		for name, v := range c.cookies(cr) {
+			if *v != "" {
+				req.Header.SetCookie(prefix+name, *v)
 			}
 		}
 		return
@@ -226,13 +233,8 @@ func (c *Client) read(resp *fasthttp.Response, cr *Credentials, ours bool) (Resp
 		if ck.ParseBytes(v) != nil || len(ck.Value()) == 0 {
 			continue
 		}
-		switch strings.TrimPrefix(string(ck.Key()), "__Host-") {
-		case "wr_" + c.room + "_ticket":
-			cr.Token = string(ck.Value())
-		case "wr_" + c.room + "_pass":
-			cr.Pass = string(ck.Value())
-		case "wr_" + c.room + "_nonce":
-			cr.Nonce = string(ck.Value())
+		if v := c.cookies(cr)[strings.TrimPrefix(string(ck.Key()), "__Host-")]; v != nil {
+			*v = string(ck.Value())
 		}
 	}
 	if p := resp.Header.Peek("X-Waiting-Room-Pass"); len(p) > 0 {

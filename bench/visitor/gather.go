@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/anteroom/anteroom/internal/sleep"
 )
 
 // Pool holds the credentials of waiting and of admitted visitors.
@@ -105,8 +107,6 @@ func join(ctx context.Context, c *Client) (cr Credentials, err error) {
 
 // awaitPass polls the first waiting visitors in turn until one of them is admitted.
 func (p *Pool) awaitPass(ctx context.Context, c *Client) error {
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
 	front := min(len(p.Waiting), 20)
 	for k := 0; front > 0; k++ {
 		i := k % front
@@ -118,10 +118,8 @@ func (p *Pool) awaitPass(ctx context.Context, c *Client) error {
 			p.Waiting = slices.Delete(p.Waiting, i, i+1)
 			return nil
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return ErrNoPass
+		if !sleep.For(ctx, 50*time.Millisecond) {
+			break
 		}
 	}
 	return ErrNoPass

@@ -90,7 +90,7 @@ func (p parts) all(do func(i int, s *Store) error) (errs []error) {
 	return errs
 }
 
-// others is all without the first part.
+// others calls do for all parts but the first, at once.
 func (p parts) others(do func(i int, s *Store) error) []error {
 	return p.all(func(i int, s *Store) error {
 		if i == 0 {

@@ -58,10 +58,10 @@ func Scenarios(scale int) []Scenario {
 	busy.Downstream = window(8)
 	busy.Ideal = busy.Ideal * 10 / 8
 	return []Scenario{
-		big.classic("fixed", "classic, fixed 1 s, 1,000 looks a second", false, configured, 0, looks),
+		big.classic("fixed", "classic, fixed 1 s, 1,000 checks a second", false, configured, 0, looks),
 		big.classic("exact", "classic, dynamic, each counts all before it", true, unbounded, 0, 0),
 		big.classic("shared", "classic, dynamic, 16 at a time see one count", true, unbounded, 16, 0),
-		big.classic("capped", "classic, dynamic, max_backoff 120 s, 1,000 looks a second", true, configured, 0, looks),
+		big.classic("capped", "classic, dynamic, max_backoff 120 s, 1,000 checks a second", true, configured, 0, looks),
 		big.ours("default", "default", 0, 0.01, 0),
 		big.ours("limited", "default, `per_tenant: 10`", 10, 0.01, 0),
 		busy,

@@ -72,8 +72,8 @@ func (p *publisher) run(ctx context.Context, s *shop) {
 		if err != nil {
 			failures++
 		}
-		// One failure is usual while the gateway starts.
-		if failures > 1 && err != nil && ctx.Err() == nil && err.Error() != logged {
+		// Some failures are usual while the gateway starts.
+		if failures > 5 && err != nil && ctx.Err() == nil && err.Error() != logged {
 			logged = err.Error()
 			p.log.Warn("cannot publish what is left; trying again", "url", p.url, "error", err)
 		}

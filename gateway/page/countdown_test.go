@@ -92,3 +92,19 @@ func TestPage_ShowsCountdown(t *testing.T) {
 		}
 	}
 }
+
+// The page of a lottery that opened in nine weeks showed "in 1,510 hours": beyond two days the date stands alone.
+func TestPage_CountsDownFromTwoDays(t *testing.T) {
+	t.Parallel()
+	ctx := tab(t, nil)
+	for _, row := range []struct {
+		left  time.Duration
+		shows string // a regular expression
+	}{{47*time.Hour + 30*time.Minute, ` · in 48 hours$`}, {9 * 7 * 24 * time.Hour, `^Opens [^·]*M$`}} {
+		now := time.Now().UTC()
+		closed := page.View{State: "rejected", Reason: "closed", RefreshAfter: 30, OpensAt: now.Add(row.left).Format(time.RFC3339Nano), Now: now.Format(time.RFC3339Nano)}
+		s := newSite(t, closed, answer{status: 500})
+		do(t, ctx, chromedp.Navigate(s.URL+"/tickets"))
+		eventually(t, ctx, fmt.Sprintf(`/%s/.test(document.getElementById("opens").textContent)`, row.shows))
+	}
+}

@@ -102,14 +102,14 @@ function link() {
   speak(cut);
 }
 
-// tick counts down, in the last minute each second. The live region does not announce the seconds.
+// tick counts down, from two days on and in the last minute each second. The live region does not announce the seconds.
 function tick() {
   const left = (opens - skew - Date.now()) / 1e3;
   const n = left < 60 ? 1 : left < 5400 ? 60 : 3600;
   steps = floor(log2(ceil(left / 60)));
-  let told = +opens ? announced.replace(/\d.*C/, opens.toLocaleString(root.lang, {dateStyle: "long", timeStyle: "short"})) : "";
-  if (told && left > 0) told += " · " + relative.format(ceil(left / n), n < 2 ? "second" : n < 61 ? "minute" : "hour");
-  put("opens", told);
+  let at = +opens ? announced.replace(/\d.*C/, opens.toLocaleString(root.lang, {dateStyle: "long", timeStyle: "short"})) : "";
+  if (at && left > 0 && left < 2e5) at += " · " + relative.format(ceil(left / n), n < 2 ? "second" : n < 61 ? "minute" : "hour");
+  put("opens", at);
 }
 
 // speak announces changes in the live region.

@@ -138,8 +138,8 @@ func (o *Origin) leave(c *claim) {
 }
 
 // pick chooses a server that was not tried yet, and counts the connection on it. It returns an idle connection of
-// that server unless there is none, and whether the server is out, as all are then. after is a server whose kept
-// connection has just ended: it may be failing, so an equal one is preferred and no idle connection is used.
+// that server unless there is none, and whether the server is out: then all servers are. after is a server whose kept
+// connection has just ended: it may be failing, so another server of its rank is preferred and no idle connection is used.
 func (o *Origin) pick(now time.Time, tried uint64, after *server) (*server, *originConn, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

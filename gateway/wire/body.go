@@ -142,13 +142,13 @@ func (b *Body) EndInterrupt() {
 	b.c.reader.setDeadline(time.Now().Add(b.c.reader.limits.BodyIdle)) //nolint:errcheck // the next read fails
 }
 
-// tooLongToDrain reports whether the connection cannot go on because the body is too long to be dropped, has failed or
-// is held back: a client that was not told to continue may send the body next, or a request.
-func (b *Body) tooLongToDrain() bool { return b.err != nil || !b.asked || b.left > drainBytes }
+// cannotDrain reports whether the connection cannot go on because the body is too long to be dropped, has failed or is
+// held back: a client that received no 100 Continue may send the body next, or a request.
+func (b *Body) cannotDrain() bool { return b.err != nil || !b.asked || b.left > drainBytes }
 
 // drain drops the rest of the body, within bounds, and reports whether its end was found.
 func (b *Body) drain() bool {
-	if b.ended || b.tooLongToDrain() {
+	if b.ended || b.cannotDrain() {
 		return b.ended
 	}
 	block := http1.GetBlock()

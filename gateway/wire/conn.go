@@ -268,8 +268,8 @@ type earlyHeader struct {
 
 func (e *earlyHeader) header() []byte { return (*e.block)[:e.n] }
 
-// room returns the first n bytes of the block.
-func (e *earlyHeader) room(n int) []byte {
+// space returns the first n bytes of the block.
+func (e *earlyHeader) space(n int) []byte {
 	if e.block == nil {
 		e.block = http1.GetBlock()
 	}

@@ -55,8 +55,8 @@
 // A request in phaseRead that no handler has accepted ends its connection, and so do a refusal, "Connection: close" and
 // every error: conn.last is then set, and next returns io.EOF. A response of phaseHandled and later may be the last too.
 //
-// A conn counts as TLS for fasthttp where it is not (earlyConn): fasthttp then calls Handshake before it allocates
-// buffers, and Handshake serves requests directly, by the same loop, until one is left to fasthttp.
+// A plain conn passes for TLS (earlyConn): fasthttp then calls Handshake before it allocates buffers, and Handshake serves
+// requests directly, by the same loop, until one is left to fasthttp.
 //
 // Shutdown closes connections from another goroutine, which may use only conn.doing, the activity:
 //

@@ -28,7 +28,7 @@ func (c *conn) next(p []byte) (int, error) {
 			return 0, silently(err)
 		}
 		if p == nil {
-			p = c.early.room(c.listener.limits.together())
+			p = c.early.space(c.listener.limits.together())
 		}
 		end, refusal := c.request.header.Scan(p[:n], &c.listener.headers)
 		switch {
@@ -47,7 +47,7 @@ func (c *conn) next(p []byte) (int, error) {
 		return end, nil
 	}
 	if p == nil {
-		p = c.early.room(c.listener.limits.together())
+		p = c.early.space(c.listener.limits.together())
 	}
 	return c.readSlowly(p)
 }

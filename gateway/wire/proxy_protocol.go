@@ -34,7 +34,7 @@ const (
 	ProxyHeaderSlow      = "timeout"
 )
 
-// ProxyHeaderErrors returns all of them.
+// ProxyHeaderErrors returns the reasons ProxyHeader…, why a connection is closed for its PROXY header.
 func ProxyHeaderErrors() []string {
 	return []string{ProxyHeaderMissing, ProxyHeaderVersion, ProxyHeaderMalformed, ProxyHeaderLong, ProxyHeaderSlow}
 }

@@ -176,7 +176,7 @@ func (r *Request) Drain() (closing bool) {
 		return false
 	}
 	c := r.c
-	if !c.body.ended && c.body.tooLongToDrain() {
+	if !c.body.ended && c.body.cannotDrain() {
 		c.last = true
 	}
 	return c.last || r.header.Connection.Close

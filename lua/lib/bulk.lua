@@ -59,7 +59,7 @@ function parts.rate(rate, burst, number, n)
   return math.floor(rate / among), math.floor(burst / among)
 end
 
--- parts.at_most returns what a lease grants when its time is over: no more than the fixed part.
+-- parts.at_most returns the rate and burst that a lease grants now: its own, or once its time is over, no more than the fixed part.
 function parts.at_most(rate, burst, of_rate, of_burst)
   if now < parts.till then return rate, burst end
   local own, own_burst = parts.rate(of_rate, of_burst)
@@ -139,9 +139,10 @@ function parts.keep_lease(g, d)
   parts.leases[g[G_KEY]] = d
 end
 
--- parts.of_group returns for the rate of a group with a lease d what parts.phase and parts.steps are for the global rate. Its time is its own: a
--- lender of an earlier version renews the leases of the shard, and not that of the group. The lease ends 100 ms early, the time in which a debt of
--- the whole burst is paid: a process of an earlier version goes on to pay at the rate at which the debt was made.
+-- parts.of_group returns phase and steps for the rate of a group with a lease d, as parts.phase and parts.steps are for the global rate. The
+-- group's lease has an end of its own, because a lender of an earlier version renews the leases of the shard, and not that of the group. It
+-- ends 100 ms early, the time in which a debt of the whole burst is paid: a process of an earlier version goes on to pay at the rate at which
+-- the debt was made.
 function parts.of_group(g, d)
   local own, own_burst = parts.rate(d.rate, 0, g[G_PART] - 1, d.n)
   local till, free = d.till - 100000, d.till + parts.after
@@ -156,8 +157,8 @@ function parts.slots_of(g)
   return d.l_conc > 0 and d.l_conc or parts.count(d.conc, g[G_PART] - 1, d.n)
 end
 
--- parts.widen notes that a job costs more than this shard's part of the burst: it needs the whole. The time is the field wide:<name> of the
--- shard's state, and counts for two seconds.
+-- parts.widen records that a job costs more than this shard's part of the burst, so that it needs the whole burst. The time of that is the
+-- field wide:<name> of the shard's state, and parts.wide reports for two seconds that there was one.
 function parts.widen(b, name)
   if b.wide then redis.call('HSET', K.state, 'wide:' .. name, int(now)) end
   b.wide = nil
@@ -165,8 +166,8 @@ end
 
 function parts.wide(name) return now - tonumber(redis.call('HGET', K.state, 'wide:' .. name) or 0) < 2000000 end
 
--- parts.carry gives a limiter another rate and burst from a time on, and tokens (billionths) in addition. Tokens that are left stay as far as
--- the burst allows, so that a change of shares makes none. It returns how many are lost. burst is that of the state.
+-- parts.carry changes a limiter to the rate and burst of b from a time on, and adds tokens (billionths). was and burst are the former rate and
+-- burst. Tokens that are left stay as far as the burst allows, so that a change of shares creates none. It returns how many are lost.
 function parts.carry(b, was, burst, from, tokens)
   local left = 0
   if was > 0 then
@@ -282,17 +283,22 @@ if set.shards > 1 then parts.read() end
 -- change of its clocks as a time and the offset from then on, in seconds.
 
 -- A group with after waits for the end of others, its predecessors (lib bulklife): 1 starts when all have completed, 2 when one has not, 3 in
--- any case; 0: it has none. waits is one more than the number of those that have not ended, and 0 once it is decided; skipped is 1 if it was cancelled then. followed counts the groups that wait for it.
+-- any case; 0: it has none. waits is one more than the number of those that have not ended, and 0 once it is decided; skipped is 1 if the
+-- group was cancelled then. followed counts the groups that wait for it.
 -- far_waits are those of waits that are on other shards, and far_followed counts the groups on other shards that wait for it.
 
 -- A split group has a record of this kind on each of its shards, with the jobs of that shard. part is 1 in the one that decides for the whole
 -- group, and 2, 3, … in the others; 0: the group is not split. A part whose jobs have all ended stays AGGREGATING, or CANCELLED and swept 1,
 -- until group_join. others has the counts of the other parts from then on, as words: total, succ, fail, dead, canc, throttles, gone.
 -- lent has the limits of the whole group and this part's lease of them, as words (0: an earlier version has created the part, or it has none):
--- the number of parts; rate and conc of the whole (0: the record has this part of it, which is fixed, or there is no limit); rate and conc of the record, which are then no more than either the lease or the fixed
--- part, so that a process of an earlier version, which reads only these, exceeds neither; rate, burst and conc of the lease and when it ends (0:
--- there is none), except for the conc, which does not end (0: there is none); the phase in which at and frac were written (parts.of_group); when the rate last held
--- a job back; and when a job last cost more than the part's burst.
+--   the number of parts
+--   rate and conc of the whole group (0: the record has this part of it, which is fixed, or there is no limit)
+--   rate and conc of the record, which are then no more than either the lease or the fixed part, so that a process of an earlier version,
+--     which reads only these, exceeds neither
+--   rate, burst and conc of the lease (0: there is none), and when its rate and burst end (0: there is none); its conc does not end
+--   the phase in which at and frac were written (parts.of_group)
+--   when the rate last held a job back
+--   when a job last cost more than the part's burst
 
 -- Work, where time is shared, in µs: expect is the recent mean run time, charged the charge of the group's jobs in flight, due the difference of
 -- charges and run times of ended runs that is not charged yet. lag is the part of that difference that is charged among tenants and not

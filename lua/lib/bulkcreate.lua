@@ -1,7 +1,8 @@
 -- bulkcreate: creates a group, by itself or as a redrive.
 
 -- create_group creates a group that does not exist. v has the arguments of group_create from id on; rolling is when a group of single jobs is
--- sealed, list and statuses are the predecessors of one that waits (lib bulkchain). It returns the group, or nil and the number of its tenant's groups where it may have no more; nothing is changed then.
+-- sealed, list and statuses are the predecessors of one that waits (lib bulkchain). It returns the group, or nil and the number of its
+-- tenant's groups where the tenant may have no more; nothing is changed then.
 local function create_group(v, rolling, list, statuses)
   local id, spec, tenant = v[1], v[2], v[3]
   local t, most = bulk_tenant(tenant), tonumber(v[14])

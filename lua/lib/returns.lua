@@ -7,15 +7,15 @@ local function read_pass(pass)
   return { session = string.sub(pass, 1, 16), order = tonumber(order), fence = tonumber(fence), ends = tonumber(ends) * 1000000, evacuated = evacuated == '1' }
 end
 
--- STILL is how long after the end of a pass a heartbeat of its session may arrive: the leeway of tokens, and a heartbeat's delay.
-local STILL = 10000000
+-- LATE_HEARTBEAT is how long after the end of a pass a heartbeat of its session may arrive: the leeway of tokens, and a heartbeat's delay.
+local LATE_HEARTBEAT = 10000000
 
--- order_after_silence returns the order that the visitor of a session keeps that ended by silence, or nil where the session goes on or ended
--- more than absence ago. An evacuation ends a session that the store does not know, too.
+-- order_after_silence returns the order that a visitor keeps whose session ended by silence, or nil where the session goes on or ended more
+-- than absence ago. An evacuation also ends a session that the store has no record of.
 local function order_after_silence(s, p, pass)
-  local heard = session_heard_at(p, pass.session)
-  if not pass.evacuated and (not heard or session_counts(s, p, pass.session, s.now)) then return nil end
-  local over = heard and math.max(0, s.now - heard - 1.5 * p.ttl) or age(s, s.evacuated)
+  local beat = last_heartbeat(p, pass.session)
+  if not pass.evacuated and (not beat or session_counts(s, p, pass.session, s.now)) then return nil end
+  local over = beat and math.max(0, s.now - beat - 1.5 * p.ttl) or age(s, s.evacuated)
   return over <= absence_of(s, p, s.now - over, 0) and math.min(pass.order, s.time) or nil
 end
 
@@ -29,7 +29,7 @@ local function kept_order(s, p, pass)
   local over = age(s, pass.ends + s.lead)
   if over < 0 or over > absence_of(s, p, s.now - over, 0) then return nil end
   local score = redis.call('ZSCORE', SESSIONS, pass.session)
-  if score and session_renewed_at(tonumber(score)) > s.now - over + STILL then return nil end
+  if score and session_renewed_at(tonumber(score)) > s.now - over + LATE_HEARTBEAT then return nil end
   return math.min(pass.order, s.time)
 end
 

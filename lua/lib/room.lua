@@ -280,10 +280,10 @@ local function remember(s, p, id)
   if p.absence <= s.absence or s.absence == 0 or s.now - s.absence_at > p.absence then s.absence, s.absence_at = p.absence, s.now end
 end
 
--- absence_of returns for how long a token stays valid after the last reply to its visitor (heard, room time). That is p.absence, but where
+-- absence_of returns for how long a token stays valid after the last reply to its visitor (replied, room time). That is p.absence, but where
 -- absence has been raised since, at most the absence of that time plus extra: an ended ticket is not remembered for longer.
-local function absence_of(s, p, heard, extra)
-  if s.absence == 0 or heard > s.absence_at then return p.absence end
+local function absence_of(s, p, replied, extra)
+  if s.absence == 0 or replied > s.absence_at then return p.absence end
   return math.min(p.absence, s.absence + extra)
 end
 

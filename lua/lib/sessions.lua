@@ -19,7 +19,7 @@ end
 local function session_renewed_at(score) return score - (1 + 1500000) * (score % UNIT) end
 
 -- session_counts reports whether a session counted at a room time. A session that this store may have lost counts: it was begun less than
--- a ttl before, and the visitor may have been heard just before the loss.
+-- a ttl before, and may have had a heartbeat just before the loss.
 local function session_counts(s, p, id, at)
   return num(redis.call('ZSCORE', SESSIONS, id)) >= at or at < s.born + p.ttl
 end
@@ -28,19 +28,19 @@ end
 -- absence after the end. In rooms where the pass has an end of its own (life is ttl), it is that of other ended ids.
 local function session_memory(p) return p.absence + (p.life > p.ttl and math.max(MEMORY, 1.5 * p.ttl) or MEMORY) end
 
--- session_heard_at returns the time of the last heartbeat of a session that no longer counts, nil where it is forgotten.
-local function session_heard_at(p, id)
+-- last_heartbeat returns the time of the last heartbeat of a session that no longer counts, nil where it is forgotten.
+local function last_heartbeat(p, id)
   local till = redis.call('ZSCORE', ENDED, id)
   return till and tonumber(till) - session_memory(p)
 end
 
--- session_counted_at reports whether a session counted at a moment of order time, 0 for now, before which its gateway could not ask. Of a
--- session that is forgotten this is not known; it did if the gateway was cut off for longer than sessions are remembered.
+-- session_counted_at reports whether a session counted at a moment of order time (0: now), before which its gateway could not ask. A
+-- session that is forgotten counted if the gateway was cut off for longer than sessions are remembered.
 local function session_counted_at(s, p, id, time)
   local at = time > 0 and math.min(s.now, room_time(s, time)) or s.now
   if session_counts(s, p, id, at) then return true end
   if at == s.now then return false end
-  local heard = session_heard_at(p, id)
-  if heard then return heard + 1.5 * p.ttl >= at end
+  local beat = last_heartbeat(p, id)
+  if beat then return beat + 1.5 * p.ttl >= at end
   return at < s.now - session_memory(p)
 end

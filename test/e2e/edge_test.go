@@ -261,7 +261,7 @@ func TestFileDescriptors_RunOut(t *testing.T) {
 		gatewayBinary, "--origin", site.URL, "--rate", "1000", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"))
 	t.Cleanup(g.end)
 	g.ready()
-	g.heard() // while descriptors are free
+	g.awaitStore() // while descriptors are free
 	if n, ok := g.line("the limit of file descriptors is low", "limit"); !ok || n != "150" {
 		t.Errorf("a low limit is not told of: %q", n)
 	}

@@ -147,15 +147,15 @@ func (g *gateway) begin() {
 	g.process = launch(g.t, g.env, g.args...)
 	g.t.Cleanup(g.end)
 	g.ready()
-	g.heard()
+	g.awaitStore()
 }
 
-// heard waits until the store is. Who comes before gets a place that is put in order later, and a busy machine is slow to
-// start it or to ask it.
-func (g *gateway) heard() {
+// awaitStore waits until the gateway has reached the store. A visitor who comes before gets a place that is put in order later, and on a
+// busy machine the start of the store and the first call take long.
+func (g *gateway) awaitStore() {
 	g.t.Helper()
 	if !g.alone {
-		until(g.t, "the store is heard", func() bool { return adminOf(g.t, g).metric("anteroom_store_up 1") })
+		until(g.t, "the gateway has reached the store", func() bool { return adminOf(g.t, g).metric("anteroom_store_up 1") })
 	}
 }
 
@@ -271,7 +271,7 @@ func (g *gateway) restart() {
 	g.past += g.process.text()
 	g.process = launch(g.t, g.env, append(append([]string(nil), g.args...), "--listen", g.addr)...)
 	g.ready()
-	g.heard()
+	g.awaitStore()
 }
 
 // text is the log of all runs so far.

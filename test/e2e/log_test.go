@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// heardOnce starts a gateway and reads its log up to the line with its last socket. The returned reader has the rest.
-func heardOnce(t *testing.T, site string) (*gateway, *os.File) {
+// startLogged starts a gateway and reads its log up to the line with its last socket. The returned reader has the rest.
+func startLogged(t *testing.T, site string) (*gateway, *os.File) {
 	t.Helper()
 	out, in, err := os.Pipe()
 	if err != nil {
@@ -42,7 +42,7 @@ func heardOnce(t *testing.T, site string) (*gateway, *os.File) {
 			g.addr = m[2]
 		}
 	}
-	g.heard()
+	g.awaitStore()
 	return g, out
 }
 
@@ -76,7 +76,7 @@ func (g *gateway) dropped() {
 // No program reads the log. Requests are served as before, log lines are dropped and counted, and the shutdown is in time.
 func TestLog_WithoutReader(t *testing.T) {
 	t.Parallel()
-	g, _ := heardOnce(t, newOrigin(t, nil).URL)
+	g, _ := startLogged(t, newOrigin(t, nil).URL)
 	w := dialWire(t, g)
 	long := strings.Repeat("x", 2048)
 	for i := range 1500 { // 9 MB, because fields are cut at 2 KiB: twice the buffer of the log
@@ -92,7 +92,7 @@ func TestLog_WithoutReader(t *testing.T) {
 // The reader of the log ends; the gateway continues.
 func TestLog_ReaderEnds(t *testing.T) {
 	t.Parallel()
-	g, out := heardOnce(t, newOrigin(t, nil).URL)
+	g, out := startLogged(t, newOrigin(t, nil).URL)
 	_ = out.Close()
 	w := dialWire(t, g)
 	if code, _ := w.get("/missing", "Accept: */*"); code != http.StatusOK {

@@ -193,7 +193,7 @@ func TestStoreTroubles(t *testing.T) {
 			conf.store = fmt.Sprintf("{url: %q, timeout: %s}", "redis://"+s.proxy.Addr(), timeout)
 			g := start(t, conf)
 			c, o := newClient(t, g), adminOf(t, g)
-			until(t, "the store is heard", func() bool { return o.metric("anteroom_store_up 1") })
+			until(t, "the gateway has reached the store", func() bool { return o.metric("anteroom_store_up 1") })
 
 			var all []troubled
 			for _, p := range byPolicy {

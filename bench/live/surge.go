@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -15,14 +14,13 @@ import (
 	"github.com/anteroom/anteroom/bench/table"
 )
 
-func main() { rig.Main(command()) }
-
-type options struct {
-	gateway, loadgen string
-	visitors         int
-	rate             float64       // admissions a second before the change
-	after            time.Duration // from the first join to the change
-	paused           bool          // the change ends a pause; else it raises the rate
+// surgeOptions describe how the rate of a room rises, or its pause ends, while visitors wait.
+type surgeOptions struct {
+	loadgen  string
+	visitors int
+	rate     float64       // admissions a second before the change
+	after    time.Duration // from the first join to the change
+	paused   bool          // the change ends a pause; else it raises the rate
 }
 
 const (
@@ -31,18 +29,19 @@ const (
 	longest   = 1.3 // time to admit every visitor, as a multiple of the ideal
 )
 
-func command() *cobra.Command {
-	var o options
+// surgeCommand returns the command that raises the rate of a room, and reports who was overtaken and how long the room took to admit
+// every visitor.
+func surgeCommand(gateway *string) *cobra.Command {
+	var o surgeOptions
 	cmd := rig.Command("surge", "Raise a room's rate, or end its pause, while visitors wait at two gateways, and report who was overtaken",
 		fmt.Sprintf(`The visitors join within ten seconds and poll at the advised intervals. After --after the rate rises from --rate to %d a second, or
 with --paused a pause ends. Exit status 1: a place was lost, more than %d visitors saw a later order admitted more than half a second
 before them, or the room took longer than %.1f times (visitors that wait / %d).`, raised, overtaken, longest, raised),
 		func(r *rig.Run) {
 			rig.Require(o.visitors >= 1 && o.rate > 0 && o.after >= 15*time.Second, "want --visitors of at least 1, --rate above 0, --after of at least 15s")
-			run(r, o)
+			surge(newFleet(r, *gateway, fmt.Sprintf("admission: {rate: %g, burst: 1}", o.rate)), o)
 		})
 	f := cmd.Flags()
-	f.StringVar(&o.gateway, "gateway", "bin/gateway", "the gateway's program")
 	f.StringVar(&o.loadgen, "loadgen", "bin/loadgen", "the load generator's program")
 	f.IntVar(&o.visitors, "visitors", 3000, "how many join")
 	f.Float64Var(&o.rate, "rate", 2, "admissions a second before the change")
@@ -51,40 +50,30 @@ before them, or the room took longer than %.1f times (visitors that wait / %d).`
 	return cmd
 }
 
-func run(r *rig.Run, o options) {
-	settings := rig.SharedStore(r.Redis().URL()) + fmt.Sprintf(`origins: [{id: site, servers: ["http://%s"]}]
-rooms:
-  - {id: sale, origin: site, admission: {rate: %g, burst: 1}, guard: {joins_per_ip: ""}}
-`, r.Serve(rig.Site), o.rate)
-	first, second := r.Gateway(o.gateway, settings), r.Gateway(o.gateway, settings)
-	room := "http://" + first.Admin + "/admin/v1/rooms/sale"
+func surge(f *fleet, o surgeOptions) {
 	raise := fmt.Sprintf(`{"rate":%d,"burst":%d}`, raised, raised/4) // a burst below rate/40 prevents the full rate
-	operate := func(method, path, body string) {
-		_, _, err := rig.Request(r, 10*time.Second, method, room+path, []byte(body), "Content-Type", "application/json")
-		rig.Check(err)
-	}
 	if o.paused {
-		operate(http.MethodPost, "/pause", "")
-		operate(http.MethodPatch, "", raise)
+		f.operate(0, http.MethodPost, "/pause", "")
+		f.operate(0, http.MethodPatch, "", raise)
 	}
 	var report load.CrowdReport
 	done := make(chan error, 1)
 	go func() {
-		done <- rig.Report(r, &report, o.loadgen, "--json", "--url", first.URL()+","+second.URL(), "--room", "sale", "--visitors", fmt.Sprint(o.visitors),
+		done <- rig.Report(f, &report, o.loadgen, "--json", "--url", strings.Join(f.urls(), ","), "--room", "sale", "--visitors", fmt.Sprint(o.visitors),
 			"--requests", "0", "--timeout", (o.after + 5*time.Minute).String())
 	}()
-	if rig.Sleep(r, o.after) {
-		changed := time.Now()
-		if o.paused {
-			operate(http.MethodPost, "/resume", "")
-		} else {
-			operate(http.MethodPatch, "", raise)
-		}
-		rig.Check(<-done)
-		rig.Check(judge(report, r.Out, changed))
+	if !rig.Sleep(f, o.after) {
+		<-done
 		return
 	}
-	<-done
+	changed := time.Now()
+	if o.paused {
+		f.operate(0, http.MethodPost, "/resume", "")
+	} else {
+		f.operate(0, http.MethodPatch, "", raise)
+	}
+	rig.Check(<-done)
+	rig.Check(judge(report, f.Out, changed))
 }
 
 // judge prints the report and returns an error for each bar that was missed.
@@ -107,8 +96,5 @@ func judge(r load.CrowdReport, out io.Writer, changed time.Time) error {
 	broken.If(lost > 0 || r.Admitted < int64(r.Visitors), "%d places were lost and %d visitors were not admitted", lost, int64(r.Visitors)-r.Admitted)
 	broken.If(r.Order.OvertakenLong > overtaken, "%d visitors were overtaken by more than half a second, want at most %d", r.Order.OvertakenLong, overtaken)
 	broken.If(took > longest*ideal, "the last admission came %.2f times the ideal time after the change, want at most %.2f", took/ideal, longest)
-	if len(broken) > 0 {
-		return errors.New(strings.Join(broken, "\n"))
-	}
-	return nil
+	return broken.Err()
 }

@@ -1,9 +1,9 @@
-// Package child starts and stops the processes of a measurement and reads how much processor time they used.
-package child
+package rig
 
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -40,6 +40,24 @@ func Start(name, bin string, args ...string) (*Child, error) {
 	return c, nil
 }
 
+// Start starts a server, waits until it listens on addr, and stops it at the end of the run.
+func (r *Run) Start(name, bin, addr string, args ...string) *Child {
+	c := Must(Start(name, bin, args...))
+	r.Cleanup(c.Stop)
+	for deadline := time.Now().Add(20 * time.Second); ; r.Wait(20 * time.Millisecond) {
+		if conn, err := net.DialTimeout("tcp", addr, time.Second); err == nil {
+			Check(conn.Close())
+			return c
+		}
+		select {
+		case <-c.done:
+			Check(fmt.Errorf("%s exited (%s) and never listened on %s:\n%s", name, c.cmd.ProcessState, addr, c.Log))
+		default:
+			Require(time.Now().Before(deadline), "%s does not listen on %s after 20 s:\n%s", name, addr, c.Log)
+		}
+	}
+}
+
 // PID returns the process ID.
 func (c *Child) PID() int { return c.cmd.Process.Pid }
 
@@ -57,31 +75,11 @@ func (c *Child) Signal(s os.Signal) error { return c.cmd.Process.Signal(s) }
 
 // Stop sends SIGTERM, and SIGKILL if the process is still running after ten seconds.
 func (c *Child) Stop() {
-	_ = c.cmd.Process.Signal(syscall.SIGTERM)
+	_ = c.Signal(syscall.SIGTERM)
 	select {
 	case <-c.done:
 	case <-time.After(10 * time.Second):
 		c.Kill()
-	}
-}
-
-// Ready waits until the process accepts connections at addr.
-func (c *Child) Ready(ctx context.Context, addr string) error {
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
-	defer cancel()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		if conn, err := net.DialTimeout("tcp", addr, time.Second); err == nil {
-			return conn.Close()
-		}
-		select {
-		case <-c.done:
-			return fmt.Errorf("%s exited (%s) and never listened on %s:\n%s", c.Name, c.cmd.ProcessState, addr, c.Log)
-		case <-ctx.Done():
-			return fmt.Errorf("%s does not listen on %s: %w\n%s", c.Name, addr, context.Cause(ctx), c.Log)
-		case <-tick.C:
-		}
 	}
 }
 
@@ -106,51 +104,46 @@ func (t *Tail) String() string {
 	return t.b.String()
 }
 
-// FreePort returns a loopback address whose port is free. It is below the ports of outgoing connections, so that a server
-// which is restarted finds it free again.
-func FreePort() (string, error) {
-	var last error
+// Program returns a command that runs until it exits or ctx ends, and then is stopped by SIGTERM.
+func Program(ctx context.Context, bin string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, bin, args...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = 10 * time.Second
+	cmd.Stderr = os.Stderr
+	return cmd
+}
+
+// Report runs a program and decodes the JSON that it prints. Its exit status is ignored: 1 means that the report names a
+// promise that was broken.
+func Report(ctx context.Context, into any, bin string, args ...string) error {
+	out, err := Program(ctx, bin, args...).Output()
+	if jsonErr := json.Unmarshal(out, into); jsonErr != nil {
+		return fmt.Errorf("%s %s: %w", bin, strings.Join(args, " "), errors.Join(err, jsonErr))
+	}
+	return nil
+}
+
+// Port returns a loopback address whose port is free. It is below the ports of outgoing connections, so that a server which is
+// restarted finds it free again.
+func (r *Run) Port() string {
 	for range 100 {
 		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 15000+rand.IntN(15000))) //nolint:gosec // any port will do
 		if err == nil {
-			return l.Addr().String(), l.Close()
+			Check(l.Close())
+			return l.Addr().String()
 		}
-		last = err
 	}
-	return "", last
+	Check(errors.New("none of 100 loopback ports is free"))
+	return ""
 }
 
 // Find returns the path of a program in PATH or in the directories where Debian and Homebrew install servers.
 func Find(name string) (string, error) {
-	if p, err := exec.LookPath(name); err == nil {
-		return p, nil
-	}
-	for _, dir := range []string{"/usr/sbin", "/usr/local/sbin", "/opt/homebrew/bin", "/usr/local/bin"} {
-		if p, err := exec.LookPath(dir + "/" + name); err == nil {
+	for _, dir := range []string{"", "/usr/sbin/", "/usr/local/sbin/", "/opt/homebrew/bin/", "/usr/local/bin/"} {
+		if p, err := exec.LookPath(dir + name); err == nil {
 			return p, nil
 		}
 	}
 	return "", fmt.Errorf("%s is not installed: install it, or run make bench, which installs it", name)
 }
-
-// OwnCPU returns the processor time that this process has used.
-func OwnCPU() time.Duration {
-	var u syscall.Rusage
-	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
-
-// LoadAverage returns the load of the machine in the last minute, or "unknown".
-func LoadAverage() string {
-	raw, err := os.ReadFile("/proc/loadavg")
-	if err != nil {
-		return "unknown"
-	}
-	first, _, _ := strings.Cut(string(raw), " ")
-	return first
-}
-
-// ErrNoCPU is returned where the system does not report the processor time of other processes.
-var ErrNoCPU = errors.New("processor time is only read from /proc")
