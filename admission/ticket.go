@@ -128,6 +128,9 @@ type Standing struct {
 	New bool
 	// Offline marks a Standing that was made without the store.
 	Offline bool
+	// Unsure marks an Offline Standing of a join whose store call had no reply. The call may have taken effect or still do so: the
+	// store then has a place or session of the Arrival's Client.
+	Unsure bool
 }
 
 // Refusal is the reason why Join gives no place. The zero value, Granted, is no refusal.

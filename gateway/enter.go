@@ -239,7 +239,7 @@ func join(v *visit, lost string) (decision, *answer.Problem) {
 	if s.State == admission.Active {
 		return admit(v, &s, a.usedBy(&s)), nil
 	}
-	v.grant.giveNonce()
+	v.grant.giveNonceAfter(&s)
 	r := v.room.forecaster.Room()
 	t := v.room.forecaster.Ticket(r, s.Ticket.Order)
 	w := v.grant.signTicket(&s.Ticket, v.takenBy(&a, s.Ticket.Order), lineage{t.Wait, a.used})

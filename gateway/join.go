@@ -115,7 +115,7 @@ func joined(v *visit, code int, a *arrival, s *admission.Standing, refusal admis
 		d.outcome = admitted
 		return d, nil
 	}
-	v.grant.giveNonce()
+	v.grant.giveNonceAfter(s)
 	if s.State == admission.Admitted {
 		// A poll claims the ticket. A repeated join must not: it may be a delayed request from before the client had the nonce with
 		// which it polls, and a claim would end the ticket for that client.

@@ -1,0 +1,63 @@
+package gateway
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/anteroom/anteroom/gateway/proxy"
+	"github.com/anteroom/anteroom/internal/redistest"
+	"github.com/anteroom/anteroom/internal/redisurl"
+	"github.com/anteroom/anteroom/lua"
+)
+
+// The store admitted the visitor, and its reply was lost: the token of the join is for the session, which the next poll finds, also
+// without cookies and by a client that keeps them.
+func TestJoin_KeepsASessionWhoseReplyWasLost(t *testing.T) {
+	rows := []struct {
+		name, request string
+		kept          bool
+	}{
+		{"with cookies", "POST /.waiting-room/sale/tickets", true},
+		{"without cookies", "POST /.waiting-room/sale/tickets", false},
+		{"by a call of the site", "GET /sale/seats", true},
+		{"by a page", "GET /sale/seats\nAccept: text/html", true},
+	}
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			p := redistest.Proxy(t, redistest.SharedSocket(t))
+			client, err := redisurl.Open("redis://"+p.Addr(), 500*time.Millisecond)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = client.Close() })
+			b := startTicking(t, client, redistest.Prefix(t), calm, Options{
+				Origins: []proxy.Config{originAt("shop", plainOrigin(t))}, Rooms: []Room{{ID: "sale", Policy: policy(10)}},
+			})
+			sha := []byte(lua.MustLoad().Script("room_enter").SHA)
+			p.Drop(func(command []byte) bool { return bytes.Contains(command, sha) })
+			joined := b.call(strings.Split(row.request, "\n")...)
+			if p.Dropped() == 0 {
+				t.Fatal("no reply was lost")
+			}
+			p.Heal()
+			if joined.status >= 500 || len(joined.cookies) == 0 {
+				t.Fatal(joined.text())
+			}
+			credentials := "Authorization: Bearer " + joined.field("token")
+			if row.kept {
+				credentials = joined.jar()
+			}
+			eventually(t, "the session of the join", func() bool {
+				switch state := b.call("GET /.waiting-room/sale/status", credentials).field("state"); state {
+				case "admitted", "active":
+					return true
+				case "ended":
+					t.Fatal("the place became ended")
+				}
+				return false
+			})
+		})
+	}
+}
