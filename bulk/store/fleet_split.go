@@ -124,11 +124,6 @@ func onJob[T any](ctx context.Context, f *allShards, group, job string, do func(
 // createParts creates a split group: the other parts first, so that a part that is missing later was lost. It does so under a lock,
 // so that two specs of one id do not mix.
 func (f fleetGroups) createParts(ctx context.Context, s *Store, g GroupSpec) (group Group, created bool, err error) {
-	if g.Parts == "" { // else it is a redrive, on the shards of its source
-		if err := f.choose(ctx, s, &g); err != nil {
-			return Group{}, false, err
-		}
-	}
 	what := fmt.Sprintf("the parts of group %q", g.ID)
 	var others parts // that were created
 	err = f.locked(ctx, "group/"+g.ID, what, func(ctx context.Context) error {
@@ -138,7 +133,13 @@ func (f fleetGroups) createParts(ctx context.Context, s *Store, g GroupSpec) (gr
 			g.Parts = cmp.Or(there.Parts, g.Parts) // of an earlier placement
 		case !isCode(err, CodeNotFound):
 			return err
-		default:
+		}
+		if g.Parts == "" { // else it exists, or is a redrive, on the shards of its source
+			if err := f.choose(ctx, s, &g); err != nil {
+				return err
+			}
+		}
+		if there == nil {
 			p, err := f.partsOf(s, &g)
 			if err != nil {
 				return err
@@ -212,7 +213,7 @@ func (f fleetGroups) splitExpected(ctx context.Context, s *Store, g *GroupSpec) 
 	if err != nil {
 		return err
 	}
-	g.Split = g.splitFor(len(p.placements.at(p.clock()).shards))
+	g.Split = g.splitFor(len(p.open()))
 	return nil
 }
 
@@ -226,15 +227,41 @@ func firstRefusal(errs []error, err error) error {
 	return err
 }
 
+// CheckSplit returns the refusal of a group with so many parts, if there are fewer shards for them.
+func (f *allShards) CheckSplit(ctx context.Context, parts int) error {
+	if parts < 2 {
+		return nil
+	}
+	if len(f.shards) == 1 {
+		return refuse(CodeInvalid, "split %d: the installation has one shard; leave split out, or set shards (docs/bulk-operations.md)", parts)
+	}
+	p, err := f.placements(ctx)
+	if err != nil {
+		return err
+	}
+	return checkOpen(parts, p.open())
+}
+
+// checkOpen returns the refusal of a group with more parts than shards are open.
+func checkOpen(parts int, open []int) error {
+	if parts <= len(open) {
+		return nil
+	}
+	if len(open) == 1 {
+		return refuse(CodeInvalid, "split %d: one shard is open for new groups; leave split out, or add or open shards (docs/bulk-operations.md)", parts)
+	}
+	return refuse(CodeInvalid, "split %d: %d shards are open for new groups; use 1 to %d, or add or open shards (docs/bulk-operations.md)", parts, len(open), len(open))
+}
+
 // choose sets the shards of a new split group: its home, and others that are open for new groups.
 func (f *allShards) choose(ctx context.Context, s *Store, g *GroupSpec) error {
 	p, err := f.placements(ctx)
 	if err != nil {
 		return err
 	}
-	open, key := slices.Clone(p.placements.at(p.clock()).shards), homeKey(g.ID)
-	if g.Split > len(open) {
-		return refuse(CodeInvalid, "split %d: %d shards are open for new groups; use 1 to %d, or add shards", g.Split, len(open), len(open))
+	open, key := slices.Clone(p.open()), homeKey(g.ID)
+	if err := checkOpen(g.Split, open); err != nil {
+		return err
 	}
 	slices.SortFunc(open, func(a, b int) int { return cmp.Compare(rendezvous(key, b), rendezvous(key, a)) })
 	all := []string{strconv.Itoa(s.o.Shard)}

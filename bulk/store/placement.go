@@ -158,6 +158,9 @@ type placementReading struct {
 // clock returns the time of shard 0's clock, µs.
 func (p *placementReading) clock() int64 { return p.now + time.Since(p.at).Microseconds() }
 
+// open returns the shards that are open for new groups.
+func (p *placementReading) open() []int { return p.placements.at(p.clock()).shards }
+
 // readPlacements returns the placements. If their text equals known, it first adds one with the shards, and reports it.
 func (s *shard) readPlacements(ctx context.Context, known string, shards []int) (p *placementReading, added bool, err error) {
 	if err := s.server.check(ctx); err != nil { // the script below marks a store without data
