@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -562,6 +563,38 @@ func TestSplit_EmptyRedriveLeavesNothing(t *testing.T) {
 		if names, err := s.fields(t.Context(), keyNames_); err != nil || !slices.Equal(names, []string{"g"}) {
 			t.Errorf("shard %d has %v, %v", n, names, err)
 		}
+	}
+	audit(t, f)
+}
+
+// The refusal of a redrive without jobs names the redrive that has them, whatever parts they are in.
+func TestSplit_EmptyRedriveNamesTheOneThatHasTheJobs(t *testing.T) {
+	f := fleet(t, 3, redistest.Prefix(t), nil, redistest.Client(t))
+	splitGroup(t, f, GroupSpec{ID: "g", Split: 3}, 30)
+	if _, err := f.Seal(t.Context(), "g"); err != nil {
+		t.Fatal(err)
+	}
+	work(t, f, func(Leased) Ack { return Ack{Verdict: Buried, Code: "no_route"} })
+	last := ""
+	for _, o := range []RedriveOptions{{Job: "j1"}, {Job: "j2"}, {Job: "j3"}, {}} {
+		r, err := f.RedriveJobs(t.Context(), "g", o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = f.RedriveJobs(t.Context(), "g", o)
+		refused(t, err, CodeState)
+		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("redrive %q has ", r.ID)) {
+			t.Errorf("%+v: the jobs are in %s, and the refusal is %v", o, r.ID, err)
+		}
+		last = r.ID
+	}
+	_, err := f.RedriveJobs(t.Context(), "g", RedriveOptions{})
+	if want := fmt.Sprintf("group \"g\" has no dead letters left to redrive, of 30: redrive %q has them", last); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %s", err, want)
+	}
+	_, err = f.RedriveJobs(t.Context(), "g", RedriveOptions{Codes: []string{"no_route"}})
+	if want := fmt.Sprintf("or redrive %q has them", last); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %s", err, want)
 	}
 	audit(t, f)
 }
