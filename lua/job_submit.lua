@@ -4,7 +4,7 @@
 --   ready, leases, waiting, refused, done, dead, chunks, agenda, sums, bell, history, busy, aside, lists,
 --   uniques, lapses, links, batches
 -- ARGV: now, settings, series (of groups: what its jobs have in common), most (open jobs of the tenant; 0: as configured), job, own_id (1: its sender chose it), unique (key; empty: none), within (µs for which it may be used once), cost, run_at (µs; 0: now), delay (µs, from now), expires (µs; 0: never), payload, elsewhere (open jobs of the tenant in other shards), trace (of the submission, as the record has it; empty: none), id, spec, ... (the arguments of group_create from its id on, for a group that is created)
--- RETURNS: {1, its group, run_at}, {'duplicate', its group and the job that was first, separated by a blank}, {'past', the time} (it would expire before it may start) or {'quota', open jobs, setting}
+-- RETURNS: {1, its group, run_at}, {'duplicate', its group and the job that was first, separated by a blank}, {'past', the time} (it would expire before it may start) or {'quota', open jobs, setting, 1, limit}
 -- INVARIANT: within the time of its key, or of its own id, a tenant's job is accepted once; a group of single jobs is sealed at its time, or when it has enough jobs.
 -- INCLUDE: clock, limiter, fair, bulk, bulkqueue, bulklife, bulkjobs, bulkunique, bulkchain, bulkcreate
 
@@ -24,8 +24,8 @@ if tonumber(ARGV[11]) > 0 then run_at = now + tonumber(ARGV[11]) end
 if expires > 0 and expires <= math.max(now, run_at) then return { 'past', int(now) } end
 local t, most = bulk_tenant(tenant), tonumber(ARGV[4])
 local open = t[T_OPEN] + tonumber(ARGV[14])
-if most > 0 and open >= most then return { 'quota', int(open), 'api_tokens[].max_pending' } end
-if set.quota > 0 and open >= set.quota then return { 'quota', int(open), 'limits.pending_per_tenant' } end
+if most > 0 and open >= most then return { 'quota', int(open), 'api_tokens[].max_pending', 1, int(most) } end
+if set.quota > 0 and open >= set.quota then return { 'quota', int(open), 'limits.pending_per_tenant', 1, int(set.quota) } end
 
 -- next_group returns the group that takes the job.
 local function next_group()

@@ -41,7 +41,7 @@ func (f fleetGroups) addParts(ctx context.Context, p parts, group string, c Chun
 			name string
 		}{{c.MaxPending, "api_tokens[].max_pending"}, {most, "limits.pending_per_tenant"}} {
 			if limit.most > 0 && len(jobs) > 0 && all.open+int64(len(jobs)) > limit.most {
-				return groupRefusal("quota", group, reply{"quota", all.open, limit.name})
+				return groupRefusal("quota", group, reply{"quota", all.open, limit.name, int64(len(jobs)), limit.most})
 			}
 		}
 		c.MaxPending = 0
