@@ -185,6 +185,15 @@ func (s *shard) readPlacements(ctx context.Context, known string, shards []int) 
 	return &placementReading{placements: all, text: r.string(0), now: r.int(1), at: began}, r.int(2) == 1, nil
 }
 
+// ShardCount returns how many shards the installation has. Shard 0 has the number.
+func (s *shard) ShardCount(ctx context.Context) (int, error) {
+	p, _, err := s.readPlacements(ctx, "", nil)
+	if err != nil {
+		return 0, err
+	}
+	return p.count(), nil
+}
+
 // countShards records the shards of a new installation, before its layout is recorded, and returns an error if the
 // installation has more shards than the configuration.
 func (s *shard) countShards(ctx context.Context) error {
