@@ -346,6 +346,8 @@ func TestFleet_WrongServersStayUnmarked(t *testing.T) {
 		{"one of three", 3, []*redistest.PrivateServer{a}, "store.url has shard 0 of an installation with 3 shards, but nothing of shard 1"},
 		{"two of three", 4, []*redistest.PrivateServer{a, b}, "store.urls[0] has shard 0 of an installation with 3 shards, but nothing of shard 2"},
 		{"another one alone", 1, []*redistest.PrivateServer{b}, "store.url has the data of shard 1"},
+		{"another one for all", 3, []*redistest.PrivateServer{b}, "store.url has the data of shard 1, but nothing of shard 0"},
+		{"another one first", 4, []*redistest.PrivateServer{c, b}, "store.urls[0] has the data of shard 2, but nothing of shard 0"},
 	} {
 		f := open(row.shards, row.servers...)
 		for n, s := range f.shards { // what the loops of a process do beside Prepare

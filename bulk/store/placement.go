@@ -204,7 +204,6 @@ func (s *shard) countShards(ctx context.Context) error {
 	if has := p.count(); has > s.o.Shards {
 		return tooFewShards(s.o.Prefix, has, s.o.Shards)
 	}
-	s.counted.Store(true)
 	return nil
 }
 
