@@ -373,7 +373,8 @@ func TestFleet_WrongServersStayUnmarked(t *testing.T) {
 	}
 }
 
-// A process that was killed while it marked the shards of a new installation, or a server that lost its data, prevents no start.
+// A process that was killed while it marked the shards of a new installation, a server that lost its data, or marks of shards that were
+// configured once and never opened, prevent no start.
 func TestFleet_PreparesPartOfAnInstallation(t *testing.T) {
 	a, b := redistest.Server(t), redistest.Server(t)
 	half, err := NewFleet(Options{Shards: 4, Prefix: "wr", Timeout: 10 * time.Second, Settings: Defaults()}, a.Client(), b.Client())
@@ -392,6 +393,13 @@ func TestFleet_PreparesPartOfAnInstallation(t *testing.T) {
 			t.Fatal(err)
 		}
 		fleet(t, 4, "wr", nil, a.Client(), b.Client())
+	}
+	c := redistest.Server(t)
+	for _, shards := range []int{1, 4, 2, 1} {
+		fleet(t, shards, "wr", nil, c.Client())
+	}
+	if c.Client().Exists(t.Context(), layoutKey("wr", 3)).Val() != 1 {
+		t.Error("no mark of a shard that is not configured any more")
 	}
 }
 
