@@ -144,6 +144,9 @@ func (f fleetGroups) createParts(ctx context.Context, s *Store, g GroupSpec) (gr
 			if err != nil {
 				return err
 			}
+			if err := f.freeParts(ctx, p, &g); err != nil {
+				return err
+			}
 			errs := p.others(func(i int, s *Store) error {
 				part, _, err := s.CreateGroup(ctx, g.ofPart(i))
 				refusal, refused := errors.AsType[*Refusal](err)
@@ -174,22 +177,62 @@ func (f fleetGroups) createParts(ctx context.Context, s *Store, g GroupSpec) (gr
 
 // discard deletes the other parts of a group whose first part was refused. A part that it cannot delete holds the id until its retention.
 func (f fleetGroups) discard(ctx context.Context, p parts, group string) {
-	errs := p.others(func(_ int, s *Store) error {
-		_, err := s.Cancel(ctx, group)
-		if err == nil {
-			_, err = s.Tend(ctx, group)
-		}
-		if err == nil {
-			_, _, err = s.join(ctx, group, 0, Cancelled, "", nil)
-		}
-		if err == nil {
-			_, err = s.Delete(ctx, group, 100*time.Millisecond)
-		}
-		return err
-	})
+	errs := p.others(func(_ int, s *Store) error { return s.discard(ctx, group) })
 	if err := errors.Join(errs...); err != nil {
 		p[0].o.Log.Debug("parts of a group whose first part was refused stay until their retention", "group", group, "error", err)
 	}
+}
+
+// discard cancels and deletes a part.
+func (s partStore) discard(ctx context.Context, group string) error {
+	_, err := s.Cancel(ctx, group)
+	if err == nil {
+		_, err = s.Tend(ctx, group)
+	}
+	if err == nil {
+		_, _, err = s.join(ctx, group, 0, Cancelled, "", nil)
+	}
+	if err == nil || isCode(err, CodeState) { // it has ended
+		_, err = s.Delete(ctx, group, 100*time.Millisecond)
+	}
+	return err
+}
+
+// freeParts deletes the parts of an earlier group with the id of a new one, if they have no job: their process was killed after their first
+// part was refused, or that one was lost. Parts of the same group stay.
+func (f fleetGroups) freeParts(ctx context.Context, p parts, g *GroupSpec) error {
+	var mu sync.Mutex
+	var earlier []*Store
+	errs := p.others(func(i int, s *Store) error {
+		spec, err := s.specOf(ctx, g.ID)
+		var part Group
+		if err == nil {
+			part, err = s.Group(ctx, g.ID)
+		}
+		switch {
+		case isCode(err, CodeNotFound):
+			return nil
+		case err != nil:
+			return err
+		case !part.Status.Ended() && spec.same(g.ofPart(i)):
+			return nil // its process was killed before it created the rest
+		case part.Total > 0:
+			return refuse(CodeExists, "id %q: shard %d has jobs of an earlier group with this id, whose first part was lost; choose a new id", g.ID, s.o.Shard)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		earlier = append(earlier, s)
+		return nil
+	})
+	if err := errors.Join(errs...); err != nil {
+		return firstRefusal(errs, err)
+	}
+	for _, s := range earlier {
+		if err := s.discard(ctx, g.ID); err != nil && !isCode(err, CodeNotFound) {
+			return err
+		}
+	}
+	return nil
 }
 
 // splitExpected splits a new group of which many jobs are expected. A group that exists stays as it is, so that its creation can be
