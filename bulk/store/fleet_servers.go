@@ -108,15 +108,15 @@ func (v *server) fits(first []any, has func(n int) bool) error {
 	return nil
 }
 
-// placedBy returns shard 0 if its placements have to be recorded before the shard is marked: it is shard 0, or beside it on one server.
-func (s *shard) placedBy() *shard {
+// placedBy returns shard 0 if its placements have to be recorded before s is marked: s is shard 0, or beside it on one server.
+func (v *server) placedBy(s *shard) *shard {
 	if s.o.Shard == 0 {
 		return s
 	}
-	if _, cluster := s.o.Client.(*redis.ClusterClient); s.server == nil || s.server != s.server.first || cluster {
+	if _, cluster := s.o.Client.(*redis.ClusterClient); v == nil || v != v.first || cluster {
 		return nil
 	}
-	return s.server.shards[0]
+	return v.shards[0]
 }
 
 // claimOthers marks the other shards of the server of shard 0, before shard 0 itself: where shard 0 is marked, the others are.

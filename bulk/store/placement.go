@@ -186,7 +186,7 @@ func (s *shard) readPlacements(ctx context.Context, known string, shards []int) 
 }
 
 // ShardCount returns how many shards the installation has. Shard 0 has the number.
-func (s *shard) ShardCount(ctx context.Context) (int, error) {
+func (s processStore) ShardCount(ctx context.Context) (int, error) {
 	p, _, err := s.readPlacements(ctx, "", nil)
 	if err != nil {
 		return 0, err

@@ -241,7 +241,7 @@ func (s *shard) Prepare(ctx context.Context) error {
 		}
 		return err
 	}
-	if zero := s.placedBy(); zero != nil && !zero.counted.Load() {
+	if zero := s.server.placedBy(s); zero != nil && !zero.counted.Load() {
 		if err := zero.countShards(ctx); err != nil {
 			return err
 		}
