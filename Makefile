@@ -128,7 +128,8 @@ mutations: ## Break the product on purpose in each way that test/mutations lists
 
 .PHONY: check
 check: ## Vet, lint and run the tests that need no browser, cluster or waiting: for every change, in under 90 s with warm caches
-	@tools/need.sh redis-server postgres mariadbd
+	@tools/need.sh redis-server postgres mariadbd npm
+	@tools/npm.sh bench/bulk/bullmq
 	$(GO) vet ./...
 	cd bench && $(GO) vet ./...
 	cd sdk/go && $(GO) vet ./...

@@ -22,7 +22,7 @@
 --   {1, group, run_at}            the job was added to this group
 --   {'duplicate', group and job}  this job, after a blank, was the first under the key or id
 --   {'past', now}                 the job would expire before it may start
---   {'quota', open, setting}      the tenant has this number of open jobs, which the setting limits
+--   {'quota', open, setting, 1, limit}   the tenant has this number of open jobs, and the setting limits them to limit
 -- INVARIANT: within the time of its key, or of its own id, a tenant's job is accepted once; a group of single jobs is sealed at its time, or when it has enough jobs.
 -- INCLUDE: clock, limiter, fair, bulk, bulkqueue, bulklife, bulkjobs, bulkunique, bulkchain, bulkcreate
 
@@ -42,8 +42,8 @@ if tonumber(ARGV[11]) > 0 then run_at = now + tonumber(ARGV[11]) end
 if expires > 0 and expires <= math.max(now, run_at) then return { 'past', int(now) } end
 local t, most = bulk_tenant(tenant), tonumber(ARGV[4])
 local open = t[T_OPEN] + tonumber(ARGV[14])
-if most > 0 and open >= most then return { 'quota', int(open), 'api_tokens[].max_pending' } end
-if set.quota > 0 and open >= set.quota then return { 'quota', int(open), 'limits.pending_per_tenant' } end
+if most > 0 and open >= most then return { 'quota', int(open), 'api_tokens[].max_pending', 1, int(most) } end
+if set.quota > 0 and open >= set.quota then return { 'quota', int(open), 'limits.pending_per_tenant', 1, int(set.quota) } end
 
 -- next_group returns the group that takes the job.
 local function next_group()

@@ -11,7 +11,10 @@
 --   trace (of the submission, as the record has it; empty: none),
 --   words (a line for each job: its type or a dash, cost, run_at and expires, in µs, 0: none; an empty line, or none: as the job before),
 --   id, payload, ...
--- RETURNS: {accepted, added by earlier attempts, 1 if the chunk is done, then which jobs existed, from 0} or {reason, detail}
+-- RETURNS: one of
+--   {accepted, added by earlier attempts, 1 if the chunk is done, then which jobs existed, from 0}
+--   {'quota', open jobs, setting, new jobs, limit}
+--   {reason, detail}
 -- INVARIANT: a job id is unique in its group; a sealed group takes no new id; a chunk that is done keeps its answer.
 -- INCLUDE: clock, limiter, fair, bulk, bulkqueue, bulklife, bulkjobs
 
@@ -50,8 +53,8 @@ local t = bulk_tenant(g[G_TENANT])
 if fresh > 0 then
   if g[G_SEALED] == 1 or g[G_STATUS] > RUNNING then return { 'sealed' } end
   local most, open = tonumber(ARGV[8]), t[T_OPEN] + tonumber(ARGV[11])
-  if most > 0 and open + fresh > most then return { 'quota', int(open), 'api_tokens[].max_pending' } end
-  if set.quota > 0 and open + fresh > set.quota then return { 'quota', int(open), 'limits.pending_per_tenant' } end
+  if most > 0 and open + fresh > most then return { 'quota', int(open), 'api_tokens[].max_pending', int(fresh), int(most) } end
+  if set.quota > 0 and open + fresh > set.quota then return { 'quota', int(open), 'limits.pending_per_tenant', int(fresh), int(set.quota) } end
   local lines, at, ids, bytes = {}, 0, {}, 0
   local next_words, kind, cost, run_at, expires, head = string.gmatch(ARGV[13], '([^\n]*)\n'), nil, nil, nil, nil, nil
   for i = 1, n do

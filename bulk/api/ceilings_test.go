@@ -32,7 +32,7 @@ func TestCeilings_OfATokenNameTheField(t *testing.T) {
 	wantCode(t, b.ask("PATCH", "/v1/groups/g", `{"priority":"high"}`, acme), 422, "invalid", "max_priority")
 	wantCode(t, b.ask("POST", "/v1/groups", `{"tenant":"acme","type":"webhook"}`, acme), 429, "quota", "api_tokens[].max_groups")
 	line := `{"payload":1}` + "\n"
-	wantCode(t, b.ask("POST", "/v1/groups/g/jobs", strings.Repeat(line, 3), acme, "Content-Type: application/x-ndjson"), 429, "quota", "api_tokens[].max_pending")
+	wantCode(t, b.ask("POST", "/v1/groups/g/jobs", strings.Repeat(line, 3), acme, "Content-Type: application/x-ndjson"), 429, "quota", "has 0 unfinished jobs", "3 more", "api_tokens[].max_pending is 2", "at most 2 at a time")
 	want(t, b.ask("POST", "/v1/groups/g/jobs", strings.Repeat(line, 3), "Content-Type: application/x-ndjson"), 200) // the operators' token
 	want(t, b.ask("POST", "/v1/groups", `{"tenant":"acme","type":"webhook","priority":"high","weight":7}`), 201)
 }

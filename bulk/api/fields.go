@@ -287,6 +287,17 @@ func setLabels(to *store.Labels, raw []byte) string {
 	if raw[0] != '{' || json.Unmarshal(raw, &values) != nil {
 		return "is not an object of texts"
 	}
+	seen, twice := map[string]bool{}, ""
+	ophttp.Members(raw, func(name, _ []byte) bool {
+		if seen[string(name)] {
+			twice = string(name)
+		}
+		seen[string(name)] = true
+		return twice == ""
+	})
+	if twice != "" {
+		return fmt.Sprintf("has the label %q twice", ophttp.Shorten(twice))
+	}
 	if len(values) > store.MaxLabels {
 		return fmt.Sprintf("has %d labels", len(values))
 	}

@@ -155,3 +155,14 @@ func FuzzGroupFields(f *testing.F) {
 		}
 	})
 }
+
+// Of two labels with one key the last one would win silently.
+func TestGroups_RefuseALabelGivenTwice(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	const twice = `{"campaign":"spring","team":"a","campaign":"summer"}`
+	wantCode(t, b.ask("POST", "/v1/groups", `{"tenant":"acme","type":"mail","labels":`+twice+`}`), 422, "invalid", `"path":"labels"`, `label \"campaign\" twice`)
+	wantCode(t, b.ask("POST", "/v1/groups", `{"tenant":"acme","type":"mail","labels":{"a":"1","\u0061":"1"}}`), 422, "invalid", `label \"a\" twice`)
+	wantCode(t, b.ask("POST", "/v1/bulk?tenant=acme&type=mail&id=x&labels="+url.QueryEscape(twice), lines(1)), 422, "invalid", `label \"campaign\" twice`)
+	wantCode(t, b.ask("POST", "/v1/schedules", `{"tenant":"acme","cron":"@daily","jobs":[{"payload":1}],"group":{"type":"mail","labels":`+twice+`}}`), 422, "invalid", `"path":"group.labels"`, `label \"campaign\" twice`)
+}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -196,6 +197,11 @@ func (s scheduleRoutes) createSchedule(w http.ResponseWriter, r *http.Request, w
 	if err := b.s.Check(); err != nil {
 		return scheduleFault(err)
 	}
+	if err := s.checkSplit(r.Context(), &b.s); err != nil {
+		if _, missing := s.book.Get(r.Context(), b.s.ID); missing != nil { // else the request is repeated, and its shards were drained since
+			return err
+		}
+	}
 	asked := b.s
 	there, created, err := s.book.Create(r.Context(), &b.s)
 	if err != nil {
@@ -218,6 +224,15 @@ func (s scheduleRoutes) createSchedule(w http.ResponseWriter, r *http.Request, w
 func scheduleFault(err error) error {
 	name, _, _ := strings.Cut(err.Error(), " ")
 	return ophttp.Invalid(ophttp.Fault{Path: strings.TrimSuffix(name, ":"), Problem: "is not valid: " + err.Error(), Allowed: "see docs/bulk.md"})
+}
+
+// checkSplit returns the problem of a schedule whose runs would be refused because there are fewer shards than parts.
+func (s scheduleRoutes) checkSplit(ctx context.Context, sch *schedule.Schedule) error {
+	err := s.store.CheckSplit(ctx, sch.Group.Split)
+	if refusal, is := errors.AsType[*store.Refusal](err); is {
+		return ophttp.Invalid(ophttp.Fault{Path: "group.split", Value: ophttp.Marshal(sch.Group.Split), Problem: refusal.Detail, Allowed: "1 to the number of shards that are open for new groups"})
+	}
+	return err
 }
 
 // sameSchedule reports whether a schedule is the one that a request describes. It may be paused meanwhile.
@@ -292,6 +307,7 @@ func (s scheduleRoutes) patchSchedule(w http.ResponseWriter, r *http.Request, wh
 	sch, err = s.book.Change(r.Context(), sch.ID, func(now *schedule.Schedule) error {
 		b := scheduleBody{s: *now}
 		faults := decode(scheduleChanges, body, &b)
+		regrouped := b.group != nil
 		if len(faults) == 0 && (b.group != nil || b.jobs != nil || b.job != nil) {
 			b.keep(now)
 			faults = s.template(&b, who)
@@ -304,6 +320,11 @@ func (s scheduleRoutes) patchSchedule(w http.ResponseWriter, r *http.Request, wh
 		}
 		if err := b.s.Check(); err != nil {
 			return scheduleFault(err)
+		}
+		if regrouped {
+			if err := s.checkSplit(r.Context(), &b.s); err != nil {
+				return err
+			}
 		}
 		*now = b.s
 		return nil

@@ -73,3 +73,23 @@ func TestServer_ChainsJobsAndSchedulesOverShards(t *testing.T) {
 	}
 	want(t, b.ask("DELETE", "/v1/schedules/s", ""), 204)
 }
+
+// A schedule whose runs the number of shards would refuse is refused as such a group is.
+func TestSchedules_RefuseASplitThatNoRunCanHave(t *testing.T) {
+	t.Parallel()
+	const runs = `"tenant":"acme","cron":"@daily","jobs":[{"payload":1}]`
+	for shards, words := range map[int][]string{1: {"one shard", "leave split out"}, 2: {"2 shards are open", "use 1 to 2"}} {
+		f, err := store.NewFleet(store.Options{Shards: shards, Prefix: redistest.Prefix(t) + fmt.Sprint(shards), Timeout: 10 * time.Second, Settings: store.Defaults(), Log: slog.New(slog.DiscardHandler)}, redistest.Client(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := newBench(t, func(o *Options) { o.Store = f })
+		wantCode(t, b.ask("POST", "/v1/groups", `{"tenant":"acme","type":"mail","split":3}`), 422, "invalid", append([]string{"split 3"}, words...)...)
+		words = append([]string{`"group.split"`, "split 3"}, words...)
+		wantCode(t, b.ask("POST", "/v1/schedules", `{"id":"s",`+runs+`,"group":{"type":"mail","split":3}}`), 422, "invalid", words...)
+		wantCode(t, b.ask("GET", "/v1/schedules/s", ""), 404, "not_found")
+		want(t, b.ask("POST", "/v1/schedules", fmt.Sprintf(`{"id":"s",%s,"group":{"type":"mail","split":%d}}`, runs, shards)), 201)
+		wantCode(t, b.ask("PATCH", "/v1/schedules/s", `{"group":{"type":"mail","split":3}}`), 422, "invalid", words...)
+		want(t, b.ask("PATCH", "/v1/schedules/s", `{"paused":true}`), 200)
+	}
+}

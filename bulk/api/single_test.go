@@ -86,7 +86,7 @@ func TestSubmitJob_RefusesBadFields(t *testing.T) {
 	const acme = "Authorization: Bearer " + acmeToken
 	wantCode(t, b.ask("POST", "/v1/jobs", `{"tenant":"acme","type":"mail","payload":1,"priority":"high"}`, acme), 422, "invalid", "max_priority")
 	want(t, b.ask("POST", "/v1/jobs", `{"tenant":"acme","type":"mail","payload":1}`, acme), 202)
-	wantCode(t, b.ask("POST", "/v1/jobs", `{"tenant":"acme","type":"mail","payload":1}`, acme), 429, "quota", "max_pending")
+	wantCode(t, b.ask("POST", "/v1/jobs", `{"tenant":"acme","type":"mail","payload":1}`, acme), 429, "quota", "unfinished jobs", "1 more", "api_tokens[].max_pending is ")
 	// No group can take the place of one of single jobs.
 	wantCode(t, b.ask("POST", "/v1/groups", `{"id":"jobs:mine","tenant":"acme","type":"mail"}`), 422, "invalid", "jobs:")
 }

@@ -248,7 +248,7 @@ func TestAddJobs_ContinuesAfterQuota(t *testing.T) {
 	b := newBenchOn(t, redistest.Client(t), set)
 	id := b.create(`{"tenant":"acme","type":"mail"}`)
 	w := b.ask("POST", "/v1/groups/"+id+"/jobs", lines(1000), key+"k")
-	wantCode(t, w, 429, "quota", "pending_per_tenant", `"accepted":500`)
+	wantCode(t, w, 429, "quota", "has 500 unfinished jobs", "500 more", "limits.pending_per_tenant is 700; wait", `"accepted":500`)
 	if w.Header().Get("Retry-After") == "" {
 		t.Error("no Retry-After")
 	}

@@ -174,3 +174,44 @@ func TestWork_OverShardsOneKilledOneFrozen(t *testing.T) {
 		t.Errorf("audit: %v, %v", found, err)
 	}
 }
+
+// A lease of a shard that the installation does not have is worth as little as one that another run has replaced, and the verdicts
+// beside it count. If the shard was added since this process started, the lease has to wait for the restart.
+func TestWork_LeaseOfAShardThatDoesNotExist(t *testing.T) {
+	t.Parallel()
+	prefix := redistest.Prefix(t)
+	b := newBenchWith(t, store.Options{Client: redistest.Client(t), Prefix: prefix, Settings: store.Defaults()})
+	b.submit("g", 4)
+	elsewhere := func(lease string) string {
+		h, err := remote.ParseHandle(lease)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.Shard = 1
+		return h.String()
+	}
+	v := b.lease(`{"types":["mail"],"max":4}`)
+	if got := states(t, b.ask("POST", "/v1/work/extend", `{"leases":["`+elsewhere(v.Jobs[0].Lease)+`","`+v.Jobs[1].Lease+`"]}`)); got != "j0 lost, j1 held" {
+		t.Error(got)
+	}
+	if got := states(t, b.ask("POST", "/v1/work/ack", `{"jobs":[{"lease":"`+elsewhere(v.Jobs[0].Lease)+`"},{"lease":"`+v.Jobs[1].Lease+`"}]}`)); got != "j0 stale, j1 done" {
+		t.Error(got)
+	}
+	if got := states(t, b.ask("POST", "/v1/work/fail", `{"jobs":[{"lease":"`+elsewhere(v.Jobs[0].Lease)+`"}]}`)); got != "j0 stale" {
+		t.Error(got)
+	}
+	f, err := store.NewFleet(store.Options{Shards: 2, Prefix: prefix, Timeout: 10 * time.Second, Settings: store.Defaults(), Log: slog.New(slog.DiscardHandler)}, redistest.Client(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Prepare(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.OpenShard(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	if got := states(t, b.ask("POST", "/v1/work/ack", `{"jobs":[{"lease":"`+elsewhere(v.Jobs[0].Lease)+`"},{"lease":"`+v.Jobs[2].Lease+`"}]}`)); got != "j0 away, j2 done" {
+		t.Error(got)
+	}
+	wantCode(t, b.ask("POST", "/v1/work/extend", `{"leases":["`+elsewhere(v.Jobs[0].Lease)+`"]}`), 503, "store_unavailable")
+}

@@ -58,6 +58,7 @@ type Options struct {
 type Broker struct {
 	o        Options
 	shards   []*shard
+	count    func(ctx context.Context) (int, error) // of the installation's shards
 	presence *presence
 	parking  *parking
 
@@ -82,7 +83,7 @@ func New(o Options) (*Broker, error) {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	o.Metrics.Most.Set(float64(o.Waiting))
-	b := &Broker{o: o, presence: &presence{workers: map[string]*puller{}}}
+	b := &Broker{o: o, count: o.Store.Shards()[0].ShardCount, presence: &presence{workers: map[string]*puller{}}}
 	for n, s := range o.Store.Shards() {
 		b.shards = append(b.shards, &shard{number: n, queue: s, leases: s})
 		b.presence.registries = append(b.presence.registries, s)

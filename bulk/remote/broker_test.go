@@ -25,7 +25,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func newTestBroker(waiting int, shards ...*memory) (*Broker, *counting) {
 	metrics, engine := &bulk.NewMetrics(nil, "").Leases, &counting{}
 	b := &Broker{o: Options{Engine: engine, MaxResult: 100, Log: slog.New(slog.DiscardHandler), Metrics: metrics},
-		presence: &presence{workers: map[string]*puller{}}, parking: newParking(waiting, len(shards), metrics)}
+		count: func(context.Context) (int, error) { return len(shards), nil }, presence: &presence{workers: map[string]*puller{}}, parking: newParking(waiting, len(shards), metrics)}
 	for n, m := range shards {
 		b.shards = append(b.shards, &shard{number: n, queue: m, leases: m})
 		b.presence.registries = append(b.presence.registries, m)

@@ -118,14 +118,35 @@ func byShard(n int, shardOf func(i int) int) map[int][]int {
 	return parts
 }
 
+// exists reports whether another process can have leased jobs of a shard that this process does not have. If it can, or if that is not
+// known, err is the reason why this process cannot reach the shard.
+func (b *Broker) exists(ctx context.Context, number int) (exists bool, err error) {
+	count, err := b.count(ctx)
+	switch {
+	case err != nil:
+		return true, err
+	case number < count:
+		return true, fmt.Errorf("%w: shard %d was added; restart this process with shards: %d", store.ErrStore, number, count)
+	}
+	return false, nil
+}
+
 // onShards calls do for each shard with the indexes of the handles that belong to it, all at once, and returns the results in order.
-// Those of a shard with an error are otherwise.
-func onShards[T any](b *Broker, held []Handle, otherwise T, do func(s *shard, part []int) ([]T, error)) (all []T, errs []error) {
+// Those of a shard with an error are otherwise, and those of a shard that does not exist unknown.
+func onShards[T any](ctx context.Context, b *Broker, held []Handle, otherwise, unknown T, do func(s *shard, part []int) ([]T, error)) (all []T, errs []error) {
 	all, errs = make([]T, len(held)), make([]error, len(b.shards))
 	parts := byShard(len(held), func(i int) int { return held[i].Shard })
-	for number := range parts {
-		if number >= len(b.shards) {
-			return nil, []error{fmt.Errorf("%w: shard %d was added; restart this process with shards: %d", store.ErrStore, number, number+1)}
+	for number, part := range parts {
+		if number < len(b.shards) {
+			continue
+		}
+		delete(parts, number)
+		exists, err := b.exists(ctx, number)
+		errs = append(errs, err)
+		for _, i := range part {
+			if all[i] = otherwise; !exists {
+				all[i] = unknown
+			}
 		}
 	}
 	var calls sync.WaitGroup

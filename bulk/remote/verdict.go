@@ -39,7 +39,7 @@ func (b *Broker) End(ctx context.Context, verdicts []Verdict, check bool) ([]sto
 	for i := range verdicts {
 		held[i] = verdicts[i].Lease
 	}
-	states, errs := onShards(b, held, Away, checking(ctx, held, check, store.AckStale, func(s *shard, part []int) ([]store.AckState, error) {
+	states, errs := onShards(ctx, b, held, Away, store.AckStale, checking(ctx, held, check, store.AckStale, func(s *shard, part []int) ([]store.AckState, error) {
 		of := make([]store.Ack, len(part))
 		for k, i := range part {
 			of[k] = acks[i]
@@ -84,7 +84,7 @@ func (b *Broker) ack(v *Verdict) store.Ack {
 // Extend extends at most store.MaxPull leases: each then lasts LeaseFor from now. It returns one state for each. If a shard does
 // not reply, it returns an error after it has extended the leases of the others. check is that of End: such a lease is lost.
 func (b *Broker) Extend(ctx context.Context, held []Handle, check bool) ([]store.LeaseState, error) {
-	states, errs := onShards(b, held, store.LeaseLost, checking(ctx, held, check, store.LeaseLost, func(s *shard, part []int) ([]store.LeaseState, error) {
+	states, errs := onShards(ctx, b, held, store.LeaseLost, store.LeaseLost, checking(ctx, held, check, store.LeaseLost, func(s *shard, part []int) ([]store.LeaseState, error) {
 		of := make([]store.Lease, len(part))
 		for k, i := range part {
 			of[k] = store.Lease{Key: held[i].Key, Fence: held[i].Fence}

@@ -149,7 +149,12 @@ func (r *Runner) create(ctx context.Context, s *Schedule, spec store.GroupSpec) 
 	if err != nil && !refused(err, store.CodeExists) {
 		return err
 	}
-	_, err = r.jobs.AddJobs(ctx, spec.ID, store.Chunk{Key: "schedule", Last: true, Answer: []byte("{}"), MaxPending: s.MaxPending}, s.jobs())
+	chunk, jobs := store.Chunk{Key: "schedule", Last: true, Answer: []byte("{}"), MaxPending: s.MaxPending}, s.jobs()
+	added, err := r.jobs.AddJobs(ctx, spec.ID, chunk, jobs)
+	if err == nil && !added.Done { // a chunk of a split group ends with a call without jobs
+		chunk.Offset = int64(len(jobs))
+		_, err = r.jobs.AddJobs(ctx, spec.ID, chunk, nil)
+	}
 	var done *store.ChunkDone
 	if err != nil && !errors.As(err, &done) && !refused(err, store.CodeSealed) {
 		if refused(err, store.CodeQuota) {

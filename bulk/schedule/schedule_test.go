@@ -292,8 +292,14 @@ func TestRunner_ManyProcessesRunOnce(t *testing.T) {
 
 // dying is a store whose process dies after a number of writes.
 type dying struct {
-	*store.Store
+	stored
 	left int
+}
+
+type stored interface {
+	groups
+	jobs
+	due
 }
 
 var errDead = errors.New("the process is dead")
@@ -309,28 +315,28 @@ func (d *dying) CreateGroup(ctx context.Context, g store.GroupSpec) (store.Group
 	if err := d.write(); err != nil {
 		return store.Group{}, false, err
 	}
-	return d.Store.CreateGroup(ctx, g)
+	return d.stored.CreateGroup(ctx, g)
 }
 
 func (d *dying) AddJobs(ctx context.Context, group string, c store.Chunk, jobs []store.Job) (store.Added, error) {
 	if err := d.write(); err != nil {
 		return store.Added{}, err
 	}
-	return d.Store.AddJobs(ctx, group, c, jobs)
+	return d.stored.AddJobs(ctx, group, c, jobs)
 }
 
 func (d *dying) Seal(ctx context.Context, group string) (store.Group, error) {
 	if err := d.write(); err != nil {
 		return store.Group{}, err
 	}
-	return d.Store.Seal(ctx, group)
+	return d.stored.Seal(ctx, group)
 }
 
 func (d *dying) WriteSchedule(ctx context.Context, r store.ScheduleRecord, next time.Time) (store.ScheduleRecord, bool, error) {
 	if err := d.write(); err != nil {
 		return store.ScheduleRecord{}, false, err
 	}
-	return d.Store.WriteSchedule(ctx, r, next)
+	return d.stored.WriteSchedule(ctx, r, next)
 }
 
 // TestRunner_ContinuesWhatADeadProcessBegan: wherever the keeper dies within a run, the next one completes it, and it is made once.
@@ -429,4 +435,48 @@ func TestBook_CreatesOnceAndKeepsChanges(t *testing.T) {
 	if _, err := d.book.Change(t.Context(), "nightly", func(*Schedule) error { return stop }); !errors.Is(err, stop) {
 		t.Fatal(err)
 	}
+}
+
+// TestRunner_NamesASplitBeyondTheShards: where fewer shards are open than a schedule's groups are split on, a run that was begun
+// before is completed, and the later ones fail with the reason until a shard is opened again.
+func TestRunner_NamesASplitBeyondTheShards(t *testing.T) {
+	d := newDesk(t, "2026-11-26T09:59:00Z")
+	fleet, err := store.NewFleet(store.Options{Shards: 2, Prefix: d.prefix, Timeout: 10 * time.Second, Settings: store.Defaults(), Now: func() int64 { return d.us }}, redistest.Client(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.book = NewBook(fleet)
+	d.create(func(s *Schedule) { s.Group.Split = 2 })
+	round := func(at string, want Counts) *Schedule {
+		t.Helper()
+		d.at(at)
+		if _, err := fleet.ShardList(t.Context()); err != nil { // reads the placements at this time
+			t.Fatal(err)
+		}
+		did, faults := NewRunner(fleet).Round(t.Context())
+		s, err := d.book.Get(t.Context(), "nightly")
+		if err != nil || faults != nil || did != want {
+			t.Fatalf("%s: %+v, %v, %v: %+v", at, did, faults, err, s)
+		}
+		return s
+	}
+	d.at("2026-11-26T10:00:00Z")
+	if _, err := NewRunner(&dying{fleet, 1}).Round(t.Context()); !errors.Is(err, errDead) { // once the group is created
+		t.Fatal(err)
+	}
+	if _, err := fleet.DrainShard(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	s := round("2026-11-26T10:00:02Z", Counts{Started: 1})
+	if g, err := fleet.Group(t.Context(), s.Last.Group); err != nil || !g.Sealed || g.Total != 2 || g.Split != 2 {
+		t.Errorf("the run that was begun: %+v, %v", g, err)
+	}
+	s = round("2026-11-26T11:00:00Z", Counts{Failed: 1})
+	if want := "2026-11-26T11:00:00Z: split 2: one shard is open for new groups; leave split out, or add or open shards (docs/bulk-operations.md)"; s.Counts.Error != want {
+		t.Errorf("%q, want %q", s.Counts.Error, want)
+	}
+	if _, err := fleet.OpenShard(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	round("2026-11-26T12:00:00Z", Counts{Started: 1})
 }

@@ -22,8 +22,8 @@ func (f fleetGroups) CreateGroup(ctx context.Context, g GroupSpec) (group Group,
 		return Group{}, false, err
 	}
 	if len(f.shards) == 1 {
-		if g.Split > 1 {
-			return Group{}, false, refuse(CodeInvalid, "split %d: the installation has one shard; leave split out, or set shards (docs/bulk-operations.md)", g.Split)
+		if err := f.CheckSplit(ctx, g.Split); err != nil {
+			return Group{}, false, err
 		}
 		return s.CreateGroup(ctx, g)
 	}

@@ -41,7 +41,7 @@ func (f fleetGroups) addParts(ctx context.Context, p parts, group string, c Chun
 			name string
 		}{{c.MaxPending, "api_tokens[].max_pending"}, {most, "limits.pending_per_tenant"}} {
 			if limit.most > 0 && len(jobs) > 0 && all.open+int64(len(jobs)) > limit.most {
-				return groupRefusal("quota", group, reply{"quota", all.open, limit.name})
+				return groupRefusal("quota", group, reply{"quota", all.open, limit.name, int64(len(jobs)), limit.most})
 			}
 		}
 		c.MaxPending = 0
@@ -265,13 +265,15 @@ func (f fleetJobs) undoRedrive(ctx context.Context, p parts, g *Group, source st
 	if err != nil && !isCode(err, CodeState) { // else its housekeeping is faster, and its retention deletes it
 		return err
 	}
-	switch {
-	case o.Job != "":
-		return refuse(CodeState, "job %q of group %q no longer has its payload", o.Job, source)
-	case o.which() != "":
-		return refuse(CodeState, "group %q has no such jobs to redrive: no job of these statuses and codes still has its payload", source)
+	from, err := f.Group(ctx, source)
+	if err != nil {
+		return err
 	}
-	return refuse(CodeState, "group %q has no dead letters to redrive", source)
+	s := p[0]
+	if o.Job != "" {
+		s = p.of(o.Job) // an earlier redrive has the job in the same part
+	}
+	return s.noneLeft(ctx, &g.GroupSpec, &from, o.Job)
 }
 
 // retryInPart is RetryJob for a split group.

@@ -99,11 +99,24 @@ func (v *server) fits(first []any, has func(n int) bool) error {
 		switch {
 		case has(n) && !own && (v.of > 1 || !installed && !cluster): // one server has all shards that were configured once
 			return fmt.Errorf("%w: %s has the data of shard %d, which the configuration puts elsewhere: restore the former order and number of store.urls", ErrShards, v.name(), n)
+		case v.at == 0 && own && n > 0 && has(n) && !installed && first[1] == nil && !cluster: // its placements come before any mark
+			return fmt.Errorf("%w: %s has the data of shard %d, but nothing of shard 0, which is on another server: restore the former order and number of store.urls", ErrShards, v.name(), n)
 		case v.at == 0 && own && n < count && !has(n) && !cluster:
 			return fmt.Errorf("%w: %s has shard 0 of an installation with %d shards, but nothing of shard %d, which is on another server: restore the former order and number of store.urls", ErrShards, v.name(), count, n)
 		}
 	}
 	return nil
+}
+
+// placedBy returns shard 0 if its placements have to be recorded before s is marked: s is shard 0, or beside it on one server.
+func (v *server) placedBy(s *shard) *shard {
+	if s.o.Shard == 0 {
+		return s
+	}
+	if _, cluster := s.o.Client.(*redis.ClusterClient); v == nil || v != v.first || cluster {
+		return nil
+	}
+	return v.shards[0]
 }
 
 // claimOthers marks the other shards of the server of shard 0, before shard 0 itself: where shard 0 is marked, the others are.

@@ -124,11 +124,6 @@ func onJob[T any](ctx context.Context, f *allShards, group, job string, do func(
 // createParts creates a split group: the other parts first, so that a part that is missing later was lost. It does so under a lock,
 // so that two specs of one id do not mix.
 func (f fleetGroups) createParts(ctx context.Context, s *Store, g GroupSpec) (group Group, created bool, err error) {
-	if g.Parts == "" { // else it is a redrive, on the shards of its source
-		if err := f.choose(ctx, s, &g); err != nil {
-			return Group{}, false, err
-		}
-	}
 	what := fmt.Sprintf("the parts of group %q", g.ID)
 	var others parts // that were created
 	err = f.locked(ctx, "group/"+g.ID, what, func(ctx context.Context) error {
@@ -138,9 +133,18 @@ func (f fleetGroups) createParts(ctx context.Context, s *Store, g GroupSpec) (gr
 			g.Parts = cmp.Or(there.Parts, g.Parts) // of an earlier placement
 		case !isCode(err, CodeNotFound):
 			return err
-		default:
+		}
+		if g.Parts == "" { // else it exists, or is a redrive, on the shards of its source
+			if err := f.choose(ctx, s, &g); err != nil {
+				return err
+			}
+		}
+		if there == nil {
 			p, err := f.partsOf(s, &g)
 			if err != nil {
+				return err
+			}
+			if err := f.freeParts(ctx, p, &g); err != nil {
 				return err
 			}
 			errs := p.others(func(i int, s *Store) error {
@@ -173,22 +177,62 @@ func (f fleetGroups) createParts(ctx context.Context, s *Store, g GroupSpec) (gr
 
 // discard deletes the other parts of a group whose first part was refused. A part that it cannot delete holds the id until its retention.
 func (f fleetGroups) discard(ctx context.Context, p parts, group string) {
-	errs := p.others(func(_ int, s *Store) error {
-		_, err := s.Cancel(ctx, group)
-		if err == nil {
-			_, err = s.Tend(ctx, group)
-		}
-		if err == nil {
-			_, _, err = s.join(ctx, group, 0, Cancelled, "", nil)
-		}
-		if err == nil {
-			_, err = s.Delete(ctx, group, 100*time.Millisecond)
-		}
-		return err
-	})
+	errs := p.others(func(_ int, s *Store) error { return s.discard(ctx, group) })
 	if err := errors.Join(errs...); err != nil {
 		p[0].o.Log.Debug("parts of a group whose first part was refused stay until their retention", "group", group, "error", err)
 	}
+}
+
+// discard cancels and deletes a part.
+func (s partStore) discard(ctx context.Context, group string) error {
+	_, err := s.Cancel(ctx, group)
+	if err == nil {
+		_, err = s.Tend(ctx, group)
+	}
+	if err == nil {
+		_, _, err = s.join(ctx, group, 0, Cancelled, "", nil)
+	}
+	if err == nil || isCode(err, CodeState) { // it has ended
+		_, err = s.Delete(ctx, group, 100*time.Millisecond)
+	}
+	return err
+}
+
+// freeParts deletes the parts of an earlier group with the id of a new one, if they have no job: their process was killed after their first
+// part was refused, or that one was lost. Parts of the same group stay.
+func (f fleetGroups) freeParts(ctx context.Context, p parts, g *GroupSpec) error {
+	var mu sync.Mutex
+	var earlier []*Store
+	errs := p.others(func(i int, s *Store) error {
+		spec, err := s.specOf(ctx, g.ID)
+		var part Group
+		if err == nil {
+			part, err = s.Group(ctx, g.ID)
+		}
+		switch {
+		case isCode(err, CodeNotFound):
+			return nil
+		case err != nil:
+			return err
+		case !part.Status.Ended() && spec.same(g.ofPart(i)):
+			return nil // its process was killed before it created the rest
+		case part.Total > 0:
+			return refuse(CodeExists, "id %q: shard %d has jobs of an earlier group with this id, whose first part was lost; choose a new id", g.ID, s.o.Shard)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		earlier = append(earlier, s)
+		return nil
+	})
+	if err := errors.Join(errs...); err != nil {
+		return firstRefusal(errs, err)
+	}
+	for _, s := range earlier {
+		if err := s.discard(ctx, g.ID); err != nil && !isCode(err, CodeNotFound) {
+			return err
+		}
+	}
+	return nil
 }
 
 // splitExpected splits a new group of which many jobs are expected. A group that exists stays as it is, so that its creation can be
@@ -212,7 +256,7 @@ func (f fleetGroups) splitExpected(ctx context.Context, s *Store, g *GroupSpec) 
 	if err != nil {
 		return err
 	}
-	g.Split = g.splitFor(len(p.placements.at(p.clock()).shards))
+	g.Split = g.splitFor(len(p.open()))
 	return nil
 }
 
@@ -226,15 +270,41 @@ func firstRefusal(errs []error, err error) error {
 	return err
 }
 
+// CheckSplit returns the refusal of a group with so many parts, if there are fewer shards for them.
+func (f *allShards) CheckSplit(ctx context.Context, parts int) error {
+	if parts < 2 {
+		return nil
+	}
+	if len(f.shards) == 1 {
+		return refuse(CodeInvalid, "split %d: the installation has one shard; leave split out, or set shards (docs/bulk-operations.md)", parts)
+	}
+	p, err := f.placements(ctx)
+	if err != nil {
+		return err
+	}
+	return checkOpen(parts, p.open())
+}
+
+// checkOpen returns the refusal of a group with more parts than shards are open.
+func checkOpen(parts int, open []int) error {
+	if parts <= len(open) {
+		return nil
+	}
+	if len(open) == 1 {
+		return refuse(CodeInvalid, "split %d: one shard is open for new groups; leave split out, or add or open shards (docs/bulk-operations.md)", parts)
+	}
+	return refuse(CodeInvalid, "split %d: %d shards are open for new groups; use 1 to %d, or add or open shards (docs/bulk-operations.md)", parts, len(open), len(open))
+}
+
 // choose sets the shards of a new split group: its home, and others that are open for new groups.
 func (f *allShards) choose(ctx context.Context, s *Store, g *GroupSpec) error {
 	p, err := f.placements(ctx)
 	if err != nil {
 		return err
 	}
-	open, key := slices.Clone(p.placements.at(p.clock()).shards), homeKey(g.ID)
-	if g.Split > len(open) {
-		return refuse(CodeInvalid, "split %d: %d shards are open for new groups; use 1 to %d, or add shards", g.Split, len(open), len(open))
+	open, key := slices.Clone(p.open()), homeKey(g.ID)
+	if err := checkOpen(g.Split, open); err != nil {
+		return err
 	}
 	slices.SortFunc(open, func(a, b int) int { return cmp.Compare(rendezvous(key, b), rendezvous(key, a)) })
 	all := []string{strconv.Itoa(s.o.Shard)}

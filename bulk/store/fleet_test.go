@@ -346,6 +346,8 @@ func TestFleet_WrongServersStayUnmarked(t *testing.T) {
 		{"one of three", 3, []*redistest.PrivateServer{a}, "store.url has shard 0 of an installation with 3 shards, but nothing of shard 1"},
 		{"two of three", 4, []*redistest.PrivateServer{a, b}, "store.urls[0] has shard 0 of an installation with 3 shards, but nothing of shard 2"},
 		{"another one alone", 1, []*redistest.PrivateServer{b}, "store.url has the data of shard 1"},
+		{"another one for all", 3, []*redistest.PrivateServer{b}, "store.url has the data of shard 1, but nothing of shard 0"},
+		{"another one first", 4, []*redistest.PrivateServer{c, b}, "store.urls[0] has the data of shard 2, but nothing of shard 0"},
 	} {
 		f := open(row.shards, row.servers...)
 		for n, s := range f.shards { // what the loops of a process do beside Prepare
@@ -371,7 +373,8 @@ func TestFleet_WrongServersStayUnmarked(t *testing.T) {
 	}
 }
 
-// A process that was killed while it marked the shards of a new installation, or a server that lost its data, prevents no start.
+// A process that was killed while it marked the shards of a new installation, a server that lost its data, or marks of shards that were
+// configured once and never opened, prevent no start.
 func TestFleet_PreparesPartOfAnInstallation(t *testing.T) {
 	a, b := redistest.Server(t), redistest.Server(t)
 	half, err := NewFleet(Options{Shards: 4, Prefix: "wr", Timeout: 10 * time.Second, Settings: Defaults()}, a.Client(), b.Client())
@@ -390,6 +393,13 @@ func TestFleet_PreparesPartOfAnInstallation(t *testing.T) {
 			t.Fatal(err)
 		}
 		fleet(t, 4, "wr", nil, a.Client(), b.Client())
+	}
+	c := redistest.Server(t)
+	for _, shards := range []int{1, 4, 2, 1} {
+		fleet(t, shards, "wr", nil, c.Client())
+	}
+	if c.Client().Exists(t.Context(), layoutKey("wr", 3)).Val() != 1 {
+		t.Error("no mark of a shard that is not configured any more")
 	}
 }
 

@@ -151,7 +151,10 @@ func tooManyGroups(g *GroupSpec, has int64) error {
 // version may write other fields.
 func sameSpec(stored string, g GroupSpec) bool {
 	var there GroupSpec
-	err := json.Unmarshal([]byte(stored), &there)
-	there.Own, there.MaxGroups, there.Parts, there.predecessors, there.Trace = g.Own, g.MaxGroups, g.Parts, g.predecessors, g.Trace
-	return err == nil && there == g
+	return json.Unmarshal([]byte(stored), &there) == nil && there.same(g)
+}
+
+func (g GroupSpec) same(other GroupSpec) bool {
+	g.Own, g.MaxGroups, g.Parts, g.predecessors, g.Trace = other.Own, other.MaxGroups, other.Parts, other.predecessors, other.Trace
+	return g == other
 }

@@ -17,7 +17,7 @@ func groupRefusal(reason, group string, r reply) error {
 	case "sealed":
 		return refuse(CodeSealed, "group %q is sealed: it accepts no more jobs; create a new group for them", group)
 	case "quota":
-		return refuse(CodeQuota, "tenant has %d jobs to do: %s is reached; wait until some have ended and send this again", r.int(1), r.string(2))
+		return tooManyJobs(r.int(1), r.int(3), r.int(4), r.string(2))
 	case "operators_only":
 		field := map[string]string{"level": "priority", "base": "base_priority"}[r.string(1)]
 		return refuse(CodeOperators, "%s: an operator has set it for group %q, and it counts among tenants; ask an operator to change it", cmp.Or(field, r.string(1)), group)
@@ -33,6 +33,15 @@ func groupRefusal(reason, group string, r reply) error {
 		return refuse(CodeHalfIn, "group %q has %d incomplete chunks: send each again with its Idempotency-Key, then seal; or seal with abandon_chunks if their sender is gone", group, r.int(1))
 	}
 	return fmt.Errorf("the store replied %q for group %q", reason, group)
+}
+
+// tooManyJobs returns the refusal of new jobs with which a tenant would have more than a setting allows.
+func tooManyJobs(has, asked, most int64, setting string) error {
+	out := "wait until some have ended and send this again"
+	if asked > most {
+		out = fmt.Sprintf("send at most %d at a time", most)
+	}
+	return refuse(CodeQuota, "tenant has %d unfinished jobs, and %d more were sent: %s is %d; %s", has, asked, setting, most, out)
 }
 
 // Seal ends the submission of jobs, so that the group can complete. Sealing again is no error. A group with an

@@ -158,6 +158,9 @@ type placementReading struct {
 // clock returns the time of shard 0's clock, µs.
 func (p *placementReading) clock() int64 { return p.now + time.Since(p.at).Microseconds() }
 
+// open returns the shards that are open for new groups.
+func (p *placementReading) open() []int { return p.placements.at(p.clock()).shards }
+
 // readPlacements returns the placements. If their text equals known, it first adds one with the shards, and reports it.
 func (s *shard) readPlacements(ctx context.Context, known string, shards []int) (p *placementReading, added bool, err error) {
 	if err := s.server.check(ctx); err != nil { // the script below marks a store without data
@@ -182,6 +185,15 @@ func (s *shard) readPlacements(ctx context.Context, known string, shards []int) 
 	return &placementReading{placements: all, text: r.string(0), now: r.int(1), at: began}, r.int(2) == 1, nil
 }
 
+// ShardCount returns how many shards the installation has. Shard 0 has the number.
+func (s processStore) ShardCount(ctx context.Context) (int, error) {
+	p, _, err := s.readPlacements(ctx, "", nil)
+	if err != nil {
+		return 0, err
+	}
+	return p.count(), nil
+}
+
 // countShards records the shards of a new installation, before its layout is recorded, and returns an error if the
 // installation has more shards than the configuration.
 func (s *shard) countShards(ctx context.Context) error {
@@ -192,7 +204,6 @@ func (s *shard) countShards(ctx context.Context) error {
 	if has := p.count(); has > s.o.Shards {
 		return tooFewShards(s.o.Prefix, has, s.o.Shards)
 	}
-	s.counted.Store(true)
 	return nil
 }
 

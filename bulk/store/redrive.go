@@ -247,7 +247,7 @@ func (s jobStore) redriveOf(ctx context.Context, asked *GroupSpec, job string) (
 	}
 	latest := ""
 	for _, g := range list {
-		if g.RedriveOf != asked.RedriveOf {
+		if g.RedriveOf != asked.RedriveOf || g.Split > 1 && g.Status == Cancelled && g.Total == 0 { // that of an empty redrive
 			continue
 		}
 		if s.sameRedrive(ctx, &g.GroupSpec, asked, job) {

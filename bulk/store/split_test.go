@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -564,4 +565,87 @@ func TestSplit_EmptyRedriveLeavesNothing(t *testing.T) {
 		}
 	}
 	audit(t, f)
+}
+
+// The refusal of a redrive without jobs names the redrive that has them, whatever parts they are in.
+func TestSplit_EmptyRedriveNamesTheOneThatHasTheJobs(t *testing.T) {
+	f := fleet(t, 3, redistest.Prefix(t), nil, redistest.Client(t))
+	splitGroup(t, f, GroupSpec{ID: "g", Split: 3}, 30)
+	if _, err := f.Seal(t.Context(), "g"); err != nil {
+		t.Fatal(err)
+	}
+	work(t, f, func(Leased) Ack { return Ack{Verdict: Buried, Code: "no_route"} })
+	last := ""
+	for _, o := range []RedriveOptions{{Job: "j1"}, {Job: "j2"}, {Job: "j3"}, {}} {
+		r, err := f.RedriveJobs(t.Context(), "g", o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = f.RedriveJobs(t.Context(), "g", o)
+		refused(t, err, CodeState)
+		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("redrive %q has ", r.ID)) {
+			t.Errorf("%+v: the jobs are in %s, and the refusal is %v", o, r.ID, err)
+		}
+		last = r.ID
+	}
+	_, err := f.RedriveJobs(t.Context(), "g", RedriveOptions{})
+	if want := fmt.Sprintf("group \"g\" has no dead letters left to redrive, of 30: redrive %q has them", last); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %s", err, want)
+	}
+	_, err = f.RedriveJobs(t.Context(), "g", RedriveOptions{Codes: []string{"no_route"}})
+	if want := fmt.Sprintf("or redrive %q has them", last); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %s", err, want)
+	}
+	audit(t, f)
+}
+
+// The id of a split group whose first part was refused, or lost with all jobs, is free for another group, although the process was killed
+// before it deleted the other parts: as long as none of them has a job.
+func TestSplit_EmptyPartsWithoutAFirstOneHoldNoID(t *testing.T) {
+	for _, state := range []string{"unsealed", "sealed", "ended", "with jobs"} {
+		f := fleet(t, 3, redistest.Prefix(t)+state[:2], nil, redistest.Client(t))
+		jobs := 0
+		if state == "with jobs" {
+			jobs = 20
+		}
+		splitGroup(t, f, GroupSpec{ID: "g", Split: 3, Weight: 2}, jobs)
+		p, err := f.parts(t.Context(), "g")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := p[0].o.Client.Del(t.Context(), p[0].keys...).Err(); err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range p[1:] {
+			if state == "sealed" || state == "ended" {
+				if _, err := s.Seal(t.Context(), "g"); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if state == "ended" {
+			work(t, f, nil)
+		}
+		spec := GroupSpec{ID: "g", Tenant: "acme", Type: "t", Split: 3, Weight: 5}
+		if _, created, err := f.CreateGroup(t.Context(), spec); jobs > 0 {
+			refused(t, err, CodeExists)
+			spec.Weight = 2
+			if g, created, err := f.CreateGroup(t.Context(), spec); err != nil || !created || g.Total != 0 {
+				t.Errorf("the first part again: %+v, %t, %v", g, created, err)
+			}
+			if g, err := f.Group(t.Context(), "g"); err != nil || g.Total == 0 || len(g.Lost) > 0 {
+				t.Errorf("the group again: %+v, %v", g, err)
+			}
+			continue
+		} else if err != nil || !created {
+			t.Errorf("%s: %t, %v", state, created, err)
+			continue
+		}
+		for i, s := range p {
+			if part, err := s.Group(t.Context(), "g"); err != nil || part.Weight != 5 || part.Sealed {
+				t.Errorf("%s: part %d: %+v, %v", state, i, part, err)
+			}
+		}
+		audit(t, f)
+	}
 }

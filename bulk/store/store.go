@@ -123,7 +123,7 @@ type shard struct {
 	rounds    dispatching
 	types     served
 	follows   atomic.Bool // the last Keep has found another keeper
-	counted   atomic.Bool // the installation has no more shards than Options.Shards; of shard 0
+	counted   atomic.Bool // the installation has no more shards than Options.Shards, and those beside shard 0 are marked; of shard 0
 	noInfo    sync.Once
 	start     time.Time
 	auditPart int64
@@ -241,12 +241,15 @@ func (s *shard) Prepare(ctx context.Context) error {
 		}
 		return err
 	}
-	if s.o.Shard == 0 && !s.counted.Load() {
-		if err := s.server.claimOthers(ctx); err != nil {
+	if zero := s.server.placedBy(s); zero != nil && !zero.counted.Load() {
+		if err := zero.countShards(ctx); err != nil {
 			return err
 		}
-		if err := s.countShards(ctx); err != nil {
-			return err
+		if s == zero {
+			if err := s.server.claimOthers(ctx); err != nil {
+				return err
+			}
+			s.counted.Store(true)
 		}
 	}
 	return s.scripts.Prepare(ctx)

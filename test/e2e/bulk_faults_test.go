@@ -1,8 +1,10 @@
 package e2e
 
 import (
+	"bufio"
 	"bytes"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -133,6 +135,36 @@ func TestBulkStore_Killed(t *testing.T) {
 	few(t, f.to.of("g"), n, 3*2*workers)
 }
 
+// alwaysFsync lets the embedded Redis of a directory write before it replies. With everysec it keeps what it has acknowledged in its own
+// memory while the disk is busy, up to two seconds, and a kill would lose it.
+func alwaysFsync(t *testing.T, dir string) {
+	t.Helper()
+	log, err := os.ReadFile(filepath.Join(dir, "redis.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const ready = "ready to accept connections at "
+	at := bytes.LastIndex(log, []byte(ready))
+	if at < 0 {
+		t.Fatalf("redis.log has no socket: %s", log)
+	}
+	socket, _, _ := strings.Cut(string(log[at+len(ready):]), "\n")
+	conn, err := net.Dial("unix", strings.TrimSpace(socket))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	reply := bufio.NewReader(conn)
+	for range 2 { // the second reply comes after the file has what was kept back
+		if _, err := fmt.Fprint(conn, "CONFIG SET appendfsync always\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		if line, err := reply.ReadString('\n'); err != nil || line != "+OK\r\n" {
+			t.Fatalf("%q, %v", line, err)
+		}
+	}
+}
+
 // With an embedded store, the worker is killed, then its Redis, then both at the same time. Work resumes without loss.
 func TestBulkStore_EmbeddedKilled(t *testing.T) {
 	t.Parallel()
@@ -160,8 +192,10 @@ func TestBulkStore_EmbeddedKilled(t *testing.T) {
 	w.kill()
 	w = f.worker()
 	f.to.reached(t, n/3)
+	alwaysFsync(t, dir)
 	killStore()
 	f.to.reached(t, n/2)
+	alwaysFsync(t, dir)
 	killStore()
 	w.kill()
 	w = f.worker()

@@ -48,10 +48,10 @@ type farm struct {
 	made       int
 }
 
-// newFarm starts a Redis whose data survives a kill.
+// newFarm starts a Redis whose data survives a kill: with everysec it keeps what it has acknowledged in its own memory while the disk is busy.
 func newFarm(t *testing.T, settings string) *farm {
 	t.Helper()
-	redis := redistest.Server(t, "--appendonly", "yes", "--appendfsync", "everysec")
+	redis := redistest.Server(t, "--appendonly", "yes", "--appendfsync", "always")
 	return newFarmOn(t, redis, fmt.Sprintf("{url: %q, timeout: %s}", redis.URL(), slowStore), settings)
 }
 

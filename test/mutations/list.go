@@ -413,6 +413,18 @@ var mutations = []mutation{
 		pkg: "./bulk/store", tests: "^TestAddJobs_RefusesAGroupCreatedAtAnotherTime$",
 	},
 	{
+		fault: "shards that were configured once and hold nothing make a start with one server fail",
+		file:  "bulk/store/fleet_servers.go",
+		old:   "has(n) && !own && (v.of > 1 || !installed && !cluster)", new: "has(n) && !own",
+		pkg: "./bulk/store", tests: "^TestFleet_PreparesPartOfAnInstallation$",
+	},
+	{
+		fault: "a server that has another shard is taken for that of shard 0",
+		file:  "bulk/store/fleet_servers.go",
+		old:   "!installed && first[1] == nil && !cluster:", new: "!installed && first[1] == nil && cluster:",
+		pkg: "./bulk/store", tests: "^TestFleet_WrongServersStayUnmarked$",
+	},
+	{
 		fault: "a worker's token ends jobs of other types with a changed lease",
 		file:  "bulk/remote/verdict.go",
 		old:   `if types[k] == "" || types[k] == held[i].Type {`, new: `if types[k] != "?" {`,

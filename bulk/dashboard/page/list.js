@@ -19,7 +19,8 @@ function openList(query) {
     const here = pages.at(-1);
     const q = new URLSearchParams({limit: groupsAPage});
     for (const [k, v] of Object.entries({tenant, status, cursor: here})) if (v) q.set(k, v);
-    for (const l of label.split(',')) if (l.trim()) q.append('label', l.trim());
+    // A value may have commas: one ends a label only before the key of another.
+    for (const l of label.split(/,(?=\s*[a-z0-9._-]+=)/)) if (l.trim()) q.append('label', l.trim());
     const [answer] = await Promise.all([ask('groups?' + q, {signal}), totals(signal)]);
     if (here !== pages.at(-1)) return;
     show('totals', 'list');

@@ -68,6 +68,9 @@ func (h *Handler) compose(job *bulk.Job, now time.Time) (*letter, error) {
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return nil, errors.New("the payload: more than one JSON value")
 	}
+	if err := bulk.CheckText(job.Payload); err != nil {
+		return nil, fmt.Errorf("the payload: %w", err)
+	}
 	m := mail.NewMsg(mail.WithCharset(mail.CharsetUTF8), mail.WithEncoding(mail.EncodingQP), mail.WithNoDefaultUserAgent())
 	l := &letter{from: h.from.Address}
 	m.FromMailAddress(h.from)

@@ -126,6 +126,7 @@ func TestEmail_RefusesBadPayload(t *testing.T) {
 	}
 	for want, payload := range map[string]string{
 		`the payload: EOF`:                                    ``,
+		`the payload: \ud800 at byte 28 is half`:              `{"to":"a@b.example","text":"\ud800"}`,
 		`the payload: more than one JSON value`:               `{"to":"a@b.example","text":"x"} {}`,
 		`the payload: json: unknown field "bc"`:               `{"bc":"a@b.example"}`,
 		`the payload: subject: must not be a number`:          `{"subject":1}`,

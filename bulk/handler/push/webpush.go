@@ -137,6 +137,9 @@ func (w *webPush) notification(p *payload) ([]byte, *webpush.Options, error) {
 	data := []byte(p.Data)
 	var text string
 	if json.Unmarshal(p.Data, &text) == nil {
+		if err := bulk.CheckText(p.Data); err != nil {
+			return nil, nil, fmt.Errorf("data: %w", err)
+		}
 		data = []byte(text) // a string is sent as text, null as no text, anything else as JSON
 	}
 	o := &webpush.Options{

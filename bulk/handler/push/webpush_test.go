@@ -314,6 +314,7 @@ func TestPush_RefusesBadPayload(t *testing.T) {
 		`ttl: 2419201 is not 0 to`:                                   b.payload(`,"ttl":2419201`),
 		`urgency: "now" is not very-low, low, normal or high`:        b.payload(`,"urgency":"now"`),
 		`topic: not 1 to 32 characters of A-Z a-z 0-9 _ -`:           b.payload(`,"topic":"a b"`),
+		`data: \udc00 at byte 1 is half a surrogate pair`:            b.payload(`,"data":"\udc00"`),
 		`topic: not 1 to 32`:                                         b.payload(`,"topic":"` + strings.Repeat("x", 33) + `"`),
 		`subscription.endpoint: the scheme is "", not http or`:       strings.Replace(b.payload(""), "https:", "", 1),
 		`subscription.endpoint: the host is preceded by credentials`: strings.Replace(b.payload(""), "https://", "https://a:b@", 1),
