@@ -185,8 +185,8 @@ func (r *store) learn(h header, sent, replied int64) {
 
 // syncClock runs clock.sync. If the store was silent, it records the silence, since the store may lose its own record before a
 // snapshot shows it.
-func (r *store) syncClock(h header, sent, heard int64) {
-	if jump := r.view.sync(h, sent, heard); jump > 0 {
+func (r *store) syncClock(h header, sent, replied int64) {
+	if jump := r.view.sync(h, sent, replied); jump > 0 {
 		r.mu.Lock()
 		r.known.jumps += " " + itoa(h.time) + ":" + itoa(jump)
 		r.known.jumped = h.time
