@@ -172,7 +172,7 @@ func (r *store) ask(ctx context.Context, script string, args []any, n int) ([]re
 }
 
 // learn takes epoch, seq, fence and clocks from a reply.
-func (r *store) learn(h header, sent, heard int64) {
+func (r *store) learn(h header, sent, replied int64) {
 	r.mu.Lock()
 	if r.known.epoch == h.epoch {
 		r.known.seq = max(r.known.seq, h.seq)
@@ -180,13 +180,13 @@ func (r *store) learn(h header, sent, heard int64) {
 	}
 	r.mu.Unlock()
 	r.failing.Store(0)
-	r.syncClock(h, sent, heard)
+	r.syncClock(h, sent, replied)
 }
 
 // syncClock runs clock.sync. If the store was silent, it records the silence, since the store may lose its own record before a
 // snapshot shows it.
-func (r *store) syncClock(h header, sent, heard int64) {
-	if jump := r.view.sync(h, sent, heard); jump > 0 {
+func (r *store) syncClock(h header, sent, replied int64) {
+	if jump := r.view.sync(h, sent, replied); jump > 0 {
 		r.mu.Lock()
 		r.known.jumps += " " + itoa(h.time) + ":" + itoa(jump)
 		r.known.jumped = h.time

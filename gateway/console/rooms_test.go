@@ -64,7 +64,7 @@ func TestRoom_BeforeFirstSnapshot(t *testing.T) {
 	v := decode(t, b.ask("GET", "/admin/v1/rooms/later", "").Body.Bytes())
 	for _, path := range []string{"store_age_seconds", "eta", "eta_error"} {
 		if got := at(v, path); got != nil {
-			t.Errorf("%s is %v before the store was heard, want none", path, got)
+			t.Errorf("%s is %v before the store has replied, want none", path, got)
 		}
 	}
 	if got := at(v, "policy.rate"); got != 1.0 {
