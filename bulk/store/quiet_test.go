@@ -8,7 +8,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/anteroom/anteroom/bulk/calendar"
-	"github.com/anteroom/anteroom/internal/redistest"
 )
 
 func TestQuiet_NoStartWithinTheHours(t *testing.T) {
@@ -55,11 +54,7 @@ func TestQuiet_NoStartWithinTheHours(t *testing.T) {
 
 // TestQuiet_EndsAsClocksShow compares the script's end of quiet hours with the first minute that is none, around changes of clocks.
 func TestQuiet_EndsAsClocksShow(t *testing.T) {
-	c := &clock{us: begin}
-	s, err := New(Options{Client: redistest.Client(t), Prefix: redistest.Prefix(t), Timeout: 10 * time.Second, Settings: Defaults(), Now: c.now})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s, c := open(t, nil)
 	run := 0
 	rapid.Check(t, func(rt *rapid.T) {
 		zone := rapid.SampledFrom([]string{"Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kolkata", "Pacific/Apia", ""}).Draw(rt, "zone")
@@ -112,4 +107,17 @@ func TestQuiet_EndsAsClocksShow(t *testing.T) {
 			rt.Fatalf("%v at %s: it opened at %s, want %s", spec.Quiet, at, micros(c.us).In(in), end)
 		}
 	})
+}
+
+// At 03:00 of summer time the clocks show 02:00 again, and the quiet hours begin at 02:15 again.
+func TestQuiet_EndsWhereClocksGoBackBeforeItsBeginning(t *testing.T) {
+	back := time.Date(2026, time.October, 25, 1, 0, 0, 0, time.UTC)
+	s, c := open(t, nil)
+	c.us = back.Add(-45 * time.Minute).UnixMicro()
+	spec := counted("g")
+	spec.Quiet = calendar.Quiet{From: "02:15", To: "00:00", Zone: "Europe/Berlin"}
+	g, _, err := s.CreateGroup(t.Context(), spec)
+	if err != nil || !g.Gated || !g.GatedUntil.Equal(back) {
+		t.Fatalf("quiet until %s, want %s (%v)", g.GatedUntil, back, err)
+	}
 }

@@ -46,11 +46,12 @@ function timing.quiet_until(words)
   local second = math.floor(now / 1000000)
   local offset = timing.offset(changes, second)
   local clock = (second + offset) % 86400
-  if from < to and (clock < from or clock >= to) or from > to and clock >= to and clock < from then return nil end
+  local function outside(shown) return from < to and (shown < from or shown >= to) or from > to and shown >= to and shown < from end
+  if outside(clock) then return nil end
   local till = second + (to - clock) % 86400
-  -- Clocks may change until then. They may skip the end; one that occurs twice is quiet until the second.
+  -- Clocks may change until then. They may skip the end, or go back to before the beginning; an end that occurs twice counts the second time.
   local later, since = timing.offset(changes, till)
-  if later ~= offset then till = math.max(till + offset - later, since) end
+  if later ~= offset then till = outside((since + later) % 86400) and since or math.max(till + offset - later, since) end
   return math.max(till, second + 1) * 1000000
 end
 
