@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -191,28 +192,24 @@ func withPort(bus int, config string, args []string) (*process, error) {
 	return nil, lastErr
 }
 
-// freePort returns a port below 55536, because a cluster node also listens on its port + 10000.
+// freePort returns a loopback port on which no program listens. A cluster node also listens on its port + bus. Both are outside the
+// range of outgoing connections, so that none of these takes the port while its server is down.
 func freePort(bus int) (int, error) {
 	for range 100 {
-		l, err := net.Listen("tcp4", "127.0.0.1:0")
-		if err != nil {
-			return 0, fmt.Errorf("redistest: %w", err)
+		port := 10_000 + rand.N(10_000)
+		if free(port) && (bus == 0 || free(port+bus)) {
+			return port, nil
 		}
-		port := l.Addr().(*net.TCPAddr).Port
-		_ = l.Close()
-		if port >= 55536 {
-			continue
-		}
-		if bus > 0 {
-			second, err := net.Listen("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(port+bus)))
-			if err != nil {
-				continue
-			}
-			_ = second.Close()
-		}
-		return port, nil
 	}
-	return 0, errors.New("redistest: found no free loopback port below 55536")
+	return 0, errors.New("redistest: found no free loopback port from 10000 to 19999")
+}
+
+func free(port int) bool {
+	l, err := net.Listen("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	if err != nil {
+		return false
+	}
+	return l.Close() == nil
 }
 
 // newCluster starts a node, assigns it all slots and waits until it serves them.
