@@ -8,10 +8,13 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/anteroom/anteroom/internal/short"
 )
 
 // TestPull_IsBoundedInBytes: a pull of large jobs took longer than store.timeout, so its jobs were returned and pulled again for ever.
 func TestPull_IsBoundedInBytes(t *testing.T) {
+	short.SkipRace(t, "makes its calls one after another")
 	for name, classic := range map[string]bool{"default": false, "classic": true} {
 		t.Run(name, func(t *testing.T) {
 			s, c := open(t, func(set *Settings) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/anteroom/anteroom/bulk/lend"
 	"github.com/anteroom/anteroom/internal/redistest"
+	"github.com/anteroom/anteroom/internal/short"
 )
 
 // jobsOfParts returns the ids of jobs of a group of n parts, by part: as many of each as counts has.
@@ -82,6 +83,7 @@ func (l *lending) beginWithWholeRate() {
 // The whole rate of a split group goes to the part that has jobs, within a second, and the rate and burst of the group hold whatever
 // happens to the lender and to a shard.
 func TestLend_LendsTheRateOfASplitGroup(t *testing.T) {
+	short.SkipRace(t, "makes its calls one after another")
 	l := newLending(t, 3, func(*Settings) {})
 	p := l.splitGroup(GroupSpec{ID: "g", Rate: 60}, map[int]int{0: 1, 1: 3000, 2: 1})
 	busy := p[1].o.Shard
@@ -168,6 +170,7 @@ func TestLend_LendsTheRateOfAPartThatNobodyRuns(t *testing.T) {
 
 // A job that costs more than a part's burst starts when its part has the whole.
 func TestLend_StartsJobsOfASplitGroupThatCostMoreThanAPart(t *testing.T) {
+	short.SkipRace(t, "makes its calls one after another")
 	l := newLending(t, 3, func(*Settings) {})
 	l.cost = 5
 	l.splitGroup(GroupSpec{ID: "g", Rate: 60}, map[int]int{0: 300, 1: 300, 2: 300})
@@ -182,6 +185,7 @@ func TestLend_StartsJobsOfASplitGroupThatCostMoreThanAPart(t *testing.T) {
 
 // The concurrency of a split group goes to the parts that have jobs, and holds over all of them. It changes while jobs run.
 func TestLend_LendsTheConcurrencyOfASplitGroup(t *testing.T) {
+	short.SkipRace(t, "makes its calls one after another")
 	l := newLending(t, 3, func(*Settings) {})
 	p := l.splitGroup(GroupSpec{ID: "g", Concurrency: 6}, map[int]int{0: 600, 1: 600, 2: 600})
 	l.begin()
@@ -272,6 +276,7 @@ func TestLend_ReducesTheConcurrencyOfASplitGroupThatIsAlwaysFull(t *testing.T) {
 
 // The limits of a group change in one part after the other. A part with the new limit adds nothing to a lease that another one has of the old.
 func TestLend_ChangesTheLimitsOfASplitGroupPartByPart(t *testing.T) {
+	short.SkipRace(t, "makes its calls one after another")
 	for name, row := range map[string]struct {
 		spec  GroupSpec
 		patch Patch
@@ -390,6 +395,7 @@ func (l *lending) earlierPull(s *Store) []Leased {
 // While processes of the earlier version and of this one share the shards, the rate and the concurrency of a group hold: also if the
 // lender is of the earlier version and lends no limits of groups.
 func TestLend_HoldsTheLimitsOfASplitGroupBesideAnEarlierVersion(t *testing.T) {
+	short.SkipRace(t, "makes its calls one after another")
 	l := newLending(t, 3, func(*Settings) {})
 	l.splitGroup(GroupSpec{ID: "g", Rate: 60, Concurrency: 9}, map[int]int{0: 200, 1: 3000, 2: 200})
 	l.begin()
@@ -426,6 +432,7 @@ func TestLend_HoldsTheLimitsOfASplitGroupBesideAnEarlierVersion(t *testing.T) {
 // A part of an earlier version keeps its fixed limits. They are lent once they are set again; a process of the earlier version that sets
 // them takes them back.
 func TestLend_AdoptsASplitGroupOfAnEarlierVersion(t *testing.T) {
+	short.SkipRace(t, "makes its calls one after another")
 	l := newLending(t, 3, func(*Settings) {})
 	p := l.splitGroup(GroupSpec{ID: "g", Rate: 60, Concurrency: 9}, map[int]int{0: 1, 1: 3000, 2: 1})
 	for _, s := range p {

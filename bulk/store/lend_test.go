@@ -12,6 +12,7 @@ import (
 
 	"github.com/anteroom/anteroom/bulk/lend"
 	"github.com/anteroom/anteroom/internal/redistest"
+	"github.com/anteroom/anteroom/internal/short"
 )
 
 // lending is a fleet with a lender under a clock of its own.
@@ -111,6 +112,7 @@ func (l *lending) within(rate, burst float64) {
 
 // The global rate holds over all shards, whoever needs it, while the lender is there, away or new, and while a shard is away.
 func TestLend_HoldsTheGlobalRate(t *testing.T) {
+	short.SkipRace(t, "makes its calls one after another")
 	l := newLending(t, 3, func(s *Settings) { s.Global, s.Burst = 40, 6 })
 	l.work(0, 2000)
 	l.step(40)
@@ -176,6 +178,7 @@ func TestLend_SharesARateOfFewJobs(t *testing.T) {
 
 // A job that costs more than a shard's part of the burst starts when its shard has the whole.
 func TestLend_StartsJobsThatCostMoreThanAPart(t *testing.T) {
+	short.SkipRace(t, "makes its calls one after another")
 	l := newLending(t, 3, func(s *Settings) { s.Global, s.Burst = 40, 6 })
 	l.cost = 4
 	l.begin()
@@ -192,6 +195,7 @@ func TestLend_StartsJobsThatCostMoreThanAPart(t *testing.T) {
 
 // The limits of a type and of a tenant hold over all shards.
 func TestLend_HoldsLimitsOfTypesAndTenants(t *testing.T) {
+	short.SkipRace(t, "makes its calls one after another")
 	for name, change := range map[string]func(l *lending){
 		"type": func(l *lending) {
 			set := l.Settings()

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/anteroom/anteroom/internal/redistest"
+	"github.com/anteroom/anteroom/internal/short"
 )
 
 // listed walks all pages.
@@ -90,6 +91,7 @@ func TestGroups_ListsWhatTheFilterMeans(t *testing.T) {
 
 // A page costs as much beside thousands of groups of others as beside none.
 func TestGroups_CostAPage(t *testing.T) {
+	short.SkipRace(t, "makes its calls one after another")
 	t.Parallel()
 	client := redistest.Server(t).Client()
 	s, _ := openOn(t, client, nil)

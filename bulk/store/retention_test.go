@@ -8,11 +8,13 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/anteroom/anteroom/internal/redistest"
+	"github.com/anteroom/anteroom/internal/short"
 )
 
 // TestRetention_LeavesNothing: a group that was redriven late, a gate that outlives its group and its tenant, chunks between those of
 // other groups: after all retention times no data is left.
 func TestRetention_LeavesNothing(t *testing.T) {
+	short.SkipRace(t, "makes its calls one after another")
 	for _, row := range []GroupSpec{{}, {Results: FailureResults}, {Results: NoResults}, {Results: FailureResults, Aggregate: counts}, {Results: NoResults, Aggregate: counts}} {
 		t.Run(fmt.Sprintf("%q %s", row.Results, row.Aggregate), func(t *testing.T) { nothingLeftOver(t, row) })
 	}

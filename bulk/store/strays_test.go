@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/anteroom/anteroom/internal/short"
 )
 
 // An entry of the fair queue that contradicts the records, as after a power loss within a transaction, blocks no other group: the next
@@ -87,6 +89,7 @@ func TestPull_RemovesStrays(t *testing.T) {
 
 // A group that waits for the limit or the breaker of its type does not wait for ever when no process runs the type any longer.
 func TestTypeLimit_OfATypeThatIsGone(t *testing.T) {
+	short.SkipRace(t, "makes its calls one after another")
 	t.Parallel()
 	s, c := open(t, func(set *Settings) {
 		set.Global, set.Burst, set.UnknownTypeAfter = 1e6, 1e6, 10*time.Minute
