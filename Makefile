@@ -70,10 +70,10 @@ test: ## Run every test that CI runs: race, browser, cluster, chart
 	@tools/need.sh chromium-headless-shell || echo "make test: the browser tests run in a full Chromium, which takes a minute of processor time longer" >&2
 	@tools/npm.sh test/axe test/sdk bench/bulk/bullmq
 	@$(MAKE) --no-print-directory test-build
-	@$(MAKE) --no-print-directory -j 2 --output-sync=target test-programs test-race test-long test-modules
+	@$(MAKE) --no-print-directory -j 2 --output-sync=target test-programs test-race test-long test-chart test-modules
 
 # The programs that tests build inherit the flags, and so share the packages.
-test-build test-programs test-long test-modules: export GOFLAGS := $(shell $(GO) env GOFLAGS) $(NO_TABLES)
+test-build test-programs test-long test-chart test-modules: export GOFLAGS := $(shell $(GO) env GOFLAGS) $(NO_TABLES)
 RACE_GOFLAGS := $(shell $(GO) env GOFLAGS) $(NO_INLINE)
 test-race: export GOFLAGS := $(RACE_GOFLAGS)
 
@@ -95,10 +95,12 @@ test-race: ## Run all other tests but the long ones with the race detector
 test-long: ## Run the tests that test-race leaves out: long ones, slow ones without goroutines, browsers, and those that the race detector disturbs
 	$(COMPILE) $(PLAIN) $(GO) test $(RUN) -count=1 -vet=off $(LINK) -timeout $(TEST_TIMEOUT) -run "$$(tools/long.sh)" $$(tools/long.sh --packages)
 
+.PHONY: test-chart
+test-chart: chart
+
 .PHONY: test-modules
-test-modules: ## Run the tests of the other modules: the load generators, the SDKs and the chart
+test-modules: ## Run the tests of the other modules: the SDKs and the load generators
 	cd test/sdk && SDK_REQUIRED=1 $(COMPILE) $(PLAIN) $(GO) test $(RUN) -count=1 -vet=off $(LINK) -timeout 5m ./...
-	@$(MAKE) --no-print-directory chart
 	# bench/chaos builds a gateway with the race detector, whose packages test-race has compiled by now.
 	cd bench && RACE_GOFLAGS="$(RACE_GOFLAGS)" $(COMPILE) $(PLAIN) $(GO) test $(RUN) -count=1 -vet=off $(LINK) -timeout 10m ./...
 
