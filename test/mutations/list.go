@@ -77,6 +77,18 @@ var mutations = []mutation{
 		pkg: "./admission", tests: "^(TestOperators_ChangeRoom|TestRoom_FollowsModel)$",
 	},
 	{
+		fault: "a join without a reply changes the client of its ticket",
+		file:  "gateway/grant.go",
+		old:   "if !s.Unsure {", new: "if true {",
+		pkg: "./gateway", tests: "^TestJoin_KeepsASessionWhoseReplyWasLost$",
+	},
+	{
+		fault: "quiet hours whose beginning clocks pass twice last until the next day",
+		file:  "lua/lib/bulkqueue.lua",
+		old:   "outside((since + later) % 86400) and since or ", new: "",
+		pkg: "./bulk/store", tests: "^TestQuiet_EndsWhereClocksGoBackBeforeItsBeginning$",
+	},
+	{
 		fault: "a claim leaves the ticket admitted",
 		file:  "lua/room_claim.lua",
 		old:   "  redis.call('ZREM', ADMITTED, id)\n", new: "",
