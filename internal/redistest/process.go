@@ -196,7 +196,7 @@ func withPort(bus int, config string, args []string) (*process, error) {
 // range of outgoing connections, so that none of these takes the port while its server is down.
 func freePort(bus int) (int, error) {
 	for range 100 {
-		port := 10_000 + rand.N(10_000)
+		port := 10_000 + rand.N(10_000) //nolint:gosec // a port is no secret
 		if free(port) && (bus == 0 || free(port+bus)) {
 			return port, nil
 		}
