@@ -187,6 +187,9 @@ func (s workRoutes) lease(w http.ResponseWriter, r *http.Request, who identity) 
 	if err := who.forTypes(q.Types...); err != nil {
 		return err
 	}
+	if who.worker {
+		q.Holder = who.name
+	}
 	if q.Host = r.RemoteAddr; q.Host != "" {
 		if host, _, err := net.SplitHostPort(r.RemoteAddr); err == nil {
 			q.Host = host
