@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/netip"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/anteroom/anteroom/bulk"
@@ -86,8 +85,9 @@ type Server struct {
 	mux   *ophttp.Mux[identity]
 
 	deleteTime time.Duration // how long a request waits for the deletion of a group
-	streams    atomic.Int64  // open event streams
-	held       atomic.Int64  // bytes of bodies that are read whole before use
+	streams    *shares       // open event streams
+	uploads    *shares       // bytes of uploads that are read whole before use
+	calls      *shares       // bytes of the bodies of workers
 	tenants    sync.Mutex    // one change of a tenant at a time: requests change parts, the store replaces all
 	running    lastRunning
 	closing    chan struct{}
@@ -130,7 +130,10 @@ func New(o Options) (*Server, error) {
 		CheckHost: g.CheckHost, Problem: asProblem, Idle: o.Limits.Idle, Log: o.Log,
 		NoPath: "nothing is served at this path; the API is under /v1, api/openapi-bulk.yaml describes it",
 	})
-	s := &Server{deleteTime: 10 * time.Second, o: o, store: store.FleetOf(o.Store), log: o.Log, mux: mux, closing: make(chan struct{})}
+	s := &Server{
+		deleteTime: 10 * time.Second, o: o, store: store.FleetOf(o.Store), log: o.Log, mux: mux, closing: make(chan struct{}),
+		streams: newShares(int64(o.Limits.Streams)), uploads: newShares(maxHeld), calls: newShares(maxHeld),
+	}
 	s.routes()
 	return s, nil
 }
