@@ -39,7 +39,7 @@ func (s uploadRoutes) bulk(w http.ResponseWriter, r *http.Request, who identity)
 	var body io.Reader = r.Body
 	if spec.ID == "" && key == "" {
 		var release func()
-		if body, release, err = s.whole(body, "an id or an Idempotency-Key"); err != nil {
+		if body, release, err = s.whole(who, body, "an id or an Idempotency-Key"); err != nil {
 			return refuseUpload(r, err)
 		}
 		defer release()

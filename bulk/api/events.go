@@ -31,13 +31,12 @@ func (s groupRoutes) events(w http.ResponseWriter, r *http.Request, who identity
 		w.WriteHeader(http.StatusNoContent) // stops a browser's EventSource from reconnecting
 		return nil
 	}
-	if s.streams.Add(1) > int64(s.o.Limits.Streams) {
-		s.streams.Add(-1)
-		p := ophttp.NewProblem(http.StatusServiceUnavailable, "too_many_streams", "all %d event streams of this process are in use: poll GET /v1/groups/%s", s.o.Limits.Streams, g.ID)
+	if !s.streams.take(who, 1) {
+		p := ophttp.NewProblem(http.StatusServiceUnavailable, "too_many_streams", "all %d event streams of this process, or those that one token can have, are in use: poll GET /v1/groups/%s", s.o.Limits.Streams, g.ID)
 		p.RetryAfter = 5 * time.Second
 		return p
 	}
-	defer s.streams.Add(-1)
+	defer s.streams.free(who, 1)
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("X-Accel-Buffering", "no") // nginx would buffer events

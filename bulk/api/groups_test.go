@@ -353,7 +353,7 @@ func TestEvents_StreamProgressUntilEnd(t *testing.T) {
 	if w := b.ask("GET", "/v1/groups/"+id+"/events", "", "Last-Event-ID: end"); w.Code != 204 {
 		t.Error(w.Code)
 	}
-	if n := b.server.streams.Load(); n != 0 {
+	if n := inUse(b.server.streams); n != 0 {
 		t.Errorf("%d streams are counted", n)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/anteroom/anteroom/bulk/bulktype"
@@ -21,7 +22,8 @@ import (
 // scheduleRoutes serves schedules.
 type scheduleRoutes struct {
 	*Server
-	book schedule.Book
+	book     schedule.Book
+	creating *sync.Mutex // orders creations by tenants' tokens, whose schedules are counted
 }
 
 // shownRuns is how many of its next runs a schedule is shown with.
@@ -202,6 +204,13 @@ func (s scheduleRoutes) createSchedule(w http.ResponseWriter, r *http.Request, w
 			return err
 		}
 	}
+	if !who.admin {
+		s.creating.Lock()
+		defer s.creating.Unlock()
+		if err := s.checkNumber(r.Context(), who, b.s.ID); err != nil {
+			return err
+		}
+	}
 	asked := b.s
 	there, created, err := s.book.Create(r.Context(), &b.s)
 	if err != nil {
@@ -217,6 +226,32 @@ func (s scheduleRoutes) createSchedule(w http.ResponseWriter, r *http.Request, w
 		status = http.StatusOK
 	}
 	ophttp.WriteJSON(w, status, "application/json", scheduleView(there))
+	return nil
+}
+
+// checkNumber refuses another schedule of a token whose tenants have so many that others could be left with none. It
+// reads the schedules only when a store has many.
+func (s scheduleRoutes) checkNumber(ctx context.Context, who identity, id string) error {
+	count, err := s.store.ScheduleCount(ctx)
+	if err != nil || count < 2*int64(s.o.Limits.Schedules) {
+		return err
+	}
+	all, err := s.book.List(ctx)
+	if err != nil {
+		return err
+	}
+	n := 0
+	for _, there := range all {
+		if there.ID == id {
+			return nil // the request is repeated
+		}
+		if who.sees(there.Tenant) {
+			n++
+		}
+	}
+	if n >= s.o.Limits.Schedules {
+		return ophttp.NewProblem(http.StatusTooManyRequests, string(store.CodeQuota), "the tenants of the token %q have %d schedules, and of the %d schedules of all they can have %d: delete some, or use the operators' token", who.name, n, count, s.o.Limits.Schedules)
+	}
 	return nil
 }
 

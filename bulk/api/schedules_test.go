@@ -45,6 +45,30 @@ func TestSchedules_CreateChangeDelete(t *testing.T) {
 	wantCode(t, b.ask("PATCH", "/v1/schedules/a%20b", "{}"), 404, "not_found")
 }
 
+func TestSchedules_OneTokenLeavesSomeForOthers(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, withUmbra, func(o *Options) { o.Limits.Schedules = 2 })
+	create := func(id, tenant, token string) int {
+		return b.ask("POST", "/v1/schedules", `{"id":"`+id+`","tenant":"`+tenant+`","cron":"@yearly","job":{"type":"mail","payload":1}}`, "Authorization: Bearer "+token).Code
+	}
+	for _, id := range []string{"a", "b", "c", "d"} {
+		if got := create(id, "acme", acmeToken); got != 201 {
+			t.Errorf("%s: %d", id, got)
+		}
+	}
+	if got := create("e", "acme", acmeToken); got != 429 {
+		t.Errorf("a fifth schedule of one token: %d", got)
+	}
+	if got := create("a", "acme", acmeToken); got != 200 {
+		t.Errorf("the repeated request for a schedule: %d", got)
+	}
+	for tenant, token := range map[string]string{"umbra": umbraToken, "acme": adminToken} {
+		if got := create("of-"+tenant, tenant, token); got != 201 {
+			t.Errorf("a schedule by another token: %d", got)
+		}
+	}
+}
+
 func TestSchedules_RefuseBadFields(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, func(o *Options) {

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/netip"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/anteroom/anteroom/bulk"
@@ -27,6 +26,9 @@ type Limits struct {
 	Result       int // bytes of a job's result, which determines the size of the first page of results; 64 KiB
 	// Streams is the most event streams of this process; 1,000.
 	Streams int
+	// Schedules is the most schedules that the tenants of a token have when it creates another, while there are twice as
+	// many in all; a quarter of store.MaxSchedules.
+	Schedules int
 	// Idle is the longest pause of a body or a response; 30 s. Their whole duration has no limit.
 	Idle time.Duration
 }
@@ -86,8 +88,9 @@ type Server struct {
 	mux   *ophttp.Mux[identity]
 
 	deleteTime time.Duration // how long a request waits for the deletion of a group
-	streams    atomic.Int64  // open event streams
-	held       atomic.Int64  // bytes of bodies that are read whole before use
+	streams    *shares       // open event streams
+	uploads    *shares       // bytes of uploads that are read whole before use
+	calls      *shares       // bytes of the bodies of workers
 	tenants    sync.Mutex    // one change of a tenant at a time: requests change parts, the store replaces all
 	running    lastRunning
 	closing    chan struct{}
@@ -115,6 +118,7 @@ func New(o Options) (*Server, error) {
 	o.Limits.Result = cmp.Or(o.Limits.Result, 64<<10)
 	o.Limits.Decompressed = cmp.Or(o.Limits.Decompressed, 1<<30)
 	o.Limits.Streams = cmp.Or(o.Limits.Streams, 1000)
+	o.Limits.Schedules = cmp.Or(o.Limits.Schedules, store.MaxSchedules/4)
 	o.Limits.Idle = cmp.Or(o.Limits.Idle, 30*time.Second)
 	if o.Limits.Line < 64 || o.Limits.Line > store.MaxAddBytes {
 		return nil, fmt.Errorf("limits.line is %d bytes: use 64 to %d", o.Limits.Line, store.MaxAddBytes)
@@ -130,7 +134,10 @@ func New(o Options) (*Server, error) {
 		CheckHost: g.CheckHost, Problem: asProblem, Idle: o.Limits.Idle, Log: o.Log,
 		NoPath: "nothing is served at this path; the API is under /v1, api/openapi-bulk.yaml describes it",
 	})
-	s := &Server{deleteTime: 10 * time.Second, o: o, store: store.FleetOf(o.Store), log: o.Log, mux: mux, closing: make(chan struct{})}
+	s := &Server{
+		deleteTime: 10 * time.Second, o: o, store: store.FleetOf(o.Store), log: o.Log, mux: mux, closing: make(chan struct{}),
+		streams: newShares(int64(o.Limits.Streams)), uploads: newShares(maxHeld), calls: newShares(maxHeld),
+	}
 	s.routes()
 	return s, nil
 }
@@ -169,7 +176,7 @@ type (
 // paths returns the routes of the API, as described in api/openapi-bulk.yaml.
 func (s *Server) paths() map[string]methods {
 	groups, uploads, jobs, tenants := groupRoutes{s}, uploadRoutes{s}, jobRoutes{s}, tenantRoutes{s}
-	schedules := scheduleRoutes{s, schedule.NewBook(s.store)}
+	schedules := scheduleRoutes{s, schedule.NewBook(s.store), new(sync.Mutex)}
 	paths := map[string]methods{
 		"/v1/groups":                        {"GET": groups.listGroups, "POST": groups.createGroup},
 		"/v1/groups/{id}":                   {"GET": groups.showGroup, "PATCH": groups.patchGroup, "DELETE": groups.deleteGroup},

@@ -273,17 +273,16 @@ func bulkKey(key string) string  { return "b:" + key }
 
 // whole reads a body without a key to its end, so that an interrupted upload adds no jobs. release frees the memory
 // that it counts.
-func (s uploadRoutes) whole(body io.Reader, with string) (lines io.Reader, release func(), err error) {
+func (s uploadRoutes) whole(who identity, body io.Reader, with string) (lines io.Reader, release func(), err error) {
 	var held int64
-	release = func() { s.held.Add(-held) }
+	release = func() { s.uploads.free(who, held) }
 	var b bytes.Buffer
 	count, last := 0, byte('\n')
 	piece := make([]byte, 64<<10)
 	for {
 		n, err := body.Read(piece)
 		if n > 0 {
-			if s.held.Add(int64(n)); s.held.Load() > maxHeld {
-				held += int64(n)
+			if !s.uploads.take(who, int64(n)) {
 				release()
 				p := ophttp.NewProblem(http.StatusServiceUnavailable, "busy", "too many uploads without a key are in progress: send %s to have the body streamed", with)
 				p.RetryAfter = time.Second
@@ -356,7 +355,7 @@ func (s uploadRoutes) addJobs(w http.ResponseWriter, r *http.Request, who identi
 	}
 	if key == "" {
 		var release func()
-		if body, release, err = s.whole(body, "an Idempotency-Key"); err != nil {
+		if body, release, err = s.whole(who, body, "an Idempotency-Key"); err != nil {
 			return refuseUpload(r, err)
 		}
 		defer release()

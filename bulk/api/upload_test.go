@@ -210,10 +210,10 @@ func TestAddJobs_WithoutKeyAddsAtEnd(t *testing.T) {
 		t.Fatal(got)
 	}
 	want(t, b.ask("POST", jobs, strings.TrimSuffix(lines(10_000), "\n")), 200, `{"accepted":10000,"duplicates":0,"rejected":[],"rejected_total":0}`)
-	if held := b.server.held.Load(); held != 0 {
+	if held := inUse(b.server.uploads); held != 0 {
 		t.Errorf("%d bytes are held", held)
 	}
-	b.server.held.Store(maxHeld - 10)
+	b.server.uploads.used = maxHeld - 10
 	wantCode(t, b.ask("POST", jobs, lines(1)), 503, "busy", "Idempotency-Key")
 }
 

@@ -179,7 +179,7 @@ var (
 // end returns the handler that records verdicts.
 func (s workRoutes) end(fields []field[list[verdict]]) handler {
 	return func(w http.ResponseWriter, r *http.Request, who identity) error {
-		items, release, err := readList(s.Server, r, fields)
+		items, release, err := readList(s.Server, r, who, fields)
 		if err != nil {
 			return err
 		}
@@ -208,7 +208,7 @@ func (s workRoutes) end(fields []field[list[verdict]]) handler {
 
 // extend extends leases, and reports which jobs are to be stopped.
 func (s workRoutes) extend(w http.ResponseWriter, r *http.Request, who identity) error {
-	held, release, err := readList(s.Server, r, heldFields)
+	held, release, err := readList(s.Server, r, who, heldFields)
 	if err != nil {
 		return err
 	}

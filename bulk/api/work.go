@@ -78,7 +78,7 @@ func (i identity) forTypes(types ...string) error {
 }
 
 // readWork sets to from the body of a request of a worker. release frees the memory that it counts.
-func readWork[T any](s *Server, r *http.Request, fields []field[T], to *T) (release func(), err error) {
+func readWork[T any](s *Server, r *http.Request, who identity, fields []field[T], to *T) (release func(), err error) {
 	if err := ophttp.CheckContentType(r, true, ophttp.JSONTypes...); err != nil {
 		return nil, err
 	}
@@ -89,9 +89,8 @@ func readWork[T any](s *Server, r *http.Request, fields []field[T], to *T) (rele
 	if size < 0 || size > maxWorkBody {
 		size = maxWorkBody
 	}
-	release = func() { s.held.Add(-size) }
-	if s.held.Add(size) > maxHeld {
-		release()
+	release = func() { s.calls.free(who, size) }
+	if !s.calls.take(who, size) {
 		p := ophttp.NewProblem(http.StatusServiceUnavailable, "busy", "too many requests with large bodies are in progress: send the request again")
 		p.RetryAfter = time.Second
 		return nil, p
@@ -135,9 +134,9 @@ func listField[T any](name string, each func(to *T, path string, raw []byte) []o
 }
 
 // readList reads a body that has a list.
-func readList[T any](s *Server, r *http.Request, fields []field[list[T]]) (items []T, release func(), err error) {
+func readList[T any](s *Server, r *http.Request, who identity, fields []field[list[T]]) (items []T, release func(), err error) {
 	var l list[T]
-	release, err = readWork(s, r, fields, &l)
+	release, err = readWork(s, r, who, fields, &l)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -169,7 +168,7 @@ var leaseFields = []field[remote.Request]{
 // lease leases jobs to a worker. It waits for jobs if there are none.
 func (s workRoutes) lease(w http.ResponseWriter, r *http.Request, who identity) error {
 	q := remote.Request{Max: 1, Stop: s.closing}
-	release, err := readWork(s.Server, r, leaseFields, &q)
+	release, err := readWork(s.Server, r, who, leaseFields, &q)
 	if err != nil {
 		return err
 	}
@@ -186,6 +185,9 @@ func (s workRoutes) lease(w http.ResponseWriter, r *http.Request, who identity) 
 	}
 	if err := who.forTypes(q.Types...); err != nil {
 		return err
+	}
+	if who.worker {
+		q.Holder = who.name
 	}
 	if q.Host = r.RemoteAddr; q.Host != "" {
 		if host, _, err := net.SplitHostPort(r.RemoteAddr); err == nil {

@@ -361,6 +361,25 @@ func TestWork_AnotherProcessTakesVerdicts(t *testing.T) {
 	}
 }
 
+// A token ends no leases of another token's workers by giving their name and their request as lost.
+func TestWork_LostRequestsAreThoseOfTheToken(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	want(t, b.ask("POST", "/v1/bulk?tenant=acme&type=fax&id=g", lines(2)), 201)
+	want(t, b.ask("POST", "/v1/bulk?tenant=acme&type=mail&id=h", lines(2)), 201)
+	asMail := "Authorization: Bearer " + mailToken
+	faxes := b.lease(`{"worker":"w","types":["fax"],"max":2,"request":"r1"}`)
+	mails := leasesOf(t, b.ask("POST", "/v1/work/lease", `{"worker":"w","types":["mail"],"max":2,"request":"r2"}`, asMail))
+	want(t, b.ask("POST", "/v1/work/lease", `{"worker":"w","types":["mail"],"max":0,"lost":["r1"]}`, asMail), 200)
+	if got := states(t, b.ask("POST", "/v1/work/extend", `{"leases":["`+faxes.Jobs[0].Lease+`","`+faxes.Jobs[1].Lease+`"]}`)); got != "j0 held, j1 held" {
+		t.Errorf("%s after another token listed the request as lost", got)
+	}
+	want(t, b.ask("POST", "/v1/work/lease", `{"worker":"w","types":["mail"],"max":0,"lost":["r2"]}`, asMail), 200)
+	if got := states(t, b.ask("POST", "/v1/work/extend", `{"leases":["`+mails[0]+`"]}`, asMail)); got != "j0 lost" {
+		t.Errorf("%s after the token itself listed the request as lost", got)
+	}
+}
+
 // A lease is text that its holder can change, and the types of a token hold for the job and not for that text.
 func TestWork_TypeOfAChangedLeaseDoesNotCount(t *testing.T) {
 	t.Parallel()

@@ -3,6 +3,7 @@ package remote
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"slices"
@@ -16,6 +17,7 @@ import (
 type Request struct {
 	Worker string   // name of the worker, different from those of all others; no blanks and no #
 	Host   string   // address of the worker
+	Holder string   // name of the worker's token, whose requests Lost lists; "": the operators' or none
 	Types  []string // types that the worker runs, at least one
 	Max    int      // largest number of jobs, up to store.MaxPull; 0: none, the worker only reports that it serves the types
 	Wait   time.Duration
@@ -47,7 +49,7 @@ func (b *Broker) Lease(ctx context.Context, r Request, send func(jobs []Job) err
 	defer b.requests.Done()
 	defer b.presence.enter(&r, time.Now())()
 	for _, id := range r.Lost {
-		if err := b.reclaimLost(ctx, ownerOf(r.Worker, id)); err != nil {
+		if err := b.reclaimLost(ctx, r.owner(id)); err != nil {
 			return err
 		}
 	}
@@ -58,7 +60,7 @@ func (b *Broker) Lease(ctx context.Context, r Request, send func(jobs []Job) err
 	if id == "" {
 		id = randomID()
 	}
-	owner := ownerOf(r.Worker, id)
+	owner := r.owner(id)
 	jobs, err := b.await(ctx, &r, owner)
 	if err != nil {
 		return err
@@ -72,7 +74,14 @@ func (b *Broker) Lease(ctx context.Context, r Request, send func(jobs []Job) err
 	return err
 }
 
-func ownerOf(worker, request string) string { return worker + "#" + request }
+// owner returns the owner of the leases of one of the worker's requests. Other tokens cannot name it.
+func (r *Request) owner(request string) string {
+	if r.Holder == "" {
+		return r.Worker + "#" + request
+	}
+	sum := sha256.Sum256([]byte(r.Holder)) // a name may have blanks
+	return r.Worker + "#" + hex.EncodeToString(sum[:4]) + "#" + request
+}
 
 func randomID() string {
 	var b [6]byte

@@ -199,6 +199,11 @@ func (f fleetSchedules) Schedule(ctx context.Context, id string) (ScheduleRecord
 	return f.shards[0].Schedule(ctx, id)
 }
 
+// ScheduleCount returns the number of all schedules.
+func (f fleetSchedules) ScheduleCount(ctx context.Context) (int64, error) {
+	return f.shards[0].ScheduleCount(ctx)
+}
+
 // Schedules returns all schedules in no order.
 func (f fleetSchedules) Schedules(ctx context.Context) ([]ScheduleRecord, error) {
 	return f.shards[0].Schedules(ctx)

@@ -77,6 +77,17 @@ func (s scheduleStore) Schedule(ctx context.Context, id string) (ScheduleRecord,
 	return scheduleRecord(id, text), nil
 }
 
+// ScheduleCount returns the number of all schedules.
+func (s scheduleStore) ScheduleCount(ctx context.Context) (int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
+	defer cancel()
+	n, err := s.o.Client.HLen(ctx, scheduleKeys(s.o.Prefix)[0]).Result()
+	if err != nil {
+		return 0, fmt.Errorf("%w: %w", ErrStore, err)
+	}
+	return n, nil
+}
+
 // Schedules returns all schedules in no order.
 func (s scheduleStore) Schedules(ctx context.Context) ([]ScheduleRecord, error) {
 	all := map[string]ScheduleRecord{}

@@ -1,0 +1,107 @@
+package api
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+)
+
+const umbraToken = "u-6d3f0c9b8a714e25"
+
+func withUmbra(o *Options) {
+	o.Tokens = append(o.Tokens, Token{Name: "umbra", Tenants: []string{"umbra"}, Token: umbraToken})
+}
+
+func inUse(s *shares) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.used
+}
+
+func TestEvents_OneTokenLeavesStreamsForOthers(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, withUmbra, func(o *Options) { o.Limits.Streams = 8 })
+	served := httptest.NewServer(b.handler)
+	t.Cleanup(served.Close)
+	t.Cleanup(b.server.Close)
+	follow := func(tenant, token string) int {
+		r, err := http.NewRequestWithContext(t.Context(), "GET", served.URL+"/v1/groups/of-"+tenant+"/events", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer "+token)
+		resp, err := served.Client().Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = resp.Body.Close() })
+		return resp.StatusCode
+	}
+	for _, tenant := range []string{"acme", "umbra"} {
+		b.create(`{"id":"of-` + tenant + `","tenant":"` + tenant + `","type":"mail"}`)
+	}
+	for i := range 8 {
+		if got, want := follow("acme", acmeToken), map[bool]int{true: 200, false: 503}[i < 4]; got != want {
+			t.Errorf("stream %d of one token: %d, want %d", i+1, got, want)
+		}
+	}
+	for _, other := range []struct{ tenant, token string }{{"umbra", umbraToken}, {"acme", adminToken}} {
+		if got := follow(other.tenant, other.token); got != 200 {
+			t.Errorf("a stream of another token: %d", got)
+		}
+	}
+}
+
+// slowBody reports its first Read and then stands still.
+type slowBody struct {
+	begun *sync.WaitGroup
+	first sync.Once
+	end   chan struct{}
+}
+
+func (s *slowBody) Read([]byte) (int, error) {
+	s.first.Do(s.begun.Done)
+	<-s.end
+	return 0, io.ErrUnexpectedEOF
+}
+
+// A token that sends bodies slowly, or only announces them, does not keep the workers of other tokens from extending
+// their leases.
+func TestWork_SlowBodiesOfOneTokenLeaveSomeForOthers(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.submit("g", 1)
+	lease := b.lease(`{"types":["mail"]}`).Jobs[0].Lease
+	end := make(chan struct{})
+	var begun, ended sync.WaitGroup
+	defer ended.Wait()
+	defer close(end)
+	for range maxHeld / maxWorkBody {
+		begun.Add(1)
+		ended.Go(func() {
+			body := &slowBody{begun: &begun, end: end}
+			b.send("POST", "/v1/work/ack", body, "Authorization: Bearer "+mailToken)
+			body.first.Do(begun.Done) // refused before its body was read
+		})
+	}
+	begun.Wait()
+	if got := states(t, b.ask("POST", "/v1/work/extend", `{"leases":["`+lease+`"]}`)); got != "j0 held" {
+		t.Error(got)
+	}
+}
+
+// What is held for uploads is not missing for workers.
+func TestWork_UploadsDoNotHoldUpWorkers(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.submit("g", 1)
+	lease := b.lease(`{"types":["mail"]}`).Jobs[0].Lease
+	if !b.server.uploads.take(identity{admin: true}, maxHeld) {
+		t.Fatal("the bytes of uploads are not free")
+	}
+	acks := `{"jobs":[` + strings.Repeat(`{"lease":"`+lease+`","verdict":"returned"},`, 400) + `{"lease":"` + lease + `"}]}`
+	want(t, b.ask("POST", "/v1/work/ack", acks), 200)
+}
