@@ -39,6 +39,7 @@ func remedyFor(rawURL string, err error) string {
 	_, otherName := errors.AsType[x509.HostnameError](err)
 	_, dialing := errors.AsType[*net.OpError](err)
 	_, unknownName := errors.AsType[*net.DNSError](err)
+	closed := errors.Is(err, io.EOF) || strings.Contains(text, "connection reset")
 	switch {
 	case redis.IsAuthError(err) && strings.Contains(text, "WRONGPASS"):
 		return "correct user and password in the URL, and percent-encode / ? # @ : % in them"
@@ -54,9 +55,9 @@ func remedyFor(rawURL string, err error) string {
 		return "name the authority that signed its certificate with ca_file"
 	case otherName:
 		return "use a host that its certificate has, or give the name with server_name"
-	case withTLS && (errors.Is(err, io.EOF) || errors.Is(err, context.DeadlineExceeded) || strings.Contains(text, "tls:")):
+	case withTLS && (closed || errors.Is(err, context.DeadlineExceeded) || strings.Contains(text, "does not look like a TLS handshake")):
 		return "if the server has no TLS on this port, use a URL without it"
-	case errors.Is(err, io.EOF) || strings.Contains(text, "connection reset"):
+	case closed:
 		return "if the server has TLS on this port, use rediss://, or tls=1 for sentinels and clusters"
 	case unknownName, dialing:
 		return "start the server, or correct its address"
