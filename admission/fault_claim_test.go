@@ -2,6 +2,7 @@ package admission_test
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -270,5 +271,32 @@ func TestReset_IsBounded(t *testing.T) {
 	}
 	if got, _ := g.arrives(); got.State != Active {
 		t.Fatalf("the next visitor: %+v", got)
+	}
+}
+
+// A full store does not count as away, so that it needs a log line of its own: once a minute, however many visitors arrive.
+func TestOutOfMemory_IsLoggedOnceAMinute(t *testing.T) {
+	t.Parallel()
+	p := faultPolicy
+	p.Rate = 0
+	s := newStage(t)
+	var log strings.Builder
+	s.log = &log
+	g := s.gateway(p)
+	g.tick()
+	if err := s.server.Client().ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
+		t.Fatal(err)
+	}
+	for minute := 1; minute <= 2; minute++ {
+		for range 3 {
+			g.waits()
+		}
+		if got := strings.Count(log.String(), "the store's memory is full"); got != minute {
+			t.Fatalf("%d lines in minute %d:\n%s", got, minute, log.String())
+		}
+		s.pass(time.Minute)
+	}
+	if !strings.Contains(log.String(), "raise maxmemory") || !strings.Contains(log.String(), "OOM") {
+		t.Errorf("neither cause nor remedy: %s", log.String())
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"io"
 	"log/slog"
 	"sync/atomic"
 	"testing"
@@ -21,6 +22,7 @@ type stage struct {
 	server *redistest.PrivateServer
 	us     atomic.Int64
 	serial uint64
+	log    io.Writer // what the gateways log
 }
 
 type stagedGateway struct {
@@ -31,7 +33,7 @@ type stagedGateway struct {
 }
 
 func newStage(t *testing.T) *stage {
-	s := &stage{t: t, server: redistest.Server(t)}
+	s := &stage{t: t, server: redistest.Server(t), log: io.Discard}
 	s.us.Store(1_780_000_000_000_000)
 	return s
 }
@@ -49,7 +51,7 @@ func (s *stage) gateway(p Policy) *stagedGateway {
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(func() { _ = client.Close() })
-	g.core, err = New(Options{Client: client, Timeout: stagedTimeout, Tick: tick, Log: slog.New(slog.DiscardHandler), Now: s.us.Load})
+	g.core, err = New(Options{Client: client, Timeout: stagedTimeout, Tick: tick, Log: slog.New(slog.NewTextHandler(s.log, nil)), Now: s.us.Load})
 	if err != nil {
 		s.t.Fatal(err)
 	}

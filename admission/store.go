@@ -21,6 +21,7 @@ type store struct {
 
 	away        atomic.Bool  // the store is away: no calls on the request path until a tick succeeds
 	failing     atomic.Int64 // mono of the first of the calls that failed in a row; 0: none
+	full        atomic.Int64 // mono of the last log line about a full store; 0: none
 	local       local        // admissions of this gateway while the store is away
 	replied     atomic.Int64 // order time of the last reply without clocks of its own
 	claimWindow lowered
@@ -163,12 +164,24 @@ func (r *store) ask(ctx context.Context, script string, args []any, n int) ([]re
 	}
 	h, rest, err := r.do(ctx, r.c.o.Timeout, script, args...)
 	if err != nil {
-		if errors.Is(err, ErrStore) && !redis.IsOOMError(err) {
-			r.failed(err) // a full store refuses new tickets, but serves those that wait
+		if redis.IsOOMError(err) {
+			r.reportFull(err) // a full store refuses new tickets, but serves those that wait
+		} else if errors.Is(err, ErrStore) {
+			r.failed(err)
 		}
 		return nil, err
 	}
 	return replies(h, rest, n)
+}
+
+// reportFull logs, once a minute for each room, that the store's memory is full.
+func (r *store) reportFull(err error) {
+	now := max(1, r.c.mono())
+	if last := r.full.Load(); last != 0 && now-last < int64(time.Minute) || !r.full.CompareAndSwap(last, now) {
+		return
+	}
+	r.c.o.Log.Error("the store's memory is full: new visitors follow on_store_error, and those who wait are still admitted; "+
+		"raise maxmemory of Redis, or remove other data from it", "room", r.id, "on_store_error", r.view.Snapshot().Policy.OnStoreError, "error", err)
 }
 
 // learn takes epoch, seq, fence and clocks from a reply.

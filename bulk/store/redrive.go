@@ -225,6 +225,8 @@ func (s jobStore) noneLeft(ctx context.Context, asked *GroupSpec, source *Group,
 		return refuse(CodeState, "group %q has no such jobs to redrive: no job of these statuses and codes still has its payload, or %sthem", group, has)
 	case source.Dead > 0 && has != "":
 		return refuse(CodeState, "group %q has no dead letters left to redrive, of %d: %sthem", group, source.Dead, has)
+	case source.Dead == 0 && source.Failed > 0:
+		return refuse(CodeState, "group %q has no dead letters to redrive, but failed jobs (%d): ask for the status failed (bulkworker redrive --status failed)", group, source.Failed)
 	}
 	return refuse(CodeState, "group %q has no dead letters to redrive", group)
 }

@@ -85,6 +85,28 @@ func TestRedriveJobs_RefusesWhatIsNoSelection(t *testing.T) {
 	}
 }
 
+// TestRedrive_NamesTheStatusOfFailedJobs: of a group whose jobs have failed and are no dead letters, the refusal did not say how they
+// run again.
+func TestRedrive_NamesTheStatusOfFailedJobs(t *testing.T) {
+	s, _ := open(t, nil)
+	create(t, s, GroupSpec{ID: "g", Tenant: "acme", Tolerance: Tolerance{Count: 9}})
+	if _, err := s.AddJobs(t.Context(), "g", Chunk{}, []Job{{ID: "a", Payload: []byte(`1`), Type: "mail"}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Seal(t.Context(), "g"); err != nil {
+		t.Fatal(err)
+	}
+	j := pull(t, s, 1).Jobs[0]
+	if _, err := s.Ack(t.Context(), []Ack{{Key: j.Key, Fence: j.Fence, Verdict: Rejected, Code: "http_422"}}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := s.Redrive(t.Context(), "g", 0)
+	refused(t, err, CodeState)
+	if want := "but failed jobs (1): ask for the status failed"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, without %q", err, want)
+	}
+}
+
 // TestRedrive_OfARedrive: each redrive of a redrive made the id longer, until it was too long; and its jobs lost the idempotency key of
 // their first run.
 func TestRedrive_OfARedrive(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/anteroom/anteroom/internal/config"
@@ -79,6 +80,40 @@ func TestKeys_OfAccountsBeginWithTheActiveOne(t *testing.T) {
 	if first, accounts = keys(config.Key{ID: k1.ID, Alg: k1.Alg, Secret: k1.Secret, Active: true}, k2); first != old || !slices.Equal(accounts, []string{old, next}) {
 		t.Error("the first is active, and does not come first")
 	}
+}
+
+// docs/config.md names every setting that keepFixed can name.
+func TestKeepFixed_IsInTheDocs(t *testing.T) {
+	var old, next config.Config
+	next.Listen, next.Check.Listen, next.Check.GRPC, next.Admin.Listen = "1", "2", "3", "4"
+	next.Admin.TwoPerson = []string{"reset"}
+	next.Admin.OIDC.Issuer, next.Admin.OIDC.ClientID, next.Admin.OIDC.RedirectURL = "5", "6", "7"
+	next.Store.URL, next.Limits.Header, next.ShutdownTimeout = "8", 9, 10
+	next.Log.Level, next.Log.Format = "debug", "text"
+	names := keepFixed(&old, &next)
+	if len(names) != 13 {
+		t.Fatalf("%q", names)
+	}
+	data, err := os.ReadFile("../../docs/config.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(data)) {
+		setting, rest, _ := strings.Cut(strings.TrimPrefix(line, "| "), " | ")
+		if !strings.HasPrefix(rest, "on a restart") {
+			continue
+		}
+		for _, name := range names {
+			if field, ok := strings.CutPrefix(name, "admin.oidc."); ok {
+				name = field
+			}
+			if !strings.Contains(setting, "`"+name+"`") {
+				t.Errorf("docs/config.md does not list %s among the settings that need a restart", name)
+			}
+		}
+		return
+	}
+	t.Error("docs/config.md has no row of settings that need a restart")
 }
 
 func TestKeepFixed_KeepsWhatNeedsARestart(t *testing.T) {

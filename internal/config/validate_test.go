@@ -400,6 +400,26 @@ func TestWarnings_OfBudgets(t *testing.T) {
 	}
 }
 
+func TestWarnings_OfTokenFiles(t *testing.T) {
+	short, long := filepath.Join(t.TempDir(), "short"), filepath.Join(t.TempDir(), "long")
+	for file, token := range map[string]string{short: "hunter2\n", long: "0123456789abcdef\n"} {
+		if err := os.WriteFile(file, []byte(token), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cfg, problems := loadText(t, `
+admin: {tokens: [{name: alice, token_file: `+long+`}, {name: bob, token_file: `+short+`}]}
+origins: [{id: shop, servers: ["http://127.0.0.1:9000"]}]
+rooms: [{id: sale, paths: [/sale]}]
+`)
+	wantProblems(t, problems)
+	var lines []string
+	for _, w := range cfg.Warnings() {
+		lines = append(lines, w.String())
+	}
+	wantProblems(t, lines, "admin.tokens[1].token_file: holds fewer than 16 characters")
+}
+
 func TestWarnings_OfRoomsAndTheEdge(t *testing.T) {
 	cfg, problems := loadText(t, `
 admin: {token: short}

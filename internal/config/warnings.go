@@ -33,6 +33,11 @@ func (c *Config) Warnings() []Problem {
 	if c.Admin.Token != "" && len(c.Admin.Token) < shortToken {
 		warn("admin.token", "has fewer than 16 characters and can be guessed")
 	}
+	for i, t := range c.Admin.Tokens {
+		if data, err := readSmall(t.TokenFile); err == nil && len(strings.TrimSpace(string(data))) < shortToken {
+			warn(settings.Element("admin.tokens", i)+".token_file", "holds fewer than 16 characters, which can be guessed; make a token with: openssl rand -hex 32")
+		}
+	}
 	if c.Cookies.SameSite == "none" && c.TLS.CertFile == "" {
 		warn("cookies.same_site", "browsers take such cookies over TLS only: a trusted proxy in front has to terminate it")
 	}

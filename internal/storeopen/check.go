@@ -3,6 +3,7 @@ package storeopen
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/anteroom/anteroom/internal/config"
@@ -22,6 +23,7 @@ func Check(ctx context.Context, store config.Store) error {
 		}
 		return embedded.CheckDir(store.Dir)
 	}
+	redisurl.LogTo(slog.New(slog.DiscardHandler)) // the error that Check returns has the cause
 	// This check may take longer than a call for a visitor.
 	client, err := redisurl.Open(store.URL, max(store.Timeout, checkTimeout/4))
 	if err != nil {
@@ -31,7 +33,7 @@ func Check(ctx context.Context, store config.Store) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	if err := redisurl.CheckServer(ctx, client); err != nil {
-		return fmt.Errorf("store.url %s: %w", redisurl.Mask(store.URL), err)
+		return fmt.Errorf("store.url %s: %w", redisurl.Mask(store.URL), redisurl.WithRemedy(store.URL, err))
 	}
 	return nil
 }

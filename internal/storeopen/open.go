@@ -71,7 +71,7 @@ func (s *Store) Fit(ctx context.Context) error {
 	if errors.Is(err, redisurl.ErrUnsuitable) {
 		return fmt.Errorf("store.url %s: %w", s.URL, err)
 	}
-	return err
+	return redisurl.WithRemedy(s.URL, err)
 }
 
 // Close closes the store. The last program that closes an embedded store stops it.
