@@ -92,3 +92,41 @@ func TestJoin_KeepsASessionOfItsKeyWithoutTheStore(t *testing.T) {
 		return state == "active"
 	})
 }
+
+// A visitor returned with an ended pass, and the response was lost. The repeated request finds the place admitted, and the reply to its
+// claim is lost: the next poll has the session.
+func TestReturn_KeepsASessionWhoseClaimWasLost(t *testing.T) {
+	for name, accept := range map[string]string{"a page": asPage, "a call": asJSON} {
+		t.Run(name, func(t *testing.T) {
+			p := redistest.Proxy(t, redistest.SharedSocket(t))
+			client, err := redisurl.Open("redis://"+p.Addr(), 500*time.Millisecond)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = client.Close() })
+			b := startTicking(t, client, redistest.Prefix(t), calm, Options{
+				Origins: []proxy.Config{originAt("shop", plainOrigin(t))}, Rooms: []Room{{ID: "sale", Policy: policy(1), MaxSession: time.Hour}},
+			})
+			over := agedPass(t, b.call("GET /", asJSON).code(t, 200), 6)
+			if lost := b.call("GET /", accept, over); lost.cookies["wr_sale_ticket"] == "" {
+				t.Fatal(lost.text())
+			}
+			b.rate("sale", 5)
+			eventually(t, "the place is admitted", func() bool { return b.line("sale").Snapshot().Admitted == 1 })
+			sha := []byte(lua.MustLoad().Script("room_claim").SHA)
+			p.Drop(func(command []byte) bool { return bytes.Contains(command, sha) })
+			again := b.call("GET /", accept, over)
+			if p.Dropped() == 0 || again.cookies["wr_sale_ticket"] == "" {
+				t.Fatalf("%d replies were lost; %s", p.Dropped(), again.text())
+			}
+			p.Heal()
+			eventually(t, "the session of the claim", func() bool {
+				state := b.call("GET /.waiting-room/sale/status", again.jar()).field("state")
+				if state == "ended" {
+					t.Fatal("the place became ended")
+				}
+				return state == "admitted" || state == "active"
+			})
+		})
+	}
+}
