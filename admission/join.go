@@ -220,7 +220,7 @@ func (r *joins) joinUnreached(j *joining, kind string, err error) (out joined) {
 	default:
 		out.s, out.refusal, out.err = r.offline.joinOffline(j.t, j.Return, !j.Keyed && !j.SessionOnly, j.SessionOnly)
 	}
-	out.s.Unsure = kind != ""
+	out.s.Unsure = kind != "" || j.Keyed
 	return out
 }
 

@@ -128,8 +128,8 @@ type Standing struct {
 	New bool
 	// Offline marks a Standing that was made without the store.
 	Offline bool
-	// Unsure marks an Offline Standing of a join whose store call had no reply. The call may have taken effect or still do so: the
-	// store then has a place or session of the Arrival's Client.
+	// Unsure marks an Offline Standing of a join or claim whose store call had no reply, or of a join whose id another may have used before
+	// (Keyed). That call may have taken effect or still do so: the store then has a place or session of the call's Client.
 	Unsure bool
 }
 

@@ -182,17 +182,20 @@ func (v *visit) refuseAccount(p *answer.Problem) *answer.Problem {
 }
 
 // adopt replaces a ticket that was taken before the login by a ticket of the account with the same order, or by the ticket that the
-// account already has. A ticket that cannot be checked now stays.
+// account already has. A ticket that cannot be checked now stays. One that has ended may have been replaced before, by a response that was
+// lost: the ticket of the account replaces it again.
 func adopt(v *visit, w *token.Waiting) {
 	if v.account.state != accountKnown || w.Account {
 		return
 	}
 	old, err := v.room.store.Check(callsOf(v, admission.ID(w.ID)), ticketOf(w, 0, forecast.Wait{}, v.grant.client()))
-	if err != nil || old.State != admission.Waiting || old.Offline {
+	if err != nil || old.State != admission.Waiting && old.State != admission.Ended || old.Offline {
 		return
 	}
 	a, _ := newArrival(v)
-	a.From = admission.ID(w.ID)
+	if a.Held = old.State == admission.Ended; !a.Held {
+		a.From = admission.ID(w.ID)
+	}
 	s, refusal, err := v.room.store.Join(callsOf(v, a.ID), a.Arrival)
 	if err != nil || refusal != admission.Granted || s.Offline || s.State == admission.Ended {
 		return

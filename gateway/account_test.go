@@ -264,6 +264,36 @@ func TestAccount_LoginKeepsPlace(t *testing.T) {
 	}
 }
 
+// The response to the poll with which a visitor logged in was lost: the next one, with the ticket from before the login, has the place of
+// the account, as has a claim, and as long as the place is alive.
+func TestAccount_LoginKeepsPlaceWhenItsResponseIsLost(t *testing.T) {
+	t.Parallel()
+	r := members(policy(0))
+	r.Identity.Anonymous = true
+	fleet, _ := fleetOf(t, 2, r)
+	first := fleet[0].call(tickets).code(t, 201)
+	poll := []string{"GET /.waiting-room/sale/status", as("ann"), bearing(first)}
+	lost := fleet[0].call(poll...).code(t, 200)
+	w := waitingIn(t, lost)
+	for i, b := range fleet {
+		if a := b.call(poll...).code(t, 200); a.field("state") != "waiting" || waitingIn(t, a).ID != w.ID || waitingIn(t, a).Order != w.Order {
+			t.Errorf("gateway %d: %s", i, a.text())
+		}
+		if a := b.call("POST /.waiting-room/sale/claim", as("ann"), bearing(first)); a.status != 409 {
+			t.Errorf("gateway %d: the claim: %s", i, a.text())
+		}
+		if a := b.call("GET /.waiting-room/sale/status", as("eve"), bearing(first)).code(t, 200); a.field("state") != "ended" {
+			t.Errorf("gateway %d: another account: %s", i, a.text())
+		}
+	}
+	fleet[0].call("DELETE /.waiting-room/sale/tickets", as("ann"), bearing(lost)).code(t, 204)
+	for i, b := range fleet {
+		if a := b.call(poll...).code(t, 200); a.field("state") != "ended" {
+			t.Errorf("gateway %d after ann has left: %s", i, a.text())
+		}
+	}
+}
+
 // After its holder or an operator has ended a ticket, the account can take another.
 func TestAccount_JoinsAgainAfterPlaceEnds(t *testing.T) {
 	t.Parallel()

@@ -203,7 +203,8 @@ func join(v *visit, lost string) (decision, *answer.Problem) {
 		v.room.metrics.Arrivals.Inc()
 	}
 	guarded := v.room.requiresSolution()
-	if v.kind == client.Navigation && (!guarded || v.account.state == accountKnown) {
+	// The place of an ended pass is the same if the request is repeated because its response was lost, so its client must be, too.
+	if v.kind == client.Navigation && v.tokens.ended == nil && (!guarded || v.account.state == accountKnown) {
 		v.grant.giveNonce()
 	}
 	a, p := newArrival(v)

@@ -188,8 +188,8 @@ func (n *grant) giveNonce() {
 	n.cookie(n.r.names().Nonce, n.newNonce[:], day)
 }
 
-// giveNonceAfter gives a nonce after a join that waits. If the store may have given the place a session without a reply, the session
-// is of the client of the join, and a nonce would make its next poll one of another client.
+// giveNonceAfter gives a nonce after a join that waits. If the store may have given the place a session that this gateway does not know,
+// the session is of the client of the join, and a nonce would make its next poll one of another client.
 func (n *grant) giveNonceAfter(s *admission.Standing) {
 	if !s.Unsure {
 		n.giveNonce()

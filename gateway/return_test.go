@@ -103,6 +103,22 @@ func TestPass_KeepsOrder(t *testing.T) {
 	}
 }
 
+// A visitor who returns without a nonce is admitted at once, and the response is lost: the repeated request is of the same session.
+func TestPass_ReturnsToOneSessionWhenItsResponseIsLost(t *testing.T) {
+	t.Parallel()
+	for kind, accept := range map[string]string{"a page": asPage, "a call": asJSON} {
+		t.Run(kind, func(t *testing.T) {
+			fleet, _ := fleetOf(t, 2, Room{ID: "sale", Policy: policy(10), Renew: true, MaxSession: time.Hour})
+			over := agedPass(t, fleet[0].call("GET /", asJSON).code(t, 200), 6)
+			lost := readPass(t, fleet[0].call("GET /", accept, over).code(t, 200).cookies["wr_sale_pass"], "sale")
+			again := readPass(t, fleet[1].call("GET /", accept, over).code(t, 200).cookies["wr_sale_pass"], "sale")
+			if again.Session != lost.Session || again.Order != lost.Order {
+				t.Errorf("%+v, then %+v", lost, again)
+			}
+		})
+	}
+}
+
 // A renewed pass keeps its order, and its cookie lives for absence longer than the pass.
 func TestPass_RenewalKeepsOrder(t *testing.T) {
 	t.Parallel()

@@ -52,7 +52,7 @@ func (v *visit) claim(t admission.Ticket, client admission.Client) (admission.St
 	t.Client = client
 	s, err := v.room.store.Claim(callsOf(v, t.ID), t)
 	if errors.Is(err, admission.ErrStore) {
-		return admission.Standing{State: admission.Waiting, Ticket: t, Offline: true}, nil
+		return admission.Standing{State: admission.Waiting, Ticket: t, Offline: true, Unsure: true}, nil
 	}
 	return s, err
 }

@@ -143,6 +143,6 @@ func (c *crowd) explain(g *guest) {
 	c.Lock()
 	defer c.Unlock()
 	if len(c.counts.Traces) < 3 {
-		c.counts.Traces = append(c.counts.Traces, fmt.Sprintf("ticket %s, cookies %t, key %t\n\t%s", g.ticket, g.cred.Cookies, g.cred.Key != "", strings.Join(g.trace, "\n\t")))
+		c.counts.Traces = append(c.counts.Traces, fmt.Sprintf("ticket %s, cookies %t, nonce %t, key %t\n\t%s", g.ticket, g.cred.Cookies, g.cred.Nonce != "", g.cred.Key != "", strings.Join(g.trace, "\n\t")))
 	}
 }

@@ -169,12 +169,18 @@ func (g *guest) receive(ctx context.Context, a visitor.Response, now time.Time) 
 	if g.cred.Pass != "" {
 		return g.admitted(&a)
 	}
-	if g.habits.copied && !g.thief.started && a.Status.Position > 0 && float64(a.Status.Position) < 2*g.crowd.o.rate && g.confirmed > 0 {
+	if g.worthCopying(a.Status.Position) && !g.thief.started {
 		g.thief.started = true
 		seed := g.rng.Uint64()
 		g.thief.run.Go(func() { g.steal(ctx, g.cred.Token, rand.New(rand.NewPCG(seed, 3))) }) //nolint:gosec // the seed repeats the run
 	}
 	return true
+}
+
+// worthCopying reports whether another client is to copy the token of a guest at a position. The copy of a guest without a nonce, to whom
+// a join without the store gave none, is the same client: it would receive the same session.
+func (g *guest) worthCopying(position int64) bool {
+	return g.habits.copied && g.cred.Nonce != "" && g.confirmed > 0 && position > 0 && float64(position) < 2*g.crowd.o.rate
 }
 
 // keep compares the place in the newest token with the one before.
@@ -212,6 +218,7 @@ func (g *guest) admitted(a *visitor.Response) bool {
 	g.thief.run.Wait()
 	if g.thief.at != 0 {
 		g.crowd.double("ticket %s made sessions for two clients", g.ticket)
+		g.crowd.explain(g)
 	}
 	return true
 }
