@@ -8,12 +8,17 @@ import (
 	"github.com/anteroom/anteroom/gateway/rawsocket"
 )
 
-// How much of an unread body is read and dropped so that the connection can go on, and for how long; and how long a
-// connection that is closed is read from, so that the client receives the response.
+// How much of an unread body is read and dropped so that the connection can go on, and for how long.
 const (
 	drainBytes = 256 << 10
 	drainTime  = 3 * time.Second
-	lingerTime = time.Second
+)
+
+// How much is read from a connection that is closed so that the client receives the response, and for how long. Proxies
+// forward headers of 1 MiB, and some forward a request without a check if they cannot write all of the check.
+const (
+	lingerBytes = 2 << 20
+	lingerTime  = time.Second
 )
 
 // Close closes the connection. During activityDirect it only sets activityClosing, and the connection ends after the response.
@@ -57,7 +62,7 @@ func linger(c net.Conn) {
 	}
 	block := http1.GetBlock()
 	defer http1.PutBlock(block)
-	for n := 0; n < drainBytes; {
+	for n := 0; n < lingerBytes; {
 		m, err := c.Read(*block)
 		if err != nil {
 			return

@@ -3,6 +3,7 @@ package wire
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"strings"
 	"sync/atomic"
@@ -229,6 +230,27 @@ func TestConn_CutsOffHijackedWrite(t *testing.T) {
 	}
 	if err := errors.Join(s.Shutdown(), <-served); err != nil {
 		t.Error(err)
+	}
+}
+
+// A proxy that still writes a refused header takes a reset for a gateway that is away, and may then forward the request.
+func TestConn_LongHeaderIsReadToItsEnd(t *testing.T) {
+	addr, _, _ := directGate(t, Limits{}, respond)
+	c := wiretest.Dial(t, addr)
+	c.Send("GET / HTTP/1.1\r\nHost: a\r\nX-Long: ")
+	for range 16 {
+		c.Send(strings.Repeat("a", 1<<16))
+		if _, err := c.R.Peek(1); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Millisecond) // a reset needs a moment to arrive
+	}
+	c.Send("\r\n\r\n")
+	if status, _, _ := c.Answer("GET"); status != 431 {
+		t.Errorf("status %d, want 431", status)
+	}
+	if _, err := c.R.ReadByte(); err != io.EOF {
+		t.Errorf("after the response: %v, want the end of the connection", err)
 	}
 }
 

@@ -21,9 +21,12 @@ type Gateway struct {
 	*Process
 }
 
+// began is the time to which the plans of rooms refer: gateways that share a store have to agree on them.
+var began = time.Now()
+
 // rooms are the rooms of the suite: one for each case, on a host of its own.
-func rooms(now time.Time, dir string, p *Proxy) []string {
-	at := func(d time.Duration) string { return now.Add(d).UTC().Format(time.RFC3339) }
+func rooms(dir string, p *Proxy) []string {
+	at := func(d time.Duration) string { return began.Add(d).UTC().Format(time.RFC3339) }
 	room := func(id, more string) string { return fmt.Sprintf("{id: %s, hosts: [%s.test]%s}", id, id, more) }
 	renew := "true"
 	if !p.Dialect.Cookies() {
@@ -69,7 +72,7 @@ tokens: {keys: [{id: k1, secret: "a secret of the integration tests, 40 bytes"}]
 shutdown_timeout: 1s
 rooms:
 `, p.Dialect, store.URL())
-	for _, room := range rooms(time.Now().Truncate(time.Hour), dir, p) {
+	for _, room := range rooms(dir, p) {
 		config += "  - " + room + "\n"
 	}
 	return StartGatewayWith(t, config)
