@@ -199,7 +199,7 @@ func (r *ticketCalls) sendLeave(ctx context.Context, qs []leaveQ) ([]bool, error
 // remove removes tickets from the queue for good, and reports for each whether it was there.
 func (r *ticketCalls) remove(ctx context.Context, who, reason, label string, qs []leaveQ) (found []bool, err error) {
 	if r.store.away.Load() {
-		return nil, ErrStore
+		return nil, r.store.away.err()
 	}
 	args := append(make([]any, 0, 4+3*len(qs)), who, r.id, reason, label)
 	for _, q := range qs {

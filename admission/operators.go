@@ -178,7 +178,7 @@ type Found struct {
 // Lookup returns what the store holds of a ticket, or ErrUnknown. It changes nothing.
 func (r *operators) Lookup(ctx context.Context, id ID) (Found, error) {
 	if r.store.away.Load() {
-		return Found{}, ErrStore
+		return Found{}, r.store.away.err()
 	}
 	_, v, err := r.store.do(ctx, r.c.o.Timeout, "room_lookup", string(id[:]))
 	if err != nil {

@@ -29,7 +29,7 @@ const (
 // data, permits from before are PermitOutdated, because their record may be lost.
 func (r *operators) RedeemPermit(ctx context.Context, p PermitUse) (PermitResult, error) {
 	if r.store.away.Load() {
-		return 0, ErrStore
+		return 0, r.store.away.err()
 	}
 	k := r.store.knowledge()
 	if k.epoch != p.Epoch {

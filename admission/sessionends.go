@@ -24,7 +24,7 @@ const mostSessionEnds = 5000
 // Whoever keeps Ending and Until and asks again before the time is over learns of each end once.
 func (r *operators) SessionEnds(ctx context.Context, of []ID, since int64, within time.Duration) (SessionEnds, error) {
 	if r.store.away.Load() {
-		return SessionEnds{}, ErrStore
+		return SessionEnds{}, r.store.away.err()
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.tickTimeout())
 	defer cancel()

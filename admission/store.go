@@ -19,7 +19,7 @@ type store struct {
 	view     *view
 	sessions *sessions // what restore offers
 
-	away        atomic.Bool  // the store is away: no calls on the request path until a tick succeeds
+	away        outage       // the store is away: no calls on the request path until a tick succeeds
 	failing     atomic.Int64 // mono of the first of the calls that failed in a row; 0: none
 	full        atomic.Int64 // mono of the last log line about a full store; 0: none
 	local       local        // admissions of this gateway while the store is away
@@ -36,6 +36,28 @@ type store struct {
 func (r *store) init(me identity, v *view, s *sessions) {
 	r.identity, r.view, r.sessions = me, v, s
 	r.wakeups, r.restores = make(chan struct{}, 1), make(chan struct{}, 1)
+}
+
+// outage reports whether the store is away, and keeps the error of the last call that found it away.
+type outage struct {
+	atomic.Bool
+	cause atomic.Pointer[error]
+}
+
+// err returns ErrStore, with the cause.
+func (o *outage) err() error {
+	if cause := o.cause.Load(); cause != nil {
+		return *cause
+	}
+	return ErrStore
+}
+
+// because keeps the cause.
+func (o *outage) because(err error) {
+	if !errors.Is(err, ErrStore) {
+		err = fmt.Errorf("%w: %w", ErrStore, err)
+	}
+	o.cause.Store(&err)
 }
 
 // wakeup wakes the loop that ticks the room.
@@ -160,7 +182,7 @@ func (r *store) do(ctx context.Context, timeout time.Duration, name string, args
 // ask runs a script about n tickets on the request path.
 func (r *store) ask(ctx context.Context, script string, args []any, n int) ([]reply, error) {
 	if r.away.Load() {
-		return nil, ErrStore // the next successful tick ends this
+		return nil, r.away.err() // the next successful tick ends this
 	}
 	h, rest, err := r.do(ctx, r.c.o.Timeout, script, args...)
 	if err != nil {
@@ -221,6 +243,7 @@ func (r *store) failed(err error) {
 
 // markAway marks the store as away.
 func (r *store) markAway(err error) {
+	r.away.because(err)
 	if r.away.Load() {
 		return
 	}

@@ -32,6 +32,7 @@ type Metrics struct {
 	abandoned                         prometheus.Gauge
 	storeUp                           prometheus.Gauge
 	storeFull                         prometheus.Counter
+	storeRefused                      map[string]prometheus.Counter // writes, by reason
 	storeSeconds                      *prometheus.HistogramVec
 	storeErrors                       *prometheus.CounterVec
 	jobSeconds, queueSeconds          *prometheus.HistogramVec
@@ -134,6 +135,11 @@ func NewMetrics(reg prometheus.Registerer, version string) *Metrics {
 	for _, v := range []string{"ready", "non_ready", "rejected"} {
 		m.admitted[v] = admitted.WithLabelValues(v)
 	}
+	refusedWrites := counters("store_refused_writes_total", "Calls that the store refused because it accepts no writes.", "reason")
+	m.storeRefused = map[string]prometheus.Counter{}
+	for _, reason := range store.WriteRefusalReasons() {
+		m.storeRefused[reason] = refusedWrites.WithLabelValues(reason)
+	}
 	for _, s := range []store.Status{store.Completed, store.Failed} {
 		m.groups.WithLabelValues(statusLabel(s))
 	}
@@ -204,6 +210,9 @@ func (m *Metrics) ObserveStore(script string, took time.Duration, err error) {
 	}
 	if store.IsFull(err) {
 		m.storeFull.Inc()
+	}
+	if refusal, refused := store.RefusedWrite(err); refused {
+		m.storeRefused[refusal.Reason].Inc()
 	}
 }
 

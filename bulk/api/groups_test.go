@@ -447,6 +447,28 @@ func TestProblem_NamesFullStore(t *testing.T) {
 	want(t, b.ask("POST", "/v1/groups/"+id+"/cancel", ""), 200)
 }
 
+// TestProblem_NamesStoreThatRefusesWrites: the problem of a read-only store claimed that the store did not reply in time.
+func TestProblem_NamesStoreThatRefusesWrites(t *testing.T) {
+	t.Parallel()
+	client := redistest.Server(t).Client()
+	b := newBenchOn(t, client, store.Defaults())
+	for _, row := range []struct{ setting, on, off, cause, remedy string }{
+		{"min-replicas-to-write", "1", "0", "NOREPLICAS", "restore the replicas"},
+	} {
+		if err := client.ConfigSet(t.Context(), row.setting, row.on).Err(); err != nil {
+			t.Fatal(err)
+		}
+		wantCode(t, b.ask("POST", "/v1/groups", `{"tenant":"acme","type":"mail"}`), 503, "store_unavailable", "the store refuses writes", row.cause, row.remedy)
+		if err := client.ConfigSet(t.Context(), row.setting, row.off).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := client.SlaveOf(t.Context(), "127.0.0.1", "1").Err(); err != nil {
+		t.Fatal(err)
+	}
+	wantCode(t, b.ask("POST", "/v1/groups", `{"tenant":"acme","type":"mail"}`), 503, "store_unavailable", "the store refuses writes", "READONLY", "primary")
+}
+
 func TestEvents_AreBoundedAndEndWithServer(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, func(o *Options) { o.Limits.Streams = 1 })

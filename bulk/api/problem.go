@@ -59,6 +59,11 @@ func asProblem(err error) *ophttp.Problem {
 	if at, is := errors.AsType[*store.ShardError](err); is {
 		where = fmt.Sprintf("shard %d of the store", at.Shard)
 	}
+	if refusal, refused := store.RefusedWrite(err); refused {
+		p := ophttp.NewProblem(http.StatusServiceUnavailable, "store_unavailable", "%s refuses writes: %s. Remedy: %s; then repeat the request", where, refusal.Cause, refusal.Remedy)
+		p.RetryAfter, p.Cause = time.Second, err
+		return p
+	}
 	p := ophttp.NewProblem(http.StatusServiceUnavailable, "store_unavailable", "%s did not reply in time; the request may or may not have taken effect, and can be repeated", where)
 	p.RetryAfter, p.Cause = time.Second, err
 	return p

@@ -9,8 +9,8 @@ import (
 )
 
 // reload applies the configuration that load returns, as far as it can change while jobs run, or nothing if it has a
-// problem.
-func (w *worker) reload(load func() (*config.Bulk, error)) {
+// problem. It logs and returns the problem.
+func (w *worker) reload(load func() (*config.Bulk, error)) error {
 	next, err := load()
 	var later []string
 	if err == nil {
@@ -19,12 +19,13 @@ func (w *worker) reload(load func() (*config.Bulk, error)) {
 	}
 	if err != nil {
 		w.log.Error("cannot reload the configuration; the old one stays in force", "error", err)
-		return
+		return err
 	}
 	if len(later) > 0 {
 		w.log.Warn("these settings need a restart; the old values stay in force", "settings", later)
 	}
 	w.log.Info("configuration reloaded", "types", slices.Concat(next.Active(), next.Pulled()))
+	return nil
 }
 
 // take builds everything that may fail before it changes anything.

@@ -46,7 +46,7 @@ func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config,
 		Namespace: "anteroom", Name: "log_lines_dropped_total", Help: "Log lines that nobody read, or not in time.",
 	}, func() float64 { return float64(queue.Dropped()) }))
 	name, _ := cli.BuildVersion(version)
-	m := metrics.New(registry, name)
+	m, loads := metrics.New(registry, name), lifecycle.NewLoads(registry, "anteroom")
 	core, err := admission.New(coreOptions(cfg, s.Client, m.ObserveStore, log))
 	if err != nil {
 		return err
@@ -85,8 +85,8 @@ func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config,
 		return err
 	}
 	ring := options.Ring
-	// reload puts the configuration that load returns now in force.
-	reload := func() {
+	// reload puts the configuration that load returns now in force. It logs and returns an error.
+	reload := func() error {
 		next, err := load()
 		var later []string
 		if err == nil {
@@ -103,7 +103,7 @@ func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config,
 		}
 		if err != nil {
 			log.Error("cannot reload the configuration; the old one stays in force", "error", err)
-			return
+			return err
 		}
 		if len(later) > 0 {
 			log.Warn("these settings need a restart; the old values stay in force", "settings", later)
@@ -119,6 +119,7 @@ func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config,
 		started.Check.Listen, started.Check.GRPC = listen, grpc
 		seen.loaded(next, options.Ring)
 		log.Info("configuration reloaded", "rooms", len(next.Rooms))
+		return nil
 	}
 
 	listener, err := listen(cfg.Listen)
@@ -146,7 +147,7 @@ func serve(ctx context.Context, cfg *config.Config, load func() (*config.Config,
 
 	var parts lifecycle.Group
 	parts.AddUntilDone(ctx)
-	parts.AddReloads(hup, reload, func() []string { return cfg.Files() })
+	parts.AddReloads(hup, func() { loads.Record(reload()) }, func() []string { return cfg.Files() })
 	addVisitors(&parts, g, listener, authz, probes, cfg.ShutdownTimeout, log)
 	addChecks(&parts, g, checks, log)
 	addGRPCChecks(&parts, authz, grpcChecks, log)

@@ -58,6 +58,10 @@ func (c *Console) redeemPermit(w http.ResponseWriter, r *http.Request, who *acce
 		return ophttp.NewProblem(http.StatusUnprocessableEntity, "permit_invalid", "not a permit of this deployment: it may be damaged, a pass or a waiting token, or signed with a key that is no longer configured; refuse the step")
 	case errors.Is(err, admission.ErrStore):
 		p := asProblem(err)
+		if _, refused := admission.RefusedWrite(err); refused {
+			p.Detail += ", with the same Idempotency-Key, and refuse the step until it succeeds"
+			return p
+		}
 		p.Detail = "the store did not reply in time; the permit may have been redeemed: repeat the request with the same Idempotency-Key, and refuse the step until it succeeds"
 		return p
 	case err != nil:

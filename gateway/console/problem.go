@@ -19,6 +19,11 @@ func asProblem(err error) *ophttp.Problem {
 	case errors.Is(err, admission.ErrUnknown):
 		return ophttp.NewProblem(http.StatusNotFound, "unknown_ticket", "the store holds no ticket or session with that id in this room")
 	case errors.Is(err, admission.ErrStore):
+		if refusal, refused := admission.RefusedWrite(err); refused {
+			p = ophttp.NewProblem(http.StatusServiceUnavailable, "store_unavailable", "the store refuses writes: %s. Remedy: %s; then repeat the request", refusal.Cause, refusal.Remedy)
+			p.RetryAfter = time.Second
+			break
+		}
 		p = ophttp.NewProblem(http.StatusServiceUnavailable, "store_unavailable", "the store did not reply in time; a change may or may not have been made, and the request can be repeated")
 		p.RetryAfter = time.Second
 	default:

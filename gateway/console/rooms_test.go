@@ -3,6 +3,8 @@ package console
 import (
 	"bytes"
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -313,5 +315,54 @@ func TestRoom_WithoutStore(t *testing.T) {
 		if w.Header().Get("Retry-After") != "1" {
 			t.Errorf("%s %s: Retry-After %q", row[0], row[1], w.Header().Get("Retry-After"))
 		}
+	}
+}
+
+// A store that replies and refuses writes is named with its cause and the remedy, for changes and for calls that are not made while the
+// store counts as away.
+func TestProblem_NamesTheStoreThatRefusesWrites(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct{ name, want, remedy string }{
+		{"misconf", "cannot save its data to its disk (MISCONF)", "free space"},
+		{"noreplicas", "too few of its replicas", "min-replicas-to-write"},
+		{"readonly", "read-only replica (READONLY)", "primary"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Server(t)
+			b, ctx := newBenchOn(t, server.Client()), t.Context()
+			client := server.Client()
+			var err error
+			switch row.name {
+			case "misconf":
+				if err = os.MkdirAll(filepath.Join(client.ConfigGet(ctx, "dir").Val()["dir"], "dump.rdb", "in the way"), 0o700); err != nil {
+					break
+				}
+				if err = client.ConfigSet(ctx, "save", "3600 1000000").Err(); err != nil {
+					break
+				}
+				err = client.BgSave(ctx).Err()
+				for err == nil && !strings.Contains(client.Info(ctx, "persistence").Val(), "rdb_last_bgsave_status:err") {
+					err = ctx.Err()
+				}
+			case "noreplicas":
+				err = client.ConfigSet(ctx, "min-replicas-to-write", "1").Err()
+			case "readonly":
+				err = client.SlaveOf(ctx, "127.0.0.1", "1").Err()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			body := b.ask("PATCH", "/admin/v1/rooms/sale", `{"rate":5}`)
+			wantCode(t, body, 503, "store_unavailable")
+			for _, part := range []string{row.want, row.remedy, "repeat"} {
+				if !strings.Contains(body.Body.String(), part) {
+					t.Errorf("PATCH: %s lacks %q", body.Body, part)
+				}
+			}
+			if strings.Contains(body.Body.String(), "in time") {
+				t.Errorf("PATCH: %s", body.Body)
+			}
+		})
 	}
 }

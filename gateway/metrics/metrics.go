@@ -4,6 +4,7 @@ package metrics
 
 import (
 	"runtime"
+	"strconv"
 	"sync"
 	"time"
 
@@ -77,6 +78,8 @@ type Metrics struct {
 	permits        *prometheus.CounterVec
 	storeSeconds   *prometheus.HistogramVec
 	storeErrors    *prometheus.CounterVec
+	storeRefused   map[string]prometheus.Counter // writes, by reason
+	responses      *prometheus.CounterVec
 	overQuota      *prometheus.CounterVec
 	keyFetches     map[bool]prometheus.Counter
 
@@ -103,8 +106,9 @@ type Room struct {
 
 // Origin are the metrics of one origin.
 type Origin struct {
-	Seconds prometheus.Observer
-	Errors  map[string]prometheus.Counter // by kind
+	Seconds   prometheus.Observer
+	Errors    map[string]prometheus.Counter // by kind
+	Responses [6]prometheus.Counter         // by the first digit of their status; 0 is not used
 }
 
 const namespace = "anteroom"
@@ -123,6 +127,7 @@ func New(reg prometheus.Registerer, version string) *Metrics {
 		requestSeconds: histogram("request_seconds", "Time from the header of a request to the end of its response.", fast, "room", "outcome"),
 		upstream:       histogram("upstream_seconds", "Time from sending a request to the first byte of the origin's response.", fast, "origin"),
 		upstreamErrors: counter("upstream_errors_total", "Requests to an origin that failed.", "origin", "kind"),
+		responses:      counter("upstream_responses_total", "Responses of an origin by class of status.", "origin", "class"),
 		waitSeconds: histogram("wait_seconds", "Waits from join to admission.",
 			[]float64{1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400}, "room"),
 		etaError: histogram("eta_error_ratio", "Announced wait over actual wait, for waits of a second or more.",
@@ -138,6 +143,7 @@ func New(reg prometheus.Registerer, version string) *Metrics {
 		permits:           counter("permits_total", "Permits by what became of them.", "room", "result"),
 		storeErrors:       counter("store_errors_total", "Calls to the store that failed.", "script"),
 		Streams:           prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Name: "event_streams", Help: "Open event streams."}),
+		storeRefused:      map[string]prometheus.Counter{},
 		StreamsLimit:      prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Name: "event_streams_limit", Help: "Highest number of open event streams."}),
 		StreamsRefused:    prometheus.NewCounter(prometheus.CounterOpts{Namespace: namespace, Name: "event_streams_refused_total", Help: "Event streams refused because of the limit."}),
 		Panics:            prometheus.NewCounter(prometheus.CounterOpts{Namespace: namespace, Name: "panics_total", Help: "Requests that ended in a panic."}),
@@ -156,6 +162,10 @@ func New(reg prometheus.Registerer, version string) *Metrics {
 	for _, fault := range checkFaults {
 		m.ChecksRefused[fault] = checks.WithLabelValues(fault)
 	}
+	refusedWrites := counter("store_refused_writes_total", "Calls that the store refused because it accepts no writes.", "reason")
+	for _, reason := range admission.WriteRefusalReasons() {
+		m.storeRefused[reason] = refusedWrites.WithLabelValues(reason)
+	}
 	m.overQuota = counter("session_requests_refused_total", "Requests of sessions beyond guard.requests_per_session.", "room")
 	accounts := counter("accounts_rejected_total", "JWTs of the site that were not accepted.", "reason")
 	for _, reason := range append([]string{"no_keys", "forger"}, token.Reasons...) {
@@ -172,9 +182,9 @@ func New(reg prometheus.Registerer, version string) *Metrics {
 	build.WithLabelValues(version, runtime.Version()).Set(1)
 	m.None = m.newRoom("")
 	if reg != nil {
-		reg.MustRegister(m.requests, m.requestSeconds, m.upstream, m.upstreamErrors, m.waitSeconds, m.etaError, m.ranges, m.joinsRefused, m.arrivals, m.challenges, m.proofs, m.captcha, m.permits,
+		reg.MustRegister(m.requests, m.requestSeconds, m.upstream, m.upstreamErrors, m.responses, m.waitSeconds, m.etaError, m.ranges, m.joinsRefused, m.arrivals, m.challenges, m.proofs, m.captcha, m.permits,
 			m.overQuota, m.storeSeconds, m.storeErrors, m.Streams, m.StreamsLimit, m.StreamsRefused, m.Panics, m.AcceptErrors, prefaces,
-			rejected, checks, accounts, fetches, build)
+			rejected, checks, accounts, fetches, refusedWrites, build)
 	}
 	return m
 }
@@ -225,6 +235,9 @@ func (m *Metrics) Origin(id string) Origin {
 	for _, kind := range proxy.Kinds() {
 		o.Errors[kind] = m.upstreamErrors.WithLabelValues(id, kind)
 	}
+	for digit := 1; digit < len(o.Responses); digit++ {
+		o.Responses[digit] = m.responses.WithLabelValues(id, strconv.Itoa(digit)+"xx")
+	}
 	return o
 }
 
@@ -237,6 +250,9 @@ func (m *Metrics) ObserveStore(script string, took time.Duration, err error) {
 	errs := m.storeErrors.WithLabelValues(script) // exists, as 0, before the first error
 	if err != nil {
 		errs.Inc()
+	}
+	if refusal, refused := admission.RefusedWrite(err); refused {
+		m.storeRefused[refusal.Reason].Inc()
 	}
 }
 

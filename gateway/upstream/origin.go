@@ -46,6 +46,9 @@ func (o *Origin) LastMinute(now time.Time) (p95, failed float64) {
 func (o *Origin) Observe(out *proxy.Outcome, start time.Time, trace string) {
 	if out.FirstByte > 0 {
 		metrics.Observe(o.metrics.Seconds, out.FirstByte, trace)
+		if class := out.Status / 100; (out.Err == nil || out.Sent) && class >= 1 && class < len(o.metrics.Responses) {
+			o.metrics.Responses[class].Inc()
+		}
 	}
 	switch {
 	case !clientsFault(out):

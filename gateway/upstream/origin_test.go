@@ -3,10 +3,15 @@ package upstream
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
 	"github.com/anteroom/anteroom/admission/adaptive"
+	"github.com/anteroom/anteroom/gateway/metrics"
 	"github.com/anteroom/anteroom/gateway/proxy"
 )
 
@@ -48,5 +53,29 @@ func TestClientsFault_CoversFailuresOfOneClient(t *testing.T) {
 		if got, want := clientsFault(&proxy.Outcome{Kind: kind, Crowded: true}), ofClient || kind == proxy.KindQueueFull; got != want {
 			t.Errorf("%s beside a client that holds many connections: %v", kind, got)
 		}
+	}
+}
+
+// Every response of an origin counts by its class of status; a failure without a response does not.
+func TestObserve_CountsResponsesByClass(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	u := Origin{metrics: metrics.New(reg, "").Origin("shop"), health: &adaptive.Recorder{}}
+	for _, out := range []proxy.Outcome{
+		{Status: 200, FirstByte: time.Millisecond, Sent: true}, {Status: 503, FirstByte: time.Millisecond, Sent: true}, {Status: 500, FirstByte: time.Millisecond, Sent: true},
+		{Status: 504, Err: errors.New("broken"), Kind: proxy.KindTimeout},
+		{Status: 502, FirstByte: time.Millisecond, Err: errors.New("broken"), Kind: proxy.KindBadResponse}, // a response that could not be relayed
+	} {
+		u.Observe(&out, time.Now(), "")
+	}
+	want := `# HELP anteroom_upstream_responses_total Responses of an origin by class of status.
+# TYPE anteroom_upstream_responses_total counter
+anteroom_upstream_responses_total{class="1xx",origin="shop"} 0
+anteroom_upstream_responses_total{class="2xx",origin="shop"} 1
+anteroom_upstream_responses_total{class="3xx",origin="shop"} 0
+anteroom_upstream_responses_total{class="4xx",origin="shop"} 0
+anteroom_upstream_responses_total{class="5xx",origin="shop"} 2
+`
+	if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "anteroom_upstream_responses_total"); err != nil {
+		t.Error(err)
 	}
 }

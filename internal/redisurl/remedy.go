@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/anteroom/anteroom/internal/redisstore"
 )
 
 // WithRemedy returns err, of a store that does not reply or refuses this program, with what to change in its URL or server. An
@@ -31,6 +33,9 @@ func (e remediedError) Unwrap() error { return e.error }
 func remedyFor(rawURL string, err error) string {
 	if err == nil {
 		return ""
+	}
+	if refusal, refused := redisstore.RefusedWrite(err); refused {
+		return refusal.Remedy
 	}
 	scheme, rest, _ := strings.Cut(rawURL, "://")
 	withTLS := scheme == "rediss" || strings.Contains(rest, "tls=1")

@@ -198,6 +198,7 @@ func TestReload_KeepsPlaces(t *testing.T) {
 		return strings.Contains(log, "cannot reload the configuration") && strings.Contains(log, "rooms[0].events[1]: begins") && strings.Contains(log, "before events[0] has ended")
 	})
 	same("a file that is refused")
+	until(t, "the metrics show the failed reload", func() bool { return adminOf(t, g).metric("anteroom_config_last_reload_successful 0") })
 	if s := status(lot); !strings.HasPrefix(s.OpensAt, strings.TrimSuffix(at(2*hour), "Z")) {
 		t.Errorf("of a file that is refused it took the opening at %s", s.OpensAt)
 	}
