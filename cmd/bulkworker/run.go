@@ -6,7 +6,6 @@ import (
 	"errors"
 	"log/slog"
 	"net"
-	"net/http"
 	"sync/atomic"
 	"time"
 
@@ -19,10 +18,10 @@ import (
 	"github.com/anteroom/anteroom/bulk/api"
 	"github.com/anteroom/anteroom/bulk/remote"
 	"github.com/anteroom/anteroom/bulk/store"
-	"github.com/anteroom/anteroom/internal/certs"
 	"github.com/anteroom/anteroom/internal/cli"
 	"github.com/anteroom/anteroom/internal/config"
 	"github.com/anteroom/anteroom/internal/lifecycle"
+	"github.com/anteroom/anteroom/internal/ophttp"
 	"github.com/anteroom/anteroom/internal/redisurl"
 	"github.com/anteroom/anteroom/internal/sleep"
 	"github.com/anteroom/anteroom/internal/tracing"
@@ -43,6 +42,7 @@ type worker struct {
 	registry   *prometheus.Registry
 	metrics    *bulk.Metrics
 	traces     traces
+	loads      *lifecycle.Loads
 	log        *slog.Logger
 	progress
 }
@@ -95,16 +95,14 @@ func serve(ctx context.Context, cfg *config.Bulk, load func() (*config.Bulk, err
 	if err != nil {
 		return cli.CannotListen("listen", cfg.Listen, err)
 	}
-	if w.tls.Load() != nil {
-		listener = certs.Listener(listener, w.tls.Load)
-	}
 	var parts lifecycle.Group
 	parts.AddUntilDone(ctx)
-	parts.AddReloads(hup, func() { w.reload(load) }, func() []string { return w.cfg.Files() })
+	parts.AddReloads(hup, func() { w.loads.Record(w.reload(load)) }, func() []string { return w.cfg.Files() })
 	addRun(&parts, func(ctx context.Context) error { return w.prepare(ctx, cfg, opened) })
 	addRun(&parts, w.pulled.Run)
 	addRun(&parts, w.engine.Run)
-	addFront(&parts, w.front, listener, log)
+	// Until running jobs have ended; interrupted uploads continue with the next process.
+	ophttp.Server{Name: "listening", Handler: w.front, TLS: w.tls.Load, MaxHeaderBytes: 32 << 10, EndStreams: w.front.close, Log: log}.AddTo(&parts, listener)
 	return parts.Run()
 }
 
@@ -114,6 +112,7 @@ func newWorker(cfg *config.Bulk, clients []redis.UniversalClient, log *slog.Logg
 	w.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	name, _ := cli.BuildVersion(version)
 	w.metrics = bulk.NewMetrics(w.registry, name)
+	w.loads = lifecycle.NewLoads(w.registry, "bulk_action")
 	w.traces.sent.Program = traced(tracing.NewMetrics(w.registry, "bulk_action"), log)
 	var err error
 	if w.store, err = store.NewFleet(storeOptions(cfg, log, w.metrics), clients...); err != nil {
@@ -294,27 +293,4 @@ func (w *worker) claim(ctx context.Context, cfg *config.Bulk, opened servers) (a
 func addRun(parts *lifecycle.Group, run func(context.Context) error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	parts.Add(func() error { return run(ctx) }, cancel)
-}
-
-// addFront serves the API until running jobs have ended.
-func addFront(parts *lifecycle.Group, f *front, ln net.Listener, log *slog.Logger) {
-	server := &http.Server{
-		Handler: f, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 75 * time.Second, MaxHeaderBytes: 32 << 10,
-		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
-	}
-	server.RegisterOnShutdown(f.close)
-	parts.Add(func() error {
-		log.Info("listening", "addr", ln.Addr().String())
-		if err := server.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
-			return err
-		}
-		return nil
-	}, func() {
-		// Interrupted uploads continue with the next process.
-		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-		defer cancel()
-		if server.Shutdown(ctx) != nil {
-			_ = server.Close()
-		}
-	})
 }

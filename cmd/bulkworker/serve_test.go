@@ -325,6 +325,12 @@ processors: {webhook: {url: "%s/new"}, invoice: {kind: webhook, url: "%s/invoice
 	if status("operators-token-3") != 401 || status("operators-token-2") != 200 {
 		t.Error("tokens after a bad file")
 	}
+	eventually(t, func() error {
+		if _, answer := p.do("GET", "/metrics", ""); !strings.Contains(answer, "bulk_action_config_last_reload_successful 0\n") {
+			return errors.New("the metrics do not show the failed reload")
+		}
+		return nil
+	})
 	p.signal(syscall.SIGTERM)
 	p.end()
 }

@@ -3,14 +3,11 @@ package main
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
 	"net/netip"
 	"sync/atomic"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -25,6 +22,7 @@ import (
 	"github.com/anteroom/anteroom/internal/certs"
 	"github.com/anteroom/anteroom/internal/config"
 	"github.com/anteroom/anteroom/internal/lifecycle"
+	"github.com/anteroom/anteroom/internal/ophttp"
 	"github.com/anteroom/anteroom/internal/tracing"
 )
 
@@ -128,28 +126,7 @@ func (s *operators) reload(cfg *config.Config) error {
 // add serves operators and metrics until the visitors' part has ended.
 func (s *operators) add(parts *lifecycle.Group, ln net.Listener) {
 	streams, endStreams := context.WithCancel(context.Background())
-	server := &http.Server{
-		Handler: s.console.Handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 75 * time.Second,
-		ErrorLog:    slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
-		BaseContext: func(net.Listener) context.Context { return streams },
-	}
-	server.RegisterOnShutdown(endStreams) // an event stream has no end of its own
-	if s.tls.Load() != nil {
-		ln = certs.Listener(ln, s.tls.Load)
-	}
-	parts.Add(func() error {
-		s.log.Info("admin listening", "addr", ln.Addr().String())
-		if err := server.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
-			return err
-		}
-		return nil
-	}, func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-		defer cancel()
-		if server.Shutdown(ctx) != nil {
-			_ = server.Close()
-		}
-	})
+	ophttp.Server{Name: "admin listening", Handler: s.console.Handler(), TLS: s.tls.Load, Base: streams, EndStreams: endStreams, Log: s.log}.AddTo(parts, ln)
 	if s.signIn == nil {
 		return
 	}
