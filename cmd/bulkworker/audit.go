@@ -15,6 +15,7 @@ import (
 	"github.com/anteroom/anteroom/internal/cli"
 	"github.com/anteroom/anteroom/internal/config"
 	"github.com/anteroom/anteroom/internal/logs"
+	"github.com/anteroom/anteroom/internal/storeopen"
 )
 
 const exitStoreAway = 3
@@ -36,6 +37,25 @@ func unread(err error) error {
 		return misuse("%w", err)
 	}
 	return &storeAway{err}
+}
+
+// loadBeside reads the configuration for a command beside running workers. Without a file and a store.url, it refuses an embedded store that
+// does not exist yet: the command would start an empty one and report on that.
+func loadBeside(cmd *cobra.Command, settings *cli.Settings, load loader) (*config.Bulk, error) {
+	file, flags, err := settings.Read(cmd)
+	if err != nil {
+		return nil, err
+	}
+	cfg, err := load(file, flags)
+	if err != nil || file != "" {
+		return cfg, err
+	}
+	for _, server := range cfg.Store.Servers() {
+		if err := storeopen.Exists(server); err != nil {
+			return nil, misuse("%w", err)
+		}
+	}
+	return cfg, nil
 }
 
 // openFleet opens the store for a command beside running workers.
@@ -70,11 +90,7 @@ It changes no job and no count, and is safe beside running workers.`,
 	repair := cmd.Flags().Bool("repair", false, "first restore what can be restored without changing jobs")
 	settings := cli.AddSettings(cmd, nil)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		file, flags, err := settings.Read(cmd)
-		if err != nil {
-			return err
-		}
-		cfg, err := load(file, flags)
+		cfg, err := loadBeside(cmd, settings, load)
 		if err != nil {
 			return err
 		}

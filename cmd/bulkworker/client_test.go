@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -114,6 +116,36 @@ func TestSubmit_ContinuesAfterKill(t *testing.T) {
 }
 
 // An interrupted submit or watch prints the command that continues; the group's jobs run meanwhile.
+// The limits of a type that no process runs are set with a note: a name that was mistyped would otherwise seem to limit something.
+func TestLimits_NoteUnknownType(t *testing.T) {
+	p := startForClients(t)
+	run := func(args ...string) string {
+		t.Helper()
+		var out bytes.Buffer
+		cmd := newRoot(nil)
+		cmd.SetOut(io.Discard)
+		cmd.SetErr(&out)
+		cmd.SetArgs(append([]string{"limits", "--server", p.url, "--token", operatorsToken}, args...))
+		if err := cmd.Execute(); err != nil {
+			t.Fatalf("%q: %v", args, err)
+		}
+		return out.String()
+	}
+	eventually(t, func() error {
+		if note := run("--processor", "webhook", "--rate", "100"); note != "" {
+			return errors.New(note) // the process has not registered yet
+		}
+		return nil
+	})
+	note := run("--processor", "nosuch", "--rate", "100")
+	for _, part := range []string{`no process runs jobs of type "nosuch"`, "Types that processes run: webhook", "--processor nosuch --rate configured"} {
+		contains(t, note, part)
+	}
+	if note := run("--processor", "nosuch", "--rate", configured); note != "" {
+		t.Error(note)
+	}
+}
+
 func TestInterrupt_NamesNextCommand(t *testing.T) {
 	short.Skip(t, "waits for the clock")
 	p := startForClients(t)

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -20,23 +21,49 @@ const configured = "configured"
 func newLimits() *cobra.Command {
 	var processor, rate, concurrency string
 	cmd := newReport("limits", "Show the rates in force, or change a processor's limits", cobra.NoArgs,
-		func(ctx context.Context, c *client.Client, _ *cobra.Command, _ []string) (*client.Limits, error) {
+		func(ctx context.Context, c *client.Client, cmd *cobra.Command, _ []string) (*client.Limits, error) {
 			change, given, err := limitsOf(processor, rate, concurrency)
 			switch {
 			case err != nil:
 				return nil, err
 			case given:
-				return c.SetProcessor(ctx, processor, change)
+				l, err := c.SetProcessor(ctx, processor, change)
+				if err == nil && !change.Reset {
+					noteUnknown(ctx, cmd.ErrOrStderr(), c, processor)
+				}
+				return l, err
 			}
 			return c.Limits(ctx)
 		}, writeLimits)
 	cmd.Long = `limits prints the rates in force. With --processor it changes the limits of the jobs of one type at once, in all processes;
-that needs the operators' token.`
+that needs the operators' token. A type that no process runs yet is accepted, with a note on stderr: its limits apply once one does.`
 	f := cmd.Flags()
 	f.StringVar(&processor, "processor", "", "change the limits of jobs of this `TYPE`")
 	f.StringVar(&rate, "rate", "", "start at most `N` of them a second; 0: no limit; "+configured+": reset both limits to the configuration")
 	f.StringVar(&concurrency, "concurrency", "", "run at most `N` of them at once; 0: no limit")
 	return cmd
+}
+
+// noteUnknown writes a note if no process runs jobs of that type. Its limits may be set before the first process runs it.
+func noteUnknown(ctx context.Context, w io.Writer, c *client.Client, jobType string) {
+	workers, err := c.Workers(ctx, client.WorkersQuery{Limit: 1})
+	if err != nil {
+		return // the limits are set; the note is an aid
+	}
+	var known []string
+	for _, p := range workers.Processes {
+		known = append(known, p.Types...)
+	}
+	slices.Sort(known)
+	if known = slices.Compact(known); slices.Contains(known, jobType) {
+		return
+	}
+	names := "none"
+	if len(known) > 0 {
+		names = strings.Join(known, ", ")
+	}
+	_, _ = fmt.Fprintf(w, "note: no process runs jobs of type %q; the limits are kept for when one does. Types that processes run: %s. "+
+		"To remove the limits: bulkworker limits --processor %s --rate %s\n", jobType, names, jobType, configured)
 }
 
 // limitsOf parses the flags.

@@ -405,6 +405,28 @@ func TestServe_JobsSurviveKill(t *testing.T) {
 	next.audit()
 }
 
+// Commands beside running workers once opened a new embedded store where the configuration was forgotten, and reported on that.
+func TestCommands_OpenNoNewStore(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, args := range [][]string{{"shards", "list"}, {"shards", "drain", "0"}, {"shards", "open", "0"}, {"audit"}} {
+		cmd := newRoot(nil)
+		cmd.SetOut(io.Discard)
+		cmd.SetErr(io.Discard)
+		cmd.SetArgs(args)
+		err := cmd.Execute()
+		var exit interface{ ExitCode() int }
+		if !errors.As(err, &exit) || exit.ExitCode() != 2 {
+			t.Fatalf("%q: %v", args, err)
+		}
+		for _, part := range []string{"store.url is not set", `store.dir "./data"`, "--config", "ANTEROOM_STORE__URL"} {
+			contains(t, err.Error(), part)
+		}
+		if _, err := os.Stat("data"); err == nil {
+			t.Fatalf("%q created the directory of a store", args)
+		}
+	}
+}
+
 func TestAudit_NamesViolations(t *testing.T) {
 	redis := redistest.Server(t)
 	if err := redis.Client().Set(t.Context(), "wr:{bulk:0}:stray", "x", 0).Err(); err != nil {

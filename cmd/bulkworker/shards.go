@@ -74,11 +74,7 @@ func newShardsCommand(load loader, use, short string, args cobra.PositionalArgs,
 				return misuse("%q is not the number of a shard; bulkworker shards list has them", args[0])
 			}
 		}
-		file, flags, err := settings.Read(cmd)
-		if err != nil {
-			return err
-		}
-		cfg, err := load(file, flags)
+		cfg, err := loadBeside(cmd, settings, load)
 		if err != nil {
 			return err
 		}

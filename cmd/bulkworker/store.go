@@ -114,7 +114,14 @@ func tryServer(ctx context.Context, cfg *config.Bulk, server config.Store) error
 	if err := storeopen.Check(ctx, server); err != nil {
 		return err
 	}
-	if cfg.Durability != "disk" || server.URL == "" {
+	var check func(context.Context, redis.UniversalClient) error
+	switch cfg.Durability {
+	case "disk":
+		check = redisurl.CheckDisk
+	case "replica":
+		check = redisurl.CheckReplicas
+	}
+	if check == nil || server.URL == "" {
 		return nil
 	}
 	client, err := redisurl.Open(server.URL, server.Timeout)
@@ -122,8 +129,8 @@ func tryServer(ctx context.Context, cfg *config.Bulk, server config.Store) error
 		return err
 	}
 	defer func() { _ = client.Close() }()
-	if err := redisurl.CheckDisk(ctx, client); err != nil {
-		return fmt.Errorf("store.url %s: for durability disk: %w", redisurl.Mask(server.URL), err)
+	if err := check(ctx, client); err != nil {
+		return fmt.Errorf("store.url %s: for durability %s: %w", redisurl.Mask(server.URL), cfg.Durability, err)
 	}
 	return nil
 }

@@ -70,6 +70,9 @@ have more than the store keeps.`,
 }
 
 func export(ctx context.Context, cfg *config.Config, rooms []string, minutes int, out io.Writer) error {
+	if err := storeopen.Exists(cfg.Store); err != nil {
+		return &cli.UsageError{Err: err}
+	}
 	s, err := storeopen.Open(ctx, cfg.Store, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err

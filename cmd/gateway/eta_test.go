@@ -2,6 +2,9 @@ package main
 
 import (
 	"encoding/json"
+	"io"
+	"os"
+	"strings"
 	"testing"
 
 	"github.com/anteroom/anteroom/admission"
@@ -18,5 +21,22 @@ func TestExport_TellsWhoLeftWithoutAWord(t *testing.T) {
 		`"absent_by_age":[[15,4],[31,2]],"lapsed_by_age":[[7,5]],"wait_p50_seconds":0,"wait_p90_seconds":0}`
 	if string(line) != want {
 		t.Errorf("%s\nwant %s", line, want)
+	}
+}
+
+// The export once opened a new embedded store where the configuration names none, and printed nothing.
+func TestExport_OpensNoNewStore(t *testing.T) {
+	t.Chdir(t.TempDir())
+	file(t, "gateway.yaml", usual)
+	cmd := newRoot(nil)
+	cmd.SetOut(io.Discard)
+	cmd.SetErr(io.Discard)
+	cmd.SetArgs([]string{"eta", "export", "--config", "gateway.yaml"})
+	err := cmd.ExecuteContext(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "store.url is not set") || !strings.Contains(err.Error(), "ANTEROOM_STORE__URL") {
+		t.Errorf("%v", err)
+	}
+	if _, err := os.Stat("data"); err == nil {
+		t.Error("it created the directory of a store")
 	}
 }

@@ -129,7 +129,11 @@ func recorded(room string, minutes []Minute) (Sale, error) {
 	first, last := minutes[0], minutes[len(minutes)-1]
 	n := int(last.At.Sub(first.At) / time.Minute)
 	if n < 2 || n > maxMinutes {
-		return Sale{}, fmt.Errorf("the history has %d minutes, from %s to %s; use 3 to %d", n+1, first.At.Format(time.RFC3339), last.At.Format(time.RFC3339), maxMinutes)
+		unit := "minutes"
+		if n == 0 {
+			unit = "minute"
+		}
+		return Sale{}, fmt.Errorf("the history has %d %s, from %s to %s; use 3 to %d", n+1, unit, first.At.Format(time.RFC3339), last.At.Format(time.RFC3339), maxMinutes)
 	}
 	all := make([]Minute, n) // missing minutes have no joins or admissions
 	before := first

@@ -130,7 +130,7 @@ func TestReadHistory_RefusesInvalidLines(t *testing.T) {
 	for text, says := range map[string]string{
 		"":                                      "eta export",
 		"{":                                     "line 1",
-		good:                                    "use 3 to",
+		good:                                    "the history has 1 minute, from",
 		good + "x":                              "line 2",
 		strings.Replace(good, ":600", ":-1", 1): "joins",
 		strings.Replace(good, `"rate":10`, `"rate":1e9`, 1):    "rate",

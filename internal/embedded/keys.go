@@ -58,6 +58,15 @@ func LoadOrCreateKey(dir string) (id string, secret []byte, err error) {
 	return id, secret, err
 }
 
+// Exists reports whether a server has kept its data in dir.
+func Exists(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, dataDir))
+	return err == nil
+}
+
+// dataDir is the directory of the server's append-only files.
+const dataDir = "appendonlydir"
+
 // CheckDir returns an error unless dir can be a store's directory; it creates a missing one. An existing key must be readable.
 func CheckDir(dir string) error {
 	dir, err := prepareDir(dir)

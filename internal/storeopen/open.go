@@ -62,6 +62,21 @@ func Open(ctx context.Context, c config.Store, log *slog.Logger) (*Store, error)
 	return s, nil
 }
 
+// ErrNoStore is returned by Exists for a store that was never opened.
+var ErrNoStore = errors.New("there is no store to read")
+
+// Exists returns an error that wraps ErrNoStore if the store is an embedded one that no program has opened yet: a command beside running
+// programs that started it would show an empty store of its own.
+func Exists(c config.Store) error {
+	if c.URL != "" || embedded.Exists(c.Dir) {
+		return nil
+	}
+	return fmt.Errorf("%w: store.url is not set, and store.dir %q has no embedded store; name the configuration of the running program with --config FILE, or its store with %s", ErrNoStore, c.Dir, urlVariable)
+}
+
+// urlVariable sets store.url.
+const urlVariable = "ANTEROOM_STORE__URL"
+
 // Fit checks whether the store can be used; an error that wraps redisurl.ErrUnsuitable is final, any other means that it does
 // not reply.
 func (s *Store) Fit(ctx context.Context) error {
