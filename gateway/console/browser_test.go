@@ -171,6 +171,18 @@ func ordinary(complaint string) bool {
 // hostile is text that becomes an element wherever it is taken for HTML.
 const hostile = `<img src=x onerror=alert(1)>"'&`
 
+// recordLabels keeps in drawn, for each canvas, the text of its last drawing with the place of each label.
+const recordLabels = `(() => {
+	window.drawn = new Map();
+	const draw = CanvasRenderingContext2D.prototype, {fillText, clearRect} = draw;
+	draw.clearRect = function (...args) { drawn.set(this.canvas, []); clearRect.apply(this, args); };
+	draw.fillText = function (text, x, y, ...more) {
+		if (text) drawn.get(this.canvas)?.push({text, x: Math.round(x), y: Math.round(y)});
+		fillText.call(this, text, x, y, ...more);
+	};
+	return true;
+})()`
+
 func TestPage_InTheBrowser(t *testing.T) {
 	b := newBench(t, func(o *Options) {
 		o.Tokens = append(o.Tokens, Token{Name: hostile, Token: "h-5d1c9b7e3f2a4680", Role: Write})
@@ -231,6 +243,25 @@ func TestPage_InTheBrowser(t *testing.T) {
 	run(t, tab, expect(`document.querySelector('#dialog [type=submit]').disabled`)...)
 	run(t, tab, chromedp.SendKeys(chromedp.CSS(`#dialog [name=id]`), "\b\b\bsale\n"))
 	run(t, tab, expect(`document.querySelector('[data-figure=waiting] .value').textContent === '0'`, `!document.body.innerText.includes('NaN') && !document.body.innerText.includes('undefined')`)...)
+
+	// An axis of whole numbers writes no number twice, and the longest line below a figure is not cut off on a common screen.
+	if value[bool](t, tab, recordLabels) {
+		run(t, tab, chromedp.EmulateViewport(1300, 1400), click(`#rooms a[href="#vip"]`)) // where nobody waits
+	}
+	run(t, tab, expect(
+		`document.querySelector('#room-id').textContent === 'vip'`,
+		`(() => {
+			const labels = drawn.get(document.querySelector('[data-plot=waiting] canvas'))?.map(l => l.text).filter(text => !text.includes(':'));
+			return labels?.length > 1 && new Set(labels).size === labels.length;
+		})()`,
+		`[...document.querySelectorAll('.figure .more')].every(e => {
+			const was = e.textContent;
+			e.textContent = 'of 1,000,000, 123,456 admitted, not entered yet';
+			const whole = e.scrollWidth <= e.clientWidth;
+			e.textContent = was;
+			return whole;
+		})`,
+	)...)
 
 	stored := value[map[string]string](t, tab, `({session: JSON.stringify(Object.entries(sessionStorage)), local: String(localStorage.length), cookies: document.cookie})`)
 	if stored["session"] != `[["token","`+writeToken+`"]]` || stored["local"] != "0" || stored["cookies"] != "" {

@@ -23,6 +23,9 @@ const plots = [
   ]},
 ];
 
+// The steps of an axis of whole numbers: a step of a half would write each number twice.
+const wholeSteps = Array.from({length: 13}, (_, i) => [1, 2, 5].map(n => n * 10 ** i)).flat();
+
 function perSecond(v) { return words.exact(v); }
 
 export class Plots {
@@ -114,7 +117,7 @@ export class Plots {
     const style = getComputedStyle(document.documentElement), colour = name => style.getPropertyValue('--' + name).trim();
     const font = '11px system-ui, sans-serif', narrow = width < 500, grid = {stroke: colour('line'), width: 1}, stroke = colour('soft');
     const axis = (scale, i, text) => ({scale, side: i ? 1 : 3, size: i ? 44 : 50, stroke, font, grid: i ? {show: false} : grid, ticks: {show: false}, gap: 4,
-      space: 28, values: (_, values) => values.map(v => v === null ? '' : text(v))});
+      space: 28, incrs: text === words.count ? wholeSteps : undefined, values: (_, values) => values.map(v => v === null ? '' : text(v))});
     const scales = Object.entries(p.scales).filter(([scale]) => p.series.some((s, i) => there[i] && (s.scale || 'y') === scale) || scale === 'y');
     const right = narrow ? 8 : 96, axes = narrow ? scales.slice(0, 1) : scales;
     return new uPlot({
