@@ -42,7 +42,6 @@ type worker struct {
 	registry   *prometheus.Registry
 	metrics    *bulk.Metrics
 	traces     traces
-	loads      *lifecycle.Loads
 	log        *slog.Logger
 	progress
 }
@@ -51,6 +50,7 @@ type worker struct {
 type progress struct {
 	answered atomic.Bool // the store has replied at least once
 	ending   atomic.Bool
+	loads    *lifecycle.Loads // how its reloads ended
 }
 
 // pulled leases jobs to workers over HTTP.
