@@ -15,6 +15,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/anteroom/anteroom/bulk/store"
+	"github.com/anteroom/anteroom/internal/lifecycle"
 	"github.com/anteroom/anteroom/internal/tracing"
 )
 
@@ -119,6 +120,7 @@ func TestMetrics_AreDocumented(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(m.collectors...)
 	tracing.NewMetrics(reg, namespace)
+	lifecycle.NewLoads(reg, namespace)
 	families, err := reg.Gather()
 	if err != nil {
 		t.Fatal(err)
