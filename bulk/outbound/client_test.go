@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/anteroom/anteroom/internal/freeport"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -199,11 +201,7 @@ func TestClient_IgnoresProxyEnvironment(t *testing.T) {
 
 // The text of an error has the host and no other part of the URL; cancelling the context ends a request.
 func TestPost_ErrorNamesOnlyHost(t *testing.T) {
-	dead, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	dead.Close()
+	dead := freeport.Address(t)
 	asked, left := make(chan struct{}, 100), make(chan struct{}, 100)
 	slow := server(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Length", "10")
@@ -217,8 +215,8 @@ func TestPost_ErrorNamesOnlyHost(t *testing.T) {
 		left <- struct{}{}
 	})
 	c := client(t, Options{})
-	_, err = Post(t.Context(), c, Request{URL: "http://" + dead.Addr().String() + "/hook?key=secret", MaxAnswer: 10})
-	if err == nil || strings.Contains(err.Error(), "secret") || !strings.Contains(err.Error(), dead.Addr().String()) || IsTimeout(err) {
+	_, err := Post(t.Context(), c, Request{URL: "http://" + dead + "/hook?key=secret", MaxAnswer: 10})
+	if err == nil || strings.Contains(err.Error(), "secret") || !strings.Contains(err.Error(), dead) || IsTimeout(err) {
 		t.Errorf("connection refused: %v", err)
 	}
 	if _, err = Post(t.Context(), c, Request{URL: slow.URL + "/cut?key=secret", MaxAnswer: 10}); err == nil || strings.Contains(err.Error(), "secret") || IsTimeout(err) {

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/emersion/go-smtp"
+
+	"github.com/anteroom/anteroom/internal/freeport"
 )
 
 func reply(code int, enhanced smtp.EnhancedCode, text string) *smtp.SMTPError {
@@ -367,12 +369,7 @@ func script(t *testing.T, at string, silent, closed chan struct{}) string {
 }
 
 func TestEmail_RetriesWithoutServer(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.Close()
-	if _, err := handler(t, Options{SMTP: "smtp://" + l.Addr().String()}).Handle(t.Context(), job(nil)); outcome(err) != "fail connection" {
+	if _, err := handler(t, Options{SMTP: "smtp://" + freeport.Address(t)}).Handle(t.Context(), job(nil)); outcome(err) != "fail connection" {
 		t.Errorf("%v", err)
 	}
 }
