@@ -61,7 +61,7 @@ func Address(t interface {
 
 func free(port int, distances []int) bool {
 	for _, d := range append([]int{0}, distances...) {
-		l, err := net.Listen("tcp4", address(port+d)) //nolint:noctx // it returns at once
+		l, err := net.Listen("tcp4", address(port+d))
 		if err != nil {
 			return false
 		}
