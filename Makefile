@@ -93,7 +93,8 @@ test-race: ## Run all other tests but the long ones with the race detector
 
 .PHONY: test-long
 test-long: ## Run the tests that test-race leaves out: long ones, slow ones without goroutines, browsers, and those that the race detector disturbs
-	$(COMPILE) $(PLAIN) $(GO) test $(RUN) -count=1 -vet=off $(LINK) -timeout $(TEST_TIMEOUT) -run "$$(tools/long.sh)" $$(tools/long.sh --packages)
+	# These tests wait most of the time. Two packages at once left a third of two processors idle.
+	$(COMPILE) $(PLAIN) $(GO) test $(RUN) -p 3 -count=1 -vet=off $(LINK) -timeout $(TEST_TIMEOUT) -run "$$(tools/long.sh)" $$(tools/long.sh --packages)
 
 .PHONY: test-chart
 test-chart: chart

@@ -15,8 +15,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/anteroom/anteroom/internal/redisstore"
 )
 
@@ -25,7 +23,7 @@ const layout = 4
 
 // Options of a Core. Client is required.
 type Options struct {
-	Client  redis.UniversalClient
+	Client  redisstore.Client
 	Prefix  string        // of every key; "wr"
 	Timeout time.Duration // deadline of a call on the request path; 250ms
 	Tick    time.Duration // between two ticks of a busy room; 250ms

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
+	"github.com/anteroom/anteroom/internal/redisstore"
 )
 
 // flowSeconds is for how many seconds admissions are kept second by second.
@@ -104,7 +104,7 @@ func (r *operators) History(ctx context.Context, minutes int) ([]Minute, error) 
 }
 
 // ReadHistory returns the last minutes of a room as Room.History does, without a Core.
-func ReadHistory(ctx context.Context, client redis.UniversalClient, prefix, room string, minutes int) ([]Minute, error) {
+func ReadHistory(ctx context.Context, client redisstore.Client, prefix, room string, minutes int) ([]Minute, error) {
 	now, err := client.Time(ctx).Result()
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrStore, err)
@@ -112,7 +112,7 @@ func ReadHistory(ctx context.Context, client redis.UniversalClient, prefix, room
 	return readMinutes(ctx, client, roomKeys(prefix, room)[keyMinutes], now.UnixMicro(), minutes)
 }
 
-func readMinutes(ctx context.Context, client redis.UniversalClient, key string, now int64, minutes int) ([]Minute, error) {
+func readMinutes(ctx context.Context, client redisstore.Client, key string, now int64, minutes int) ([]Minute, error) {
 	minutes = max(1, min(1440, minutes))
 	last := now / 60e6
 	h, err := readFields(ctx, client, key, last, minutes)
@@ -195,7 +195,7 @@ var minuteFields = func() []string {
 }()
 
 // readFields reads the fields of the last minutes of a history, one hour a call, or the whole history where it is smaller.
-func readFields(ctx context.Context, client redis.UniversalClient, key string, last int64, minutes int) (map[string]string, error) {
+func readFields(ctx context.Context, client redisstore.Client, key string, last int64, minutes int) (map[string]string, error) {
 	held, err := client.HLen(ctx, key).Result()
 	if err != nil {
 		return nil, err

@@ -16,7 +16,7 @@ import (
 )
 
 // lost empties the store.
-func lost(t testing.TB, client redis.UniversalClient) {
+func lost(t testing.TB, client redis.Cmdable) {
 	t.Helper()
 	if err := client.FlushAll(t.Context()).Err(); err != nil {
 		t.Fatal(err)

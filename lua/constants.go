@@ -111,26 +111,26 @@ func add[V any](to map[string]V, kind, name string, value V) error {
 // <letter>_FIELDS by the list of their names.
 func (c constants) fold(source string) (string, error) {
 	var folded strings.Builder
+	folded.Grow(len(source))
 	var bad []error
-	for at := 0; at < len(source); {
-		end := at
-		for end < len(source) && inName(source[end]) {
-			end++
+	copied := 0
+	for at, end := 0, 0; at < len(source); at = end + 1 {
+		for end = at; end < len(source) && inName(source[end]); end++ {
 		}
-		if end == at {
-			folded.WriteByte(source[at])
-			at++
+		if end == at || source[at] < 'A' || source[at] > 'Z' {
 			continue
 		}
-		word := source[at:end]
-		if value, err := c.value(word); err != nil {
+		value, err := c.value(source[at:end])
+		if err != nil {
 			bad = append(bad, err)
-		} else if value != "" {
-			word = value
 		}
-		folded.WriteString(word)
-		at = end
+		if value != "" {
+			folded.WriteString(source[copied:at])
+			folded.WriteString(value)
+			copied = end
+		}
 	}
+	folded.WriteString(source[copied:])
 	return folded.String(), errors.Join(bad...)
 }
 
@@ -171,11 +171,26 @@ func (c constants) value(word string) (string, error) {
 func (c constants) checkUse(code string) error {
 	var bad []error
 	for _, name := range slices.Sorted(maps.Keys(c.replies)) {
-		if !regexp.MustCompile(`\bREPLY_` + name + `\b`).MatchString(code) {
+		if !hasWord(code, "REPLY_"+name) {
 			bad = append(bad, fmt.Errorf("REPLY %s is declared and not used", name))
 		}
 	}
 	return errors.Join(bad...)
+}
+
+// hasWord reports whether code has a word that is not a part of a longer one.
+func hasWord(code, word string) bool {
+	for at := 0; ; {
+		i := strings.Index(code[at:], word)
+		if i < 0 {
+			return false
+		}
+		start, end := at+i, at+i+len(word)
+		if (start == 0 || !inName(code[start-1])) && (end == len(code) || !inName(code[end])) {
+			return true
+		}
+		at = end
+	}
 }
 
 func inName(c byte) bool {

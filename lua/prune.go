@@ -2,15 +2,13 @@ package lua
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
 )
 
-var (
-	libraryFunction = regexp.MustCompile(`^(?:local function ([A-Za-z_]\w*)|function ([A-Za-z_]\w*\.[A-Za-z_]\w*))\(`)
-	luaName         = regexp.MustCompile(`[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)?`)
-)
+var libraryFunction = regexp.MustCompile(`^(?:local function ([A-Za-z_]\w*)|function ([A-Za-z_]\w*\.[A-Za-z_]\w*))\(`)
 
 // library is a file lib/*.lua, divided into its top-level functions and the rest.
 type library struct {
@@ -80,7 +78,10 @@ func prune(libraries []*library, body string) [][]string {
 func divide(lines []string) *library {
 	lib := &library{lines: lines}
 	for i := 0; i < len(lines); {
-		m := libraryFunction.FindStringSubmatch(lines[i])
+		var m []string
+		if strings.HasPrefix(lines[i], "local function ") || strings.HasPrefix(lines[i], "function ") { // most lines are not matched
+			m = libraryFunction.FindStringSubmatch(lines[i])
+		}
 		if m == nil {
 			lib.uses = append(lib.uses, names(lines[i:i+1])...)
 			i++
@@ -104,17 +105,35 @@ func divide(lines []string) *library {
 // names returns the distinct names in the code of some lines. A name with a dot is listed whole and by its table alone, as in
 // types.f = g.
 func names(lines []string) []string {
-	var all []string
+	all := map[string]struct{}{}
 	for _, line := range lines {
-		for _, name := range luaName.FindAllString(withoutComment(line), -1) {
-			all = append(all, name)
-			if table, _, dotted := strings.Cut(name, "."); dotted {
-				all = append(all, table)
+		for code := withoutComment(line); code != ""; {
+			start := strings.IndexFunc(code, beginsName)
+			if start < 0 {
+				break
 			}
+			code = code[start:]
+			end := nameEnd(code)
+			all[code[:end]] = struct{}{}
+			if end+1 < len(code) && code[end] == '.' && beginsName(rune(code[end+1])) {
+				end += 1 + nameEnd(code[end+1:])
+				all[code[:end]] = struct{}{}
+			}
+			code = code[end:]
 		}
 	}
-	slices.Sort(all)
-	return slices.Compact(all)
+	return slices.Sorted(maps.Keys(all))
+}
+
+func beginsName(c rune) bool { return 'A' <= c && c <= 'Z' || 'a' <= c && c <= 'z' || c == '_' }
+
+// nameEnd returns the length of the name, without dots, at the start of some code.
+func nameEnd(code string) int {
+	end := 0
+	for end < len(code) && inName(code[end]) {
+		end++
+	}
+	return end
 }
 
 func withoutComment(line string) string {

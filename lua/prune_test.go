@@ -78,3 +78,37 @@ func TestScripts_NeedEveryLibraryFunction(t *testing.T) {
 	}
 	t.Logf("of %d functions in all scripts %d are left", total, left)
 }
+
+// names finds in every script and library what this pattern finds, which took most of the time in which a program starts.
+func TestNames_AreThoseOfThePattern(t *testing.T) {
+	pattern := regexp.MustCompile(`[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)?`)
+	lines := []string{"a.b.c = x9._y + 0x1F .. d. e -- not.this", "f.1 é.g _ .h i.", ""}
+	for _, kind := range []string{"*.lua", "lib/*.lua"} {
+		texts, err := readAll(files, kind)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, text := range texts {
+			lines = append(lines, strings.Split(text, "\n")...)
+		}
+	}
+	for _, line := range lines {
+		var want []string
+		for _, name := range pattern.FindAllString(withoutComment(line), -1) {
+			table, _, _ := strings.Cut(name, ".")
+			want = append(want, name, table)
+		}
+		slices.Sort(want)
+		if got := names([]string{line}); !slices.Equal(got, slices.Compact(want)) {
+			t.Fatalf("%q: %q, want %q", line, got, want)
+		}
+	}
+}
+
+func TestHasWord_FindsWholeWords(t *testing.T) {
+	for code, want := range map[string]bool{"X": true, "(X)": true, "XY X": true, "XX": false, "_X": false, "X1": false, "a.X": true, "": false} {
+		if hasWord(code, "X") != want {
+			t.Errorf("%q: %t", code, !want)
+		}
+	}
+}

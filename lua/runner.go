@@ -14,16 +14,24 @@ import (
 // ErrCall is wrapped by Run when a call does not match the script's header: a mistake in the program, not an outage.
 var ErrCall = errors.New("lua: the call does not fit the script")
 
+// Client is the part of redis.UniversalClient that does not lead to the type redis.Client. Every package that imports a type with a field
+// of redis.UniversalClient would compile the 1,500 promoted methods of that struct, in more than a second of processor time.
+type Client interface {
+	redis.Cmdable
+	Do(ctx context.Context, args ...any) *redis.Cmd
+	Process(ctx context.Context, cmd redis.Cmder) error
+}
+
 // Runner runs scripts on one Redis server or cluster. It is safe for concurrent use.
 type Runner struct {
-	client  redis.UniversalClient
+	client  Client
 	set     *Set
 	observe func(script string, d time.Duration, err error)
 }
 
 // NewRunner returns a Runner. observe may be nil; otherwise Run calls it once with the time that the store took and the error,
 // if any.
-func NewRunner(client redis.UniversalClient, set *Set, observe func(script string, d time.Duration, err error)) *Runner {
+func NewRunner(client Client, set *Set, observe func(script string, d time.Duration, err error)) *Runner {
 	if observe == nil {
 		observe = func(string, time.Duration, error) {}
 	}

@@ -83,7 +83,7 @@ func (s *shards) empty(ctx context.Context) error {
 		if err := server.Empty(ctx); err != nil {
 			return err
 		}
-		clients = append(clients, server.Client)
+		clients = append(clients, server.Client.(redis.UniversalClient))
 	}
 	var err error
 	if s.fleet, err = store.NewFleet(store.Options{Shards: len(clients), Timeout: 10 * time.Second, Settings: settings}, clients...); err != nil {

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/anteroom/anteroom/internal/freeport"
 )
 
 // The server keeps every connection but those with a body.
@@ -87,14 +89,9 @@ func TestSlowClients_DoAsNamed(t *testing.T) {
 }
 
 func TestSlowClients_ReportFailedConnections(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = ln.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
-	if r := newSlowClients(slowOptions{Addr: ln.Addr().String(), Clients: 4}).run(ctx); r.Held != 0 || len(r.Failed) == 0 {
+	if r := newSlowClients(slowOptions{Addr: freeport.Address(t), Clients: 4}).run(ctx); r.Held != 0 || len(r.Failed) == 0 {
 		t.Errorf("%+v", r)
 	}
 }

@@ -6,14 +6,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/anteroom/anteroom/internal/freeport"
 )
 
 // Child is a process that this program started and stops.
@@ -124,18 +126,9 @@ func Report(ctx context.Context, into any, bin string, args ...string) error {
 	return nil
 }
 
-// Port returns a loopback address whose port is free. It is below the ports of outgoing connections, so that a server which is
-// restarted finds it free again.
+// Port returns a loopback address whose port is free, and stays so for a server that is restarted.
 func (r *Run) Port() string {
-	for range 100 {
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 15000+rand.IntN(15000))) //nolint:gosec // any port will do
-		if err == nil {
-			Check(l.Close())
-			return l.Addr().String()
-		}
-	}
-	Check(errors.New("none of 100 loopback ports is free"))
-	return ""
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(Must(freeport.Find())))
 }
 
 // Find returns the path of a program in PATH or in the directories where Debian and Homebrew install servers.

@@ -9,8 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/anteroom/anteroom/internal/redisurl"
 	"github.com/anteroom/anteroom/lua"
 )
@@ -19,7 +17,7 @@ import (
 type Redis struct {
 	*Child
 	Addr   string
-	Client redis.UniversalClient
+	Client lua.Client
 }
 
 // URL returns the address for the setting store.url.
@@ -39,9 +37,9 @@ func (r *Run) Redis(args ...string) *Redis {
 
 // OpenRedis connects to a server that another process has started.
 func (r *Run) OpenRedis(addr string) *Redis {
-	s := &Redis{Addr: addr, Client: Must(redisurl.Open("redis://"+addr, 30*time.Second))}
-	r.Cleanup(func() { _ = s.Client.Close() })
-	return s
+	c := Must(redisurl.Open("redis://"+addr, 30*time.Second))
+	r.Cleanup(func() { _ = c.Close() })
+	return &Redis{Addr: addr, Client: c}
 }
 
 // Empty deletes all data. Scripts stay loaded.

@@ -83,7 +83,7 @@ func (r *Relay) choose(ctx context.Context, w *row, now time.Time) (target, erro
 		return r.ensure(ctx, w.group.String, w)
 	}
 	for n := 1; n <= 1000; n++ {
-		id := groupName(w.tenant, w.kind, now, n)
+		id := groupName(w.tenant, w.kind, r.o.day(now), n)
 		if r.groups.closed[id] {
 			continue
 		}

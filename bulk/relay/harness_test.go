@@ -152,7 +152,7 @@ func (b *bench) open() *Database {
 
 func (b *bench) relay(change ...func(*Options)) *Relay {
 	b.t.Helper()
-	o := Options{Database: b.open(), Client: b.client, Once: true, Interval: 50 * time.Millisecond}
+	o := Options{Database: b.open(), Client: b.client, Once: true, Interval: 50 * time.Millisecond, day: fixedDay}
 	for _, f := range change {
 		f(&o)
 	}
@@ -214,8 +214,14 @@ func (b *bench) run(runs map[string]int) {
 	}
 }
 
-// today is the id of the group of a tenant's mail.
-func today(tenant string) string { return groupName(tenant, "mail", time.Now(), 1) }
+// fixedDay is the day of all groups, so that no test fails when midnight passes.
+func fixedDay(time.Time) time.Time { return time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC) }
+
+// ofMail is the id of the nth group of a tenant's mail.
+func ofMail(tenant string, n int) string { return groupName(tenant, "mail", fixedDay(time.Time{}), n) }
+
+// today is the id of the first group of a tenant's mail.
+func today(tenant string) string { return ofMail(tenant, 1) }
 
 // through changes a database URL to go through a proxy.
 func through(u string, p *redistest.FaultProxy) string {

@@ -47,6 +47,9 @@ type Options struct {
 	Patience time.Duration
 	Metrics  *Metrics     // nil: none
 	Log      *slog.Logger // nil: discarded
+
+	// day returns the day in the ids of new groups at a time of the database. Tests that compare ids set it: midnight may pass meanwhile.
+	day func(now time.Time) time.Time
 }
 
 // Relay moves rows from the outbox into groups. Several relays may work on one table.
@@ -79,6 +82,9 @@ func New(o Options) *Relay {
 		o.Interval = time.Second
 	}
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
+	if o.day == nil {
+		o.day = func(now time.Time) time.Time { return now }
+	}
 	if o.Metrics == nil {
 		o.Metrics = NewMetrics(nil)
 	}

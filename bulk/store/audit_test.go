@@ -7,8 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
+	"github.com/anteroom/anteroom/internal/redisstore"
 	"github.com/anteroom/anteroom/internal/redistest"
 	"github.com/anteroom/anteroom/internal/short"
 )
@@ -17,7 +16,7 @@ import (
 type wreck struct {
 	t *testing.T
 	s *Store
-	c redis.UniversalClient
+	c redisstore.Client
 	g map[string]string // short names by id
 }
 

@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/anteroom/anteroom/internal/redisstore"
 )
 
 // confirm waits until replicas, or the disk, have all writes so far. WAIT covers the writes of its own connection, so
@@ -42,7 +44,7 @@ func (s *shard) confirm(ctx context.Context, replicas, local int) error {
 }
 
 // master returns the node that holds the shard.
-func (s *shard) master(ctx context.Context) (*redis.Client, error) {
+func (s *shard) master(ctx context.Context) (redisstore.Client, error) {
 	switch c := s.o.Client.(type) {
 	case *redis.Client:
 		return c, nil

@@ -14,8 +14,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/anteroom/anteroom/internal/redisstore"
 )
 
@@ -63,7 +61,7 @@ func Defaults() Settings {
 
 // Options of a Store. Client is required.
 type Options struct {
-	Client   redis.UniversalClient
+	Client   redisstore.Client
 	Prefix   string        // of every key; "wr"
 	Timeout  time.Duration // deadline of one call; 1s
 	Settings Settings

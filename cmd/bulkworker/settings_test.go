@@ -25,6 +25,7 @@ import (
 	"github.com/anteroom/anteroom/internal/certs"
 	"github.com/anteroom/anteroom/internal/config"
 	"github.com/anteroom/anteroom/internal/config/configtest"
+	"github.com/anteroom/anteroom/internal/freeport"
 	"github.com/anteroom/anteroom/internal/redistest"
 	"github.com/anteroom/anteroom/internal/tracing"
 )
@@ -296,7 +297,7 @@ func inJSON(t *testing.T, v any) string {
 // The settings that serve itself uses: listen address, log, and directory of the store.
 func TestServe_UsesItsSettings(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "own")
-	addr := configtest.FreeAddress(t)
+	addr := freeport.Address(t)
 	stderr, stop := configtest.Serve(t, newRoot(nil), `
 listen: "`+addr+`"
 log: {format: text}
@@ -324,7 +325,7 @@ store: {url: "`+server.URL()+`"}
 
 // The API is served over TLS with the certificate files as they are when a client connects.
 func TestServe_TLS(t *testing.T) {
-	dir, addr := t.TempDir(), configtest.FreeAddress(t)
+	dir, addr := t.TempDir(), freeport.Address(t)
 	put := func() *x509.CertPool {
 		certificate, key := configtest.SelfSigned(t)
 		for name, text := range map[string]string{"cert.pem": certificate, "key.pem": key} {

@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/anteroom/anteroom/internal/config/configtest"
+	"github.com/anteroom/anteroom/internal/freeport"
 )
 
 // file writes a file of a test.
@@ -29,7 +30,7 @@ func file(t *testing.T, path, text string) {
 
 // "gateway audit verify" reads the audit log of a running gateway, and an export of it; a changed entry breaks the chain.
 func TestAuditVerify_OfRunningGateway(t *testing.T) {
-	admin := configtest.FreeAddress(t)
+	admin := freeport.Address(t)
 	_, stop := configtest.Serve(t, newRoot(nil), `
 listen: "127.0.0.1:0"
 admin: {listen: "`+admin+`"}
@@ -100,7 +101,7 @@ func TestOperators_ReloadTLSAndSignIn(t *testing.T) {
 	}))
 	issuer = provider.URL
 	t.Cleanup(provider.Close)
-	dir, admin := t.TempDir(), configtest.FreeAddress(t)
+	dir, admin := t.TempDir(), freeport.Address(t)
 	config := filepath.Join(dir, "gateway.yaml")
 	write := func(scope string) (certificate string) {
 		certificate, key := configtest.SelfSigned(t)

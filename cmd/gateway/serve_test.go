@@ -15,12 +15,13 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/anteroom/anteroom/internal/config/configtest"
+	"github.com/anteroom/anteroom/internal/freeport"
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
 // The settings that serve itself uses: sockets, log, shutdown and where the store is.
 func TestServe_AnswersChecks(t *testing.T) {
-	checks := configtest.FreeAddress(t)
+	checks := freeport.Address(t)
 	stderr, stop := configtest.Serve(t, newRoot(nil), `
 listen: "127.0.0.1:0"
 admin: {listen: "127.0.0.1:0"}
@@ -51,7 +52,7 @@ store: {dir: "`+t.TempDir()+`"}
 
 func TestServe_UsesTheSettingsOfItsProcess(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "own")
-	visitors, operators := configtest.FreeAddress(t), configtest.FreeAddress(t)
+	visitors, operators := freeport.Address(t), freeport.Address(t)
 	stderr, stop := configtest.Serve(t, newRoot(nil), `
 listen: "`+visitors+`"
 admin: {listen: "`+operators+`"}
@@ -100,7 +101,7 @@ store: {url: "`+server.URL()+`", dir: "`+unused+`"}
 }
 
 func TestServe_AnswersChecksOverGRPC(t *testing.T) {
-	checks := configtest.FreeAddress(t)
+	checks := freeport.Address(t)
 	stderr, stop := configtest.Serve(t, newRoot(nil), `
 listen: "127.0.0.1:0"
 admin: {listen: "127.0.0.1:0"}

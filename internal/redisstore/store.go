@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/singleflight"
 
 	"github.com/anteroom/anteroom/lua"
@@ -18,9 +17,12 @@ import (
 // ErrLayout is returned when the store holds data in a layout that this program does not know.
 var ErrLayout = errors.New("the store has another data layout")
 
+// Client is a client of a server, a cluster or Sentinels.
+type Client = lua.Client
+
 // Options of a Store. All but Observe and Prepared are required.
 type Options struct {
-	Client redis.UniversalClient
+	Client Client
 	// LayoutKey holds the version of the layout of the data; Layout is the version that the program reads and writes.
 	LayoutKey string
 	Layout    int

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -19,6 +18,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 	"golang.org/x/sys/unix"
+
+	"github.com/anteroom/anteroom/internal/freeport"
 )
 
 // patience bounds every wait for a server. It is long because tests run on busy machines; it only delays failures.
@@ -175,7 +176,7 @@ func withPort(bus int, config string, args []string) (*process, error) {
 	defer ports.Unlock()
 	var lastErr error
 	for range 5 {
-		port, err := freePort(bus)
+		port, err := freeport.Find(bus)
 		if err != nil {
 			return nil, err
 		}
@@ -190,26 +191,6 @@ func withPort(bus int, config string, args []string) (*process, error) {
 		lastErr = err
 	}
 	return nil, lastErr
-}
-
-// freePort returns a loopback port on which no program listens. A cluster node also listens on its port + bus. Both are outside the
-// range of outgoing connections, so that none of these takes the port while its server is down.
-func freePort(bus int) (int, error) {
-	for range 100 {
-		port := 10_000 + rand.N(10_000) //nolint:gosec // a port is no secret
-		if free(port) && (bus == 0 || free(port+bus)) {
-			return port, nil
-		}
-	}
-	return 0, errors.New("redistest: found no free loopback port from 10000 to 19999")
-}
-
-func free(port int) bool {
-	l, err := net.Listen("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-	if err != nil {
-		return false
-	}
-	return l.Close() == nil
 }
 
 // newCluster starts a node, assigns it all slots and waits until it serves them.

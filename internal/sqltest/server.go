@@ -19,6 +19,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/anteroom/anteroom/internal/freeport"
 )
 
 // patience bounds every wait for a server. It only delays failures.
@@ -178,12 +180,9 @@ func (s *Server) begin(binary string) (err error) {
 	if err := s.kind.prepare(s); err != nil {
 		return err
 	}
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
+	if s.port, err = freeport.Find(); err != nil {
 		return err
 	}
-	s.port = l.Addr().(*net.TCPAddr).Port
-	_ = l.Close()
 	if s.cmd, err = s.command(binary, s.kind.args(s)...); err != nil {
 		return err
 	}

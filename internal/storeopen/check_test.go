@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/anteroom/anteroom/internal/config"
+	"github.com/anteroom/anteroom/internal/freeport"
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
@@ -45,12 +46,7 @@ func TestCheck_NamesTheRemedy(t *testing.T) {
 		}
 	}()
 	t.Cleanup(func() { _ = l.Close() })
-	gone, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	refusing := gone.Addr().String()
-	_ = gone.Close()
+	refusing := freeport.Address(t)
 	t.Cleanup(func() { redis.SetLogger(quiet{}) })
 	for _, c := range []struct{ url, want string }{
 		{"unix://" + s.Socket(), "put the password before the host"},

@@ -3,7 +3,6 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -11,6 +10,8 @@ import (
 	"path/filepath"
 	"sync/atomic"
 	"testing"
+
+	"github.com/anteroom/anteroom/internal/freeport"
 )
 
 // prometheusOf starts a real Prometheus that scrapes the targets five times a second and evaluates the rules of files, and returns its address.
@@ -23,7 +24,7 @@ func prometheusOf(t testing.TB, targets []string, rules ...string) string {
 		}
 		t.Skip("prometheus is not installed")
 	}
-	dir, port := tempDir(t), freePort(t)
+	dir, addr := tempDir(t), freeport.Address(t)
 	config := filepath.Join(dir, "prometheus.yml")
 	text, _ := json.Marshal(map[string]any{ // JSON is YAML
 		"global":         map[string]string{"scrape_interval": "200ms", "scrape_timeout": "200ms", "evaluation_interval": "200ms"},
@@ -31,7 +32,6 @@ func prometheusOf(t testing.TB, targets []string, rules ...string) string {
 		"scrape_configs": []any{map[string]any{"job_name": "shop", "static_configs": []any{map[string]any{"targets": targets}}}},
 	})
 	write(t, config, string(text))
-	addr := net.JoinHostPort("127.0.0.1", port)
 	cmd := exec.Command(binary, "--config.file="+config, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+addr)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

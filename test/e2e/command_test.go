@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/anteroom/anteroom/internal/freeport"
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
@@ -63,7 +64,7 @@ func TestCheckConfig(t *testing.T) {
 	if code, _, stderr := command(t, nil, "check-config", "--store", "--config", withStore(live.URL())); code != 0 {
 		t.Errorf("a live store: %d %s", code, stderr)
 	}
-	if code, _, stderr := command(t, nil, "check-config", "--store", "--config", withStore("redis://user:hidden-password@127.0.0.1:"+freePort(t))); code != 2 || strings.Contains(stderr, "hidden-password") || stderr == "" {
+	if code, _, stderr := command(t, nil, "check-config", "--store", "--config", withStore("redis://user:hidden-password@"+freeport.Address(t))); code != 2 || strings.Contains(stderr, "hidden-password") || stderr == "" {
 		t.Errorf("a dead store: %d %s", code, stderr)
 	}
 	evicting := redistest.Server(t, "--maxmemory", "50mb", "--maxmemory-policy", "allkeys-lru")

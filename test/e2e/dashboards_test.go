@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/anteroom/anteroom/internal/freeport"
 )
 
 // panelQueries returns the queries of the panels of deploy/grafana by dashboard and title, for all rooms.
@@ -74,8 +76,8 @@ func TestDashboards_QueriesReturnData(t *testing.T) {
 	site := newOrigin(t, nil)
 	g := start(t, setup{
 		rooms: []string{room("origin: shop, paths: [/], admission: {rate: 20, burst: 1}, queue: {claim_window: 1s}"), "{id: away, origin: away, paths: [/away], queue: {method: passthrough}}"},
-		more: fmt.Sprintf("origins: [{id: shop, servers: [%q]}, {id: away, servers: [\"http://127.0.0.1:%s\"]}]\n", site.URL, freePort(t)) +
-			fmt.Sprintf("webhooks: [{name: crm, url: \"http://127.0.0.1:%s\", secret_file: %q, allow_private: true}]\n", freePort(t), secret),
+		more: fmt.Sprintf("origins: [{id: shop, servers: [%q]}, {id: away, servers: [\"http://%s\"]}]\n", site.URL, freeport.Address(t)) +
+			fmt.Sprintf("webhooks: [{name: crm, url: \"http://%s\", secret_file: %q, allow_private: true}]\n", freeport.Address(t), secret),
 	})
 	prometheus := prometheusOf(t, []string{g.admin, strings.TrimPrefix(w.url, "http://")}, rules...)
 

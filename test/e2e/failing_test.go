@@ -12,6 +12,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"github.com/anteroom/anteroom/internal/freeport"
 )
 
 // rawOrigin is an origin on a raw socket.
@@ -162,7 +164,7 @@ func TestProxy_OriginFailures(t *testing.T) {
 		}
 	})
 	sites := []siteConfig{
-		{"refused", "http://127.0.0.1:" + freePort(t), ""},
+		{"refused", "http://" + freeport.Address(t), ""},
 		{"unknown", "http://origin.invalid", ""},
 		{"full", fullSocket(t), ", connect_timeout: 1s"},
 		{"untrusted", secure.URL, ""},

@@ -3,15 +3,13 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"net/http"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/anteroom/anteroom/internal/freeport"
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
@@ -107,13 +105,13 @@ func TestStore_ScriptFlush(t *testing.T) {
 func TestStore_DownAtStart(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
-	dead := freePort(t)
+	dead := freeport.Address(t)
 	s := setup{origin: site.URL, rooms: []string{
 		"{id: sale, paths: [/sale], admission: {rate: 50, burst: 50}}",
 		"{id: shut, paths: [/shut], on_store_error: closed, admission: {rate: 50, burst: 50}}",
 		"{id: free, paths: [/free], on_store_error: open, admission: {rate: 50, burst: 50}}",
 		"{id: own, paths: [/own], on_store_error: local, admission: {rate: 2, burst: 2}}",
-	}}.withRedis("redis://127.0.0.1:" + dead)
+	}}.withRedis("redis://" + dead)
 	s.alone = true
 	g := start(t, s)
 	o, c := adminOf(t, g), newClient(t, g)
@@ -149,7 +147,8 @@ func TestStore_DownAtStart(t *testing.T) {
 		c.get(g, "/free/more", headers{"X-Waiting-Room-Pass": pass}).want(http.StatusOK)
 	}
 
-	redistest.Server(t, "--port", dead)
+	_, port, _ := strings.Cut(dead, ":")
+	redistest.Server(t, "--port", port)
 	for _, token := range []string{waiting.Token, second.Token} {
 		until(t, "those who came before the store are let in", func() bool {
 			s := c.poll(g, token)
@@ -231,25 +230,9 @@ func TestStore_Hangs(t *testing.T) {
 func TestSIGTERM_WithoutStore(t *testing.T) {
 	t.Parallel()
 	site := newOrigin(t, nil)
-	g := start(t, setup{origin: site.URL, alone: true, rooms: []string{room(admission(5, 5))}}.withRedis("redis://127.0.0.1:"+freePort(t)))
+	g := start(t, setup{origin: site.URL, alone: true, rooms: []string{room(admission(5, 5))}}.withRedis("redis://"+freeport.Address(t)))
 	g.signal(syscall.SIGTERM)
 	if code := g.wait(); code != 0 {
 		t.Errorf("ended with %d", code)
 	}
-}
-
-// freePort returns a loopback port on which no program listens. The port is outside the range of outgoing connections, so that none of
-// these can use it first.
-func freePort(t testing.TB) string {
-	t.Helper()
-	for range 100 {
-		l, err := net.Listen("tcp4", fmt.Sprintf("127.0.0.1:%d", 10_000+rand.N(20_000)))
-		if err != nil {
-			continue
-		}
-		_ = l.Close()
-		return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
-	}
-	t.Fatal("no port is free")
-	return ""
 }

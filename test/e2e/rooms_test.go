@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/anteroom/anteroom/internal/freeport"
 )
 
 // Every spelling of a path leads to the room of the path that the origin may read, and is forwarded byte for byte.
@@ -157,7 +159,7 @@ func TestRooms_QueueMethods(t *testing.T) {
 // Without the origin the gateway returns 502; passes and admissions stay valid.
 func TestOrigin_Down(t *testing.T) {
 	t.Parallel()
-	g := start(t, setup{origin: "http://127.0.0.1:" + freePort(t), rooms: []string{room("admission: {rate: 0.001, burst: 1}")}})
+	g := start(t, setup{origin: "http://" + freeport.Address(t), rooms: []string{room("admission: {rate: 0.001, burst: 1}")}})
 	b := newBrowser(t, g)
 	b.get(g, "/", asBrowser).want(http.StatusBadGateway).has(headers{"Content-Type": "text/html*"})
 	pass := b.cookie(g, "wr_sale_pass")

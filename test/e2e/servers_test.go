@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/anteroom/anteroom/internal/freeport"
 )
 
 // ofServers is a site without a queue, on several servers.
@@ -103,7 +105,7 @@ func TestServers_OneKilled(t *testing.T) {
 	t.Parallel()
 	const crowd = 8
 	a, _ := startShopAt(t, "127.0.0.1:0")
-	b, kill := startShopAt(t, "127.0.0.1:"+freePort(t))
+	b, kill := startShopAt(t, freeport.Address(t))
 	g := start(t, ofServers("", a, b))
 	o := adminOf(t, g)
 	v := visit(t, g, crowd)

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/gorilla/websocket"
+
+	"github.com/anteroom/anteroom/internal/freeport"
 )
 
 // startShop starts the demo shop and returns its URL.
@@ -105,7 +107,7 @@ func TestShop_WorksBehindGateway(t *testing.T) {
 // The shop publishes what is left, and those who wait see it: in their status, and at the URL that it names.
 func TestShop_PublishesFacts(t *testing.T) {
 	t.Parallel()
-	at := "127.0.0.1:" + freePort(t)
+	at := freeport.Address(t)
 	g := start(t, setup{origin: "http://" + at, rooms: []string{room("admission: {rate: 0}")}})
 	startShopAt(t, at, "--facts", "http://"+g.admin+"/admin/v1/rooms/sale/facts")
 	c := newClient(t, g).lax()

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/anteroom/anteroom/internal/dialect"
+	"github.com/anteroom/anteroom/internal/freeport"
 	"github.com/anteroom/anteroom/test/integrations/suite"
 )
 
@@ -23,7 +24,7 @@ func startCaddy(t testing.TB, s *suite.Setup) string {
 		t.Fatal("the text does not name the rooms whose passes end")
 	}
 	sites, body, _ := strings.Cut(text, "{\n")
-	address, scheme := suite.FreeAddress(t), "http://"
+	address, scheme := freeport.Address(t), "http://"
 	_, port, _ := net.SplitHostPort(address)
 	if s.TLS {
 		scheme, body = "https://", "\ttls "+s.CertFile+" "+s.KeyFile+"\n"+body

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/anteroom/anteroom/internal/dialect"
+	"github.com/anteroom/anteroom/internal/freeport"
 	"github.com/anteroom/anteroom/test/integrations/suite"
 )
 
@@ -15,7 +16,7 @@ func TestHAProxy(t *testing.T) {
 
 // startHAProxy runs HAProxy with the printed configuration and Lua file.
 func startHAProxy(t testing.TB, s *suite.Setup) string {
-	dir, address, secure := suite.Dir(t), suite.FreeAddress(t), ""
+	dir, address, secure := suite.Dir(t), freeport.Address(t), ""
 	if s.TLS {
 		suite.Join(t, dir, "site.pem", s.CertFile, s.KeyFile)
 		secure = " ssl crt " + dir + "/site.pem alpn h2,http/1.1"

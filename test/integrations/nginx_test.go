@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/anteroom/anteroom/internal/dialect"
+	"github.com/anteroom/anteroom/internal/freeport"
 	"github.com/anteroom/anteroom/test/integrations/suite"
 )
 
@@ -20,7 +21,7 @@ func startNginx(t testing.TB, s *suite.Setup) string {
 		t.Fatal("the text has no part for server")
 	}
 	_, server, _ = strings.Cut(server, "\n")
-	address, listen := suite.FreeAddress(t), ""
+	address, listen := freeport.Address(t), ""
 	if s.TLS {
 		listen = " ssl http2; ssl_certificate " + s.CertFile + "; ssl_certificate_key " + s.KeyFile
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
+	"github.com/anteroom/anteroom/internal/freeport"
 	"github.com/anteroom/anteroom/internal/redistest"
 	"github.com/anteroom/anteroom/test/integrations/suite"
 )
@@ -49,7 +50,7 @@ origins: [{id: site, servers: ["http://%s"]}]
 rooms: [{id: sale, hosts: [sale.test], admission: {rate: 1000}, session: {ttl: 1m}}]
 `, redistest.Server(t).URL(), suite.WriteFile(t, dir, "key.pem", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}))), origin.Address))
 	text := suite.Output(t, suite.Program(t, "gateway"), "snippet", "haproxy", "--config", g.Config, "--verify", dir+"/pass.pem", "--visitors", g.Visitors, "--origin", "http://"+origin.Address)
-	address := suite.FreeAddress(t)
+	address := freeport.Address(t)
 	config := suite.WriteFile(t, dir, "haproxy.cfg", strings.Join([]string{
 		"global", "  maxconn 200", "defaults", "  mode http", "  timeout connect 5s", "  timeout client 60s", "  timeout server 60s", "frontend site", "  bind " + address, text,
 	}, "\n"))

@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/anteroom/anteroom/internal/freeport"
 )
 
 // gate is a gateway with rooms of its own, and what a visitor sends to it.
@@ -54,7 +56,7 @@ func startGateways(t *testing.T) []gate {
 func startGateway(t *testing.T, bin, site, rooms string) (addr string) {
 	t.Helper()
 	dir := t.TempDir()
-	addr, admin := "127.0.0.1:"+freePort(t), "127.0.0.1:"+freePort(t)
+	addr, admin := freeport.Address(t), freeport.Address(t)
 	path := filepath.Join(dir, "gateway.yaml")
 	conf := fmt.Sprintf("listen: %q\nadmin: {listen: %q}\nlog: {level: error, access: false}\nstore: {dir: %q, timeout: 5s}\norigins: [{id: site, servers: [%q]}]\ndefault_origin: site\nrooms: [%s]\n",
 		addr, admin, filepath.Join(dir, "store"), site, rooms)

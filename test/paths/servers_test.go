@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/valyala/fasthttp"
+
+	"github.com/anteroom/anteroom/internal/freeport"
 )
 
 // patience bounds every wait; it only decides how long a failure takes.
@@ -92,18 +94,6 @@ func startPython(t *testing.T) ([]server, error) {
 	return spawn(t, python, "servers/servers.py")
 }
 
-// freePort returns a loopback port that nobody uses at the moment.
-func freePort(t *testing.T) (port string) {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	_, port, _ = net.SplitHostPort(ln.Addr().String())
-	return port
-}
-
 // listening waits until the servers accept connections.
 func listening(all []server, ended <-chan error) error {
 	for _, s := range all {
@@ -174,10 +164,11 @@ func startTomcat(t *testing.T) ([]server, error) {
 			return nil, err
 		}
 	}
-	strict, lenient := freePort(t), freePort(t)
-	return run(t, []server{{"Tomcat", "127.0.0.1:" + strict}, {"Tomcat, lenient", "127.0.0.1:" + lenient}},
+	strict, lenient := freeport.Address(t), freeport.Address(t)
+	port := func(address string) string { return strings.TrimPrefix(address, "127.0.0.1:") }
+	return run(t, []server{{"Tomcat", strict}, {"Tomcat, lenient", lenient}},
 		"java", "-Xmx256m", "-cp", tomcatHome+"/bin/bootstrap.jar:"+tomcatHome+"/bin/tomcat-juli.jar",
-		"-Dcatalina.home="+tomcatHome, "-Dcatalina.base="+base, "-Djava.io.tmpdir="+base+"/temp", "-Dpaths.strict="+strict, "-Dpaths.lenient="+lenient,
+		"-Dcatalina.home="+tomcatHome, "-Dcatalina.base="+base, "-Djava.io.tmpdir="+base+"/temp", "-Dpaths.strict="+port(strict), "-Dpaths.lenient="+port(lenient),
 		"org.apache.catalina.startup.Bootstrap", "start")
 }
 
@@ -190,7 +181,7 @@ func startNginx(t *testing.T) ([]server, error) {
 		}
 	}
 	dir := t.TempDir()
-	merged, apart := freePort(t), freePort(t)
+	merged, apart := freeport.Address(t), freeport.Address(t)
 	var locations strings.Builder
 	for _, name := range handlers {
 		fmt.Fprintf(&locations, "location = /%[1]s { return 200 %[1]s; } location ^~ /%[1]s/ { return 200 %[1]s; }\n", name)
@@ -201,15 +192,15 @@ events { worker_connections 256; }
 http {
   access_log off;
   client_body_temp_path %[1]s/1; proxy_temp_path %[1]s/2; fastcgi_temp_path %[1]s/3; uwsgi_temp_path %[1]s/4; scgi_temp_path %[1]s/5;
-  server { listen 127.0.0.1:%[2]s; %[4]s }
-  server { listen 127.0.0.1:%[3]s; merge_slashes off; %[4]s }
+  server { listen %[2]s; %[4]s }
+  server { listen %[3]s; merge_slashes off; %[4]s }
 }
 `, dir, merged, apart, locations.String())
 	path := filepath.Join(dir, "nginx.conf")
 	if err := os.WriteFile(path, []byte(conf), 0o600); err != nil {
 		return nil, err
 	}
-	return run(t, []server{{"nginx", "127.0.0.1:" + merged}, {"nginx, slashes not merged", "127.0.0.1:" + apart}}, bin, "-p", dir, "-c", path)
+	return run(t, []server{{"nginx", merged}, {"nginx, slashes not merged", apart}}, bin, "-p", dir, "-c", path)
 }
 
 // below returns the handler of a path for a server that finds it by prefix.

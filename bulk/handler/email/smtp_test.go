@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/emersion/go-smtp"
+
+	"github.com/anteroom/anteroom/internal/freeport"
 )
 
 func reply(code int, enhanced smtp.EnhancedCode, text string) *smtp.SMTPError {
@@ -296,7 +298,7 @@ func TestEmail_CancelsConnection(t *testing.T) {
 		})
 	}
 	silent, closed := make(chan struct{}), make(chan struct{})
-	h := handler(t, Options{SMTP: "smtp://" + script(t, ".", silent, closed), Timeout: 50 * time.Millisecond, MaxConns: 1})
+	h := handler(t, Options{SMTP: "smtp://" + script(t, ".", silent, closed), Timeout: time.Second, MaxConns: 1}) // a busy machine needs a part of it for the steps before
 	done := make(chan error, 1)
 	go func() { _, err := h.Handle(t.Context(), job(nil)); done <- err }()
 	<-silent
@@ -367,12 +369,7 @@ func script(t *testing.T, at string, silent, closed chan struct{}) string {
 }
 
 func TestEmail_RetriesWithoutServer(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.Close()
-	if _, err := handler(t, Options{SMTP: "smtp://" + l.Addr().String()}).Handle(t.Context(), job(nil)); outcome(err) != "fail connection" {
+	if _, err := handler(t, Options{SMTP: "smtp://" + freeport.Address(t)}).Handle(t.Context(), job(nil)); outcome(err) != "fail connection" {
 		t.Errorf("%v", err)
 	}
 }

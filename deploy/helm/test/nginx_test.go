@@ -3,6 +3,7 @@ package chart
 import (
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -134,7 +135,12 @@ func snippets(t *testing.T, r *release) map[string]string {
 // startNginx starts nginx with the snippets before a site, and returns its address. addresses replace those of Services.
 func startNginx(t *testing.T, nginx string, snippets, addresses map[string]string, site string) string {
 	t.Helper()
-	free, err := net.Listen("tcp", "127.0.0.1:0")
+	// Below the range of outgoing connections, so that none of these takes the port before nginx.
+	var free net.Listener
+	var err error
+	for try := 0; free == nil && try < 100; try++ {
+		free, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 20_000+rand.N(10_000)))
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

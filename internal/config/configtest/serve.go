@@ -3,7 +3,6 @@ package configtest
 import (
 	"bytes"
 	"context"
-	"net"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -56,17 +55,6 @@ func Run(t *testing.T, root *cobra.Command, file string) (stderr *Output, stop f
 	})
 	t.Cleanup(func() { stop() })
 	return stderr, stop
-}
-
-// FreeAddress returns a loopback address with a free port.
-func FreeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a test
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
 }
 
 // Eventually waits until ok reports true.

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/anteroom/anteroom/internal/freeport"
 )
 
 // Faults returns the cases in which the gateway or the store is away, and those of two gateways and of TLS.
@@ -61,7 +63,7 @@ func gatewayAway(t *testing.T, s *Site, open bool) {
 	if open && s.Proxy.NoOpen {
 		return // gateway snippet refuses --open; package snippet tests that
 	}
-	at := s.start(t, &Setup{Gateways: []*Gateway{s.Gateway}, Open: open, away: FreeAddress(t)})
+	at := s.start(t, &Setup{Gateways: []*Gateway{s.Gateway}, Open: open, away: freeport.Address(t)})
 	v := NewVisitor(t, at, "free.test")
 	n := s.Origin.Count()
 	a := v.Do("POST /order", JSON, "X-Waiting-Room-Session: forged", "X-Waiting_Room-Session: forged", "X_Waiting-Room-Session: forged", "X_Waiting_Room_Session: forged", "X.Waiting.Room.Session: forged", "", "seat=7")

@@ -139,17 +139,6 @@ func Eventually(t testing.TB, what string, holds func() bool) {
 	}
 }
 
-// FreeAddress returns a loopback address at which nothing listens at the moment.
-func FreeAddress(t testing.TB) string {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	return ln.Addr().String()
-}
-
 // Dir returns a temporary directory that every user may enter: proxies drop their privileges.
 func Dir(t testing.TB) string {
 	t.Helper()
