@@ -27,7 +27,7 @@ func derivedID(what, tenant, key string) string {
 // bulk creates a group, adds jobs and seals it, in one request. An interrupted upload continues when it is sent again
 // with the same id or, without one, the same tenant and Idempotency-Key.
 func (s uploadRoutes) bulk(w http.ResponseWriter, r *http.Request, who identity) (failed error) {
-	release, err := decompress(w, r, s.o.Limits.Decompressed)
+	release, err := s.decompress(w, r, who)
 	if err != nil {
 		return refuseUpload(r, err)
 	}

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"sync"
+	"time"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
@@ -19,6 +20,9 @@ const (
 	freeExpansion = 1 << 20
 	// zstdWindow bounds the memory of one zstd body; RFC 9659 allows no larger window in HTTP.
 	zstdWindow = 8 << 20
+	// zstdHeld is the most memory that a zstd body holds until its upload ends: the decoder's window, which the sender chooses, its
+	// blocks and its tables.
+	zstdHeld = zstdWindow + 512<<10
 	// codings are the accepted ones, as in Accept-Encoding.
 	codings = "gzip, zstd"
 )
@@ -47,6 +51,25 @@ func (s *sentBytes) Read(p []byte) (int, error) {
 		s.err = err
 	}
 	return n, err
+}
+
+// decompress replaces a compressed body as the function does, and counts the memory of the decoder, which a slow sender holds for
+// long, towards that of uploads. release gives it back.
+func (s uploadRoutes) decompress(w http.ResponseWriter, r *http.Request, who identity) (release func(), err error) {
+	done, err := decompress(w, r, s.o.Limits.Decompressed)
+	if b, compressed := r.Body.(*encodedBody); err != nil || !compressed || b.coding != "zstd" {
+		return done, err
+	}
+	if !s.uploads.take(who, zstdHeld) {
+		done()
+		p := ophttp.NewProblem(http.StatusServiceUnavailable, "busy", "too many uploads with zstd are in progress: send fewer at a time, or use gzip")
+		p.RetryAfter = time.Second
+		return nil, p
+	}
+	return func() {
+		done()
+		s.uploads.free(who, zstdHeld)
+	}, nil
 }
 
 // decompress replaces a compressed body of a request by its content. release frees its memory.

@@ -105,3 +105,35 @@ func TestWork_UploadsDoNotHoldUpWorkers(t *testing.T) {
 	acks := `{"jobs":[` + strings.Repeat(`{"lease":"`+lease+`","verdict":"returned"},`, 400) + `{"lease":"` + lease + `"}]}`
 	want(t, b.ask("POST", "/v1/work/ack", acks), 200)
 }
+
+// The decoder of a slow zstd body is counted with the memory of uploads, with an id or a key too.
+func TestUpload_CountsTheMemoryOfItsDecoder(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	id := b.create(`{"tenant":"acme","type":"mail"}`)
+	end := make(chan struct{})
+	var begun, ended sync.WaitGroup
+	for _, path := range []string{"/v1/groups/" + id + "/jobs", "/v1/bulk?tenant=acme&type=mail&id=slow"} {
+		begun.Add(1)
+		ended.Go(func() {
+			b.send("POST", path, &slowBody{begun: &begun, end: end}, "Content-Encoding: zstd", "Idempotency-Key: k")
+		})
+	}
+	begun.Wait()
+	if held := inUse(b.server.uploads); held != 2*zstdHeld {
+		t.Errorf("two slow bodies hold %d bytes, want %d", held, 2*zstdHeld)
+	}
+	close(end)
+	ended.Wait()
+	if held := inUse(b.server.uploads); held != 0 {
+		t.Errorf("%d bytes are held", held)
+	}
+	b.server.uploads.used = maxHeld - zstdHeld + 1
+	for path, coding := range map[string]string{"/v1/groups/" + id + "/jobs": "zstd", "/v1/bulk?tenant=acme&type=mail&id=full": "zstd"} {
+		wantCode(t, b.ask("POST", path, compressed(t, coding, lines(1)), "Content-Encoding: "+coding, "Idempotency-Key: l"), 503, "busy", "gzip")
+	}
+	want(t, b.ask("POST", "/v1/groups/"+id+"/jobs", compressed(t, "gzip", lines(1)), "Content-Encoding: gzip", "Idempotency-Key: l"), 200)
+	if held := inUse(b.server.uploads); held != maxHeld-zstdHeld+1 {
+		t.Errorf("%d bytes are held", held)
+	}
+}

@@ -319,7 +319,7 @@ func (s uploadRoutes) addJobs(w http.ResponseWriter, r *http.Request, who identi
 	if err != nil {
 		return refuseUpload(r, err)
 	}
-	release, err := decompress(w, r, s.o.Limits.Decompressed)
+	release, err := s.decompress(w, r, who)
 	if err != nil {
 		return refuseUpload(r, err)
 	}

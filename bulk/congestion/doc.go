@@ -1,3 +1,4 @@
-// Package congestion has the formulas for the backoff of refused jobs and the congestion level of tenants. It is
-// pure: time and randomness are parameters. The store's scripts compute the same, see docs/congestion.md.
+// Package congestion has the formulas for the estimates and levels of congestion, and for the wait after a failed try. It is
+// pure: time and randomness are parameters. The store's scripts compute the others, see docs/congestion.md; package
+// congestiontest has those in Go.
 package congestion

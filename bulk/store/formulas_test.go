@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/anteroom/anteroom/bulk/congestion"
+	"github.com/anteroom/anteroom/bulk/congestion/congestiontest"
 	. "github.com/anteroom/anteroom/bulk/store"
 	"github.com/anteroom/anteroom/internal/redistest"
 )
@@ -44,8 +45,8 @@ func TestScripts_ComputeFormulas(t *testing.T) {
 			if err != nil || states[0] != AckThrottled {
 				rt.Fatal(states, err)
 			}
-			rate := congestion.TenantRate(set.Global, int64(active), set.PerTenant)
-			backoff := congestion.Backoff(set.BaseBackoff, set.MaxBackoff, waiting[j.Tenant], rate)
+			rate := congestiontest.TenantRate(set.Global, int64(active), set.PerTenant)
+			backoff := congestiontest.Backoff(set.BaseBackoff, set.MaxBackoff, waiting[j.Tenant], rate)
 			waiting[j.Tenant]++
 			have, err := s.Congestion(rt.Context(), j.Tenant)
 			if err != nil {
@@ -121,7 +122,7 @@ func crashed(t *rapid.T, s *Store, set Settings, now *int64) {
 			}
 			return
 		}
-		if want := congestion.Crash(set.MaxBackoff, i, spread(j.Fence)).Truncate(time.Microsecond); d.Next != want {
+		if want := congestiontest.Crash(set.MaxBackoff, i, spread(j.Fence)).Truncate(time.Microsecond); d.Next != want {
 			t.Fatalf("after crash %d of fence %d: back in %v, want %v", i, j.Fence, d.Next, want)
 		}
 		*now += d.Next.Microseconds()

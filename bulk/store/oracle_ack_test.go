@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/anteroom/anteroom/bulk/congestion"
+	"github.com/anteroom/anteroom/bulk/congestion/congestiontest"
 	"github.com/anteroom/anteroom/bulk/store"
 )
 
@@ -146,7 +146,7 @@ func (m *Model) outcome(j *job, o store.Outcome) {
 		t.finished, t.throttles, t.backoff = 0, 0, 0
 	} else if o.Status != "cancelled" {
 		t.finished++
-		t.throttles = congestion.Mean(t.throttles, t.finished, float64(j.throttles))
+		t.throttles = congestiontest.Mean(t.throttles, t.finished, float64(j.throttles))
 	}
 	m.scored(g)
 	m.settle(g)

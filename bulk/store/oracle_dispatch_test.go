@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/anteroom/anteroom/bulk/congestion"
+	"github.com/anteroom/anteroom/bulk/congestion/congestiontest"
 	"github.com/anteroom/anteroom/bulk/store"
 )
 
@@ -77,7 +77,7 @@ func (m *Model) recover(j *job, d *store.Dispatch) {
 		d.Dead++
 		m.bury(j, "crashed", "")
 	default:
-		m.wait(j, m.Now()+congestion.Crash(m.S.MaxBackoff, j.crashes, m.Chance(j.fence)).Microseconds())
+		m.wait(j, m.Now()+congestiontest.Crash(m.S.MaxBackoff, j.crashes, m.Chance(j.fence)).Microseconds())
 	}
 }
 

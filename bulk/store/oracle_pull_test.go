@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/anteroom/anteroom/bulk/congestion"
+	"github.com/anteroom/anteroom/bulk/congestion/congestiontest"
 	"github.com/anteroom/anteroom/bulk/store"
 )
 
@@ -32,7 +32,7 @@ func (m *Model) tenantRate(t *tenant) float64 {
 			active++
 		}
 	}
-	return congestion.TenantRate(m.S.Global, active, own)
+	return congestiontest.TenantRate(m.S.Global, active, own)
 }
 
 // limited returns the limiter of a tenant, refilled to now; nil where nothing limits it. The share is a limit in the classic pipeline only.
@@ -158,7 +158,7 @@ func (m *Model) backoff(t *tenant) time.Duration {
 		if m.SharedCount > 1 {
 			waiting = t.counted
 		}
-		t.backoff = congestion.Backoff(m.S.BaseBackoff, m.S.MaxBackoff, waiting, m.tenantRate(t))
+		t.backoff = congestiontest.Backoff(m.S.BaseBackoff, m.S.MaxBackoff, waiting, m.tenantRate(t))
 	}
 	return t.backoff
 }

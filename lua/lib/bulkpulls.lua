@@ -10,7 +10,7 @@ function pulls.take()
   local taken, visits, settled = 0, 0, follow_policy()
   local room, full = VISIT_BYTES, false
   local kinds, mine = read_kinds(ARGV[5])
-  local fetched, parted = types.fetch_deferred(kinds, want), 0 -- numbers of jobs moved from and to the deferred jobs
+  local fetched = types.fetch_deferred(kinds, want)
   -- Jobs that the classic pipeline had admitted before the configuration changed.
   for _, jobkey in ipairs(redis.call('LPOP', K.ready, 200) or {}) do
     local g = bulk_group(group_of(jobkey))
@@ -31,10 +31,11 @@ function pulls.take()
   local limited = shard.tripped > 0 or next(types.limits) -- by type
   -- A turn starts jobs, or gates a group or tenant whose limit is used up. The number of turns is bounded, too.
   types.wake_barred(mine)
-  while taken < want and visits < want + 300 and settled and not full and parted < 500 do
+  while taken < want and visits < want + 300 and settled and not full do
     visits = visits + 1
     local g, t, level, flow, tag = whose_turn()
     if not g and types.wake_barred(mine) > 0 then g, t, level, flow, tag = whose_turn() end
+    if not g and taken == 0 and work.sort_on() then g, t, level, flow, tag = whose_turn() end
     if not g then break end
     local n = math.min(share, want - taken)
     -- Long jobs start one by one where others wait.
@@ -43,7 +44,7 @@ function pulls.take()
     if t[T_CONC] > 0 then n = math.min(n, parts.slots(t) - t[T_INFLIGHT]) end
     -- A job of another type is probably followed by more.
     local list, from_front, ends, size = {}, 0, {}, 0
-    if n > 0 then list, from_front, ends, size = peek_jobs(g, parted > 0 and n + 50 or n) end
+    if n > 0 then list, from_front, ends, size = peek_jobs(g, work.sorted > 0 and n + math.max(0, math.min(50, work.may_sort(g, flow))) or n) end
     if n <= 0 and t[T_CONC] > 0 then
       dequeue_tenant(t) -- a process of an earlier version has added it
       update_full(t)
@@ -78,7 +79,13 @@ function pulls.take()
           used, dropped = i, dropped + 1
           wait_until(g, jobkey, now, 'S') -- the dispatcher ends it
         elseif mine and not mine[kind] then
-          used, parted, types.foreign = i, parted + 1, true
+          types.foreign = true
+          if work.may_sort(g, flow) <= 0 then
+            stop = 'sorted'
+            break
+          end
+          used = i
+          work.count_sorted(g, flow)
           defer_job(g, jobkey, kind)
         elseif not strategy.admits(global, cost) then
           stop, blocked = 'global', strategy.wait(global, cost)
@@ -88,8 +95,12 @@ function pulls.take()
           if g[G_UNIFORM] == 1 then
             stop, types.stopped = 'type', limit.kind
             break
+          elseif work.may_sort(g, flow) <= 0 then
+            stop = 'sorted'
+            break
           end
-          used, parted = i, parted + 1
+          used = i
+          work.count_sorted(g, flow)
           if types.came[jobkey] then fetched = fetched - 1 end -- it is deferred again
           defer_job(g, jobkey, limit.kind)
         elseif theirs and not strategy.admits(theirs, cost) then
@@ -128,8 +139,10 @@ function pulls.take()
       elseif stop == 'type' and runnable(g) then
         types.bar(g, types.stopped)
       end
+      if #jobs == 0 and (stop == 'sorted' or used > 0 and work.may_sort(g, flow) <= 0) then work.pass(g, t, level, flow) end
     end
   end
+  work.end_round()
   save_global_limiter(global)
   for kind, l in pairs(set.shards > 1 and types.limits or {}) do
     if l.meter then parts.widen(l.meter, kind) end
@@ -150,7 +163,7 @@ function pulls.take()
   end
   local more = 0
   if types.foreign then wake_worker() end -- for a process with those types
-  if not blocked and (taken < want and (fetched > 0 or parted >= 500) or fetched > 0 and shard.aside > 0) then more = 1 end
+  if not blocked and (taken < want and (fetched > 0 or work.passes > 0) or fetched > 0 and shard.aside > 0) then more = 1 end
   if not blocked and types.spent then
     more = 1
     wake_worker()

@@ -29,6 +29,52 @@ local function follow_policy()
   return true
 end
 
+-- A pull sorts jobs out of the fair queue that it cannot start (defer_job). Other tenants do not wait for that, however many there are: of one
+-- flow (by score: of one group) a call sorts FIRST_SORTED jobs, of each further
+-- one half as many, at least LEAST_SORTED, and of all together SORTED. Then it
+-- passes the flow. If it has started nothing by then, it goes on with the flows that it has passed.
+work.FIRST_SORTED, work.LEAST_SORTED, work.SORTED = 100, 4, 500
+work.sorted = 0 -- jobs in this call
+-- passed is the number of passed flows of each level, which are its first ones; flows has them; groups has those by score.
+function work.begin_round(allowance)
+  work.passes, work.allowance, work.by_flow = 0, allowance, {}
+  work.passed, work.flows, work.groups = { 0, 0, 0 }, { {}, {}, {} }, {}
+  fair.empty = {}
+end
+work.begin_round(work.FIRST_SORTED)
+
+-- work.may_sort returns how many more jobs of a flow, or of a group by score, this call may sort.
+function work.may_sort(g, flow) return math.min(work.SORTED - work.sorted, work.allowance - (work.by_flow[flow or g[G_KEY]] or 0)) end
+
+function work.count_sorted(g, flow)
+  work.sorted = work.sorted + 1
+  work.by_flow[flow or g[G_KEY]] = (work.by_flow[flow or g[G_KEY]] or 0) + 1
+end
+
+-- work.pass passes a flow from which no more is sorted and nothing was started. A flow that its jobs have left needs no passing.
+function work.pass(g, t, level, flow)
+  if flow and (t[T_N1 - 1 + level] == 0 or not may_queue(t)) or not flow and g[G_QUEUED] == 0 then return end
+  work.passes, work.allowance = work.passes + 1, math.max(work.LEAST_SORTED, math.floor(work.allowance / 2))
+  if flow then
+    work.passed[level] = work.passed[level] + 1
+    work.flows[level][work.passed[level]] = flow
+  else
+    work.groups[g[G_KEY]] = true
+  end
+end
+
+-- work.sort_on goes back to the flows that were passed, and reports whether there are any from which more may be sorted.
+function work.sort_on()
+  if work.passes == 0 or work.sorted >= work.SORTED then return false end
+  work.begin_round(work.SORTED)
+  return true
+end
+
+-- work.end_round gives the passed flows no credit for the turns that others had meanwhile: they continue as flows that were idle.
+function work.end_round()
+  for level = 1, 3 do fair.catch_up(K.levels[level], shard[vname(level)], work.flows[level]) end
+end
+
 -- whose_turn returns the group whose turn it is, its tenant and level, and the tenant's flow in the fair queue with its tag. work.unfinished is
 -- set where it has not looked at every group.
 local function whose_turn()
@@ -41,7 +87,7 @@ local function whose_turn()
           local g = bulk_group(gkey)
           if not g or g[G_QUEUED] == 0 or g[G_LEVEL] ~= level then
             work.remove_orphan(K.levels[level], gkey)
-          elseif bulk_tenant(g[G_TENANT])[T_FULL] == 0 and not timing.stops(g) then
+          elseif bulk_tenant(g[G_TENANT])[T_FULL] == 0 and not work.groups[gkey] and not timing.stops(g) then
             return g, bulk_tenant(g[G_TENANT]), level
           end
         end
@@ -53,7 +99,7 @@ local function whose_turn()
   for _ = 1, 300 do
     local flow, tag, level
     for l = 1, 3 do
-      local f, at = fair.first(K.levels[l])
+      local f, at = fair.first(K.levels[l], work.passed[l])
       if f and (not tag or at < tag) then flow, tag, level = f, at, l end
       if flow and set.strict == 1 then break end
     end

@@ -20,7 +20,7 @@ local fair = {
   LEVELS = { 16, 4, 1 },
   -- The prefix of the names of a level's flows.
   PREFIX = { '1/', '2/', '3/' },
-  -- Sets of active flows that this call has found empty and added nothing to.
+  -- Sets in which this call has found no active flow, or none that it has not passed, and to which it added nothing.
   empty = {},
 }
 
@@ -56,10 +56,10 @@ function fair.leave(active, idle, v, flow)
   if tonumber(tag) > v then redis.call('ZADD', idle, int(tonumber(tag)), flow) end
 end
 
--- first returns the flow with the smallest tag, and the tag.
-function fair.first(active)
+-- first returns the flow with the smallest tag, and the tag; not one of the passed first ones.
+function fair.first(active, passed)
   if fair.empty[active] then return nil end
-  local head = redis.call('ZRANGE', active, 0, 0, 'WITHSCORES')
+  local head = redis.call('ZRANGE', active, passed or 0, passed or 0, 'WITHSCORES')
   if not head[1] then
     fair.empty[active] = true
     return nil
@@ -72,6 +72,13 @@ function fair.advance(active, flow, tag, cost, weight)
   tag = math.max(0, tag + fair.charge(cost, weight))
   redis.call('ZADD', active, 'XX', int(tag), flow)
   return tag
+end
+
+-- catch_up moves active flows, a list, on to v where they are behind it.
+function fair.catch_up(active, v, flows)
+  local args = {}
+  for i, flow in ipairs(flows) do args[2 * i - 1], args[2 * i] = int(v), flow end
+  if args[1] then redis.call('ZADD', active, 'XX', 'GT', unpack(args)) end
 end
 
 -- settle moves an active flow by a charge, and returns its new tag; nil where it is not active.

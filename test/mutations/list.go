@@ -32,6 +32,18 @@ var mutations = []mutation{
 		old:   "  local tag = v\n", new: "  local tag = 0\n",
 		pkg: "./bulk/store", tests: "^(TestTypeLimit_IsSharedByTenants|TestPatch_OfTenantsTokenActsInsideTheTenant)$",
 	},
+	{
+		fault: "a tenant that was passed over hoards credit",
+		file:  "lua/lib/bulkpulls.lua",
+		old:   "  work.end_round()\n", new: "",
+		pkg: "./bulk/store", tests: "^TestPull_PassesOverWithoutCredit$",
+	},
+	{
+		fault: "a pull waits for the backlog of another tenant",
+		file:  "lua/lib/bulkpulls.lua",
+		old:   "work.pass(g, t, level, flow) end", new: "break end",
+		pkg: "./bulk/store", tests: "^TestPull_DoesNotWaitFor",
+	},
 
 	// Rooms.
 	{
