@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/anteroom/anteroom/admission/policy"
-	"github.com/anteroom/anteroom/internal/redisstore"
 )
 
 // ID identifies a ticket and the session that the ticket becomes when it is claimed: one ticket makes one session. It has 128
@@ -151,15 +150,6 @@ const (
 
 // ErrStore is returned when the store did not reply in time. The call may or may not have taken effect, and may be repeated.
 var ErrStore = errors.New("store unavailable")
-
-// WriteRefusal is the reason why a store that replies refuses writes.
-type WriteRefusal = redisstore.WriteRefusal
-
-// RefusedWrite returns why the store refused the write that ended with err; ok is false if it did not refuse it.
-func RefusedWrite(err error) (refusal WriteRefusal, ok bool) { return redisstore.RefusedWrite(err) }
-
-// WriteRefusalReasons returns the Reason of every WriteRefusal.
-func WriteRefusalReasons() []string { return redisstore.WriteRefusalReasons() }
 
 // ErrUnknown is returned when the queue holds no such ticket or session.
 var ErrUnknown = errors.New("no such ticket")

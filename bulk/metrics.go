@@ -13,6 +13,7 @@ import (
 	"github.com/anteroom/anteroom/admission/adaptive"
 	"github.com/anteroom/anteroom/bulk/schedule"
 	"github.com/anteroom/anteroom/bulk/store"
+	"github.com/anteroom/anteroom/internal/refusal"
 )
 
 const namespace = "bulk_action"
@@ -137,7 +138,7 @@ func NewMetrics(reg prometheus.Registerer, version string) *Metrics {
 	}
 	refusedWrites := counters("store_refused_writes_total", "Calls that the store refused because it accepts no writes.", "reason")
 	m.storeRefused = map[string]prometheus.Counter{}
-	for _, reason := range store.WriteRefusalReasons() {
+	for _, reason := range refusal.Reasons() {
 		m.storeRefused[reason] = refusedWrites.WithLabelValues(reason)
 	}
 	for _, s := range []store.Status{store.Completed, store.Failed} {
@@ -211,8 +212,8 @@ func (m *Metrics) ObserveStore(script string, took time.Duration, err error) {
 	if store.IsFull(err) {
 		m.storeFull.Inc()
 	}
-	if refusal, refused := store.RefusedWrite(err); refused {
-		m.storeRefused[refusal.Reason].Inc()
+	if why, refused := refusal.Of(err); refused {
+		m.storeRefused[why.Reason].Inc()
 	}
 }
 

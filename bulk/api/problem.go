@@ -8,6 +8,7 @@ import (
 
 	"github.com/anteroom/anteroom/bulk/store"
 	"github.com/anteroom/anteroom/internal/ophttp"
+	"github.com/anteroom/anteroom/internal/refusal"
 )
 
 // noGroup returns the problem of a group that does not exist or that the token may not see.
@@ -59,8 +60,8 @@ func asProblem(err error) *ophttp.Problem {
 	if at, is := errors.AsType[*store.ShardError](err); is {
 		where = fmt.Sprintf("shard %d of the store", at.Shard)
 	}
-	if refusal, refused := store.RefusedWrite(err); refused {
-		p := ophttp.NewProblem(http.StatusServiceUnavailable, "store_unavailable", "%s refuses writes: %s. Remedy: %s; then repeat the request", where, refusal.Cause, refusal.Remedy)
+	if why, refused := refusal.Of(err); refused {
+		p := ophttp.NewProblem(http.StatusServiceUnavailable, "store_unavailable", "%s refuses writes: %s. Remedy: %s; then repeat the request", where, why.Cause, why.Remedy)
 		p.RetryAfter, p.Cause = time.Second, err
 		return p
 	}

@@ -6,7 +6,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/anteroom/anteroom/internal/redisstore"
 )
 
 // ErrStore is wrapped by errors of an outage.
@@ -18,15 +17,6 @@ var ErrFull error = fullStore{}
 
 // IsFull reports whether an error, as passed to Options.Observe, means a full store.
 func IsFull(err error) bool { return redis.HasErrorPrefix(err, "OOM") }
-
-// WriteRefusal is the reason why a store that replies refuses writes.
-type WriteRefusal = redisstore.WriteRefusal
-
-// RefusedWrite returns why the store refused the write that ended with err; ok is false if it did not refuse it.
-func RefusedWrite(err error) (refusal WriteRefusal, ok bool) { return redisstore.RefusedWrite(err) }
-
-// WriteRefusalReasons returns the Reason of every WriteRefusal.
-func WriteRefusalReasons() []string { return redisstore.WriteRefusalReasons() }
 
 type fullStore struct{}
 

@@ -10,6 +10,7 @@ import (
 	"github.com/anteroom/anteroom/gateway/access"
 	"github.com/anteroom/anteroom/gateway/permit"
 	"github.com/anteroom/anteroom/internal/ophttp"
+	"github.com/anteroom/anteroom/internal/refusal"
 )
 
 // redeemedView is a redeemed permit.
@@ -58,7 +59,7 @@ func (c *Console) redeemPermit(w http.ResponseWriter, r *http.Request, who *acce
 		return ophttp.NewProblem(http.StatusUnprocessableEntity, "permit_invalid", "not a permit of this deployment: it may be damaged, a pass or a waiting token, or signed with a key that is no longer configured; refuse the step")
 	case errors.Is(err, admission.ErrStore):
 		p := asProblem(err)
-		if _, refused := admission.RefusedWrite(err); refused {
+		if _, refused := refusal.Of(err); refused {
 			p.Detail += ", with the same Idempotency-Key, and refuse the step until it succeeds"
 			return p
 		}

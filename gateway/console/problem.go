@@ -7,6 +7,7 @@ import (
 
 	"github.com/anteroom/anteroom/admission"
 	"github.com/anteroom/anteroom/internal/ophttp"
+	"github.com/anteroom/anteroom/internal/refusal"
 )
 
 // asProblem returns the problem that a handler's error is sent as.
@@ -19,8 +20,8 @@ func asProblem(err error) *ophttp.Problem {
 	case errors.Is(err, admission.ErrUnknown):
 		return ophttp.NewProblem(http.StatusNotFound, "unknown_ticket", "the store holds no ticket or session with that id in this room")
 	case errors.Is(err, admission.ErrStore):
-		if refusal, refused := admission.RefusedWrite(err); refused {
-			p = ophttp.NewProblem(http.StatusServiceUnavailable, "store_unavailable", "the store refuses writes: %s. Remedy: %s; then repeat the request", refusal.Cause, refusal.Remedy)
+		if why, refused := refusal.Of(err); refused {
+			p = ophttp.NewProblem(http.StatusServiceUnavailable, "store_unavailable", "the store refuses writes: %s. Remedy: %s; then repeat the request", why.Cause, why.Remedy)
 			p.RetryAfter = time.Second
 			break
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/anteroom/anteroom/gateway/forecast"
 	"github.com/anteroom/anteroom/gateway/proxy"
 	"github.com/anteroom/anteroom/gateway/wire"
+	"github.com/anteroom/anteroom/internal/refusal"
 	"github.com/anteroom/anteroom/token"
 )
 
@@ -163,7 +164,7 @@ func New(reg prometheus.Registerer, version string) *Metrics {
 		m.ChecksRefused[fault] = checks.WithLabelValues(fault)
 	}
 	refusedWrites := counter("store_refused_writes_total", "Calls that the store refused because it accepts no writes.", "reason")
-	for _, reason := range admission.WriteRefusalReasons() {
+	for _, reason := range refusal.Reasons() {
 		m.storeRefused[reason] = refusedWrites.WithLabelValues(reason)
 	}
 	m.overQuota = counter("session_requests_refused_total", "Requests of sessions beyond guard.requests_per_session.", "room")
@@ -251,8 +252,8 @@ func (m *Metrics) ObserveStore(script string, took time.Duration, err error) {
 	if err != nil {
 		errs.Inc()
 	}
-	if refusal, refused := admission.RefusedWrite(err); refused {
-		m.storeRefused[refusal.Reason].Inc()
+	if why, refused := refusal.Of(err); refused {
+		m.storeRefused[why.Reason].Inc()
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/anteroom/anteroom/internal/redisstore"
+	"github.com/anteroom/anteroom/internal/refusal"
 )
 
 // WithRemedy returns err, of a store that does not reply or refuses this program, with what to change in its URL or server. An
@@ -34,8 +34,8 @@ func remedyFor(rawURL string, err error) string {
 	if err == nil {
 		return ""
 	}
-	if refusal, refused := redisstore.RefusedWrite(err); refused {
-		return refusal.Remedy
+	if why, refused := refusal.Of(err); refused {
+		return why.Remedy
 	}
 	scheme, rest, _ := strings.Cut(rawURL, "://")
 	withTLS := scheme == "rediss" || strings.Contains(rest, "tls=1")

@@ -1,11 +1,10 @@
-package redisstore
+// Package refusal names the reasons why a Redis that replies refuses writes.
+package refusal
 
-import (
-	"github.com/redis/go-redis/v9"
-)
+import "github.com/redis/go-redis/v9"
 
-// WriteRefusal is the reason why a server that replies refuses writes. The refused call had no effect.
-type WriteRefusal struct {
+// Refusal is the reason why a server that replies refuses writes. The refused call had no effect.
+type Refusal struct {
 	// Reason is the code of the server's error in lower case; metrics have it as a label.
 	Reason string
 	// Cause is the state of the server, as a clause that follows "the store refuses writes:".
@@ -16,31 +15,31 @@ type WriteRefusal struct {
 	prefix string
 }
 
-// writeRefusals are all reasons.
-var writeRefusals = [...]WriteRefusal{
+// refusals are all of them.
+var refusals = [...]Refusal{
 	{"misconf", "it cannot save its data to its disk (MISCONF)", "free space on its disk and make its directory writable; LASTSAVE and the log of Redis have the cause", "MISCONF"},
 	{"noreplicas", "too few of its replicas are connected (NOREPLICAS)", "restore the replicas, or lower min-replicas-to-write of Redis", "NOREPLICAS"},
 	{"oom", "its memory is full (OOM)", "raise maxmemory of Redis, or remove other data from it", "OOM"},
 	{"readonly", "it is a read-only replica (READONLY)", "point store.url at the primary, or let the failover end", "READONLY"},
 }
 
-// RefusedWrite returns the reason of an error of a server that replied and refused to write; ok is false for any other error.
-func RefusedWrite(err error) (refusal WriteRefusal, ok bool) {
+// Of returns the reason of an error of a server that replied and refused to write; ok is false for any other error.
+func Of(err error) (refusal Refusal, ok bool) {
 	if err == nil {
-		return WriteRefusal{}, false
+		return Refusal{}, false
 	}
-	for _, r := range writeRefusals {
+	for _, r := range refusals {
 		if redis.HasErrorPrefix(err, r.prefix) {
 			return r, true
 		}
 	}
-	return WriteRefusal{}, false
+	return Refusal{}, false
 }
 
-// WriteRefusalReasons returns the Reason of every WriteRefusal.
-func WriteRefusalReasons() []string {
+// Reasons returns the Reason of every Refusal.
+func Reasons() []string {
 	var all []string
-	for _, r := range writeRefusals {
+	for _, r := range refusals {
 		all = append(all, r.Reason)
 	}
 	return all
