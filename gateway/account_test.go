@@ -98,7 +98,7 @@ func TestAccount_HasOnePlace(t *testing.T) {
 		t.Errorf("%d responses have status 201, want 1", taken)
 	}
 	other := fleet[0].call(tickets, as("bob")).code(t, 201)
-	eventually(t, "the queue has two tickets", func() bool { return fleet[0].line("sale").Snapshot().Waiting == 2 })
+	eventually(t, "the queue has two tickets", func() bool { return fleet[0].queue("sale").Snapshot().Waiting == 2 })
 	if waitingIn(t, other).ID == waitingIn(t, answers[0]).ID {
 		t.Error("two accounts share a place")
 	}
@@ -134,7 +134,7 @@ func TestAccount_HasOnePlace(t *testing.T) {
 			t.Fatalf("a device's pass: %s", a.text())
 		}
 	}
-	eventually(t, "one session counts", func() bool { n := fleet[0].line("sale").Snapshot().Active; return n == 1 })
+	eventually(t, "one session counts", func() bool { n := fleet[0].queue("sale").Snapshot().Active; return n == 1 })
 	if n := len(s.requests()); n != devices {
 		t.Errorf("%d requests reached the site, want %d", n, devices)
 	}
@@ -361,12 +361,12 @@ func TestReload_OnePlaceKeepsPlaces(t *testing.T) {
 	r.Identity.OnePlace = false
 	fleet, _ := fleetOf(t, 1, r)
 	b := fleet[0]
-	var line []*response
+	var waiting []*response
 	for range 5 {
-		line = append(line, b.call(tickets).code(t, 201))
+		waiting = append(waiting, b.call(tickets).code(t, 201))
 	}
 	reload(t, b, func(r *Room) { r.Identity.OnePlace = true })
-	for i, a := range line {
+	for i, a := range waiting {
 		poll := []string{"GET /.waiting-room/sale/status", bearing(a)}
 		if i != 2 { // a visitor who has not logged in keeps waiting
 			poll = append(poll, as(fmt.Sprint("account ", i)))
@@ -376,11 +376,11 @@ func TestReload_OnePlaceKeepsPlaces(t *testing.T) {
 			t.Errorf("number %d of the queue: %s", i+1, next.text())
 		}
 		if i != 2 {
-			line[i] = next
+			waiting[i] = next
 		}
 	}
 	reload(t, b, func(r *Room) { r.Identity.OnePlace = false })
-	for i, a := range line {
+	for i, a := range waiting {
 		if next := b.call("GET /.waiting-room/sale/status", bearing(a)).code(t, 200); next.field("position") != fmt.Sprint(i+1) {
 			t.Errorf("number %d of the queue: %s", i+1, next.text())
 		}

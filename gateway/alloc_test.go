@@ -102,7 +102,7 @@ func statusPath(t testing.TB) func() {
 		Origins: []proxy.Config{originAt("shop", plainOrigin(t))}, Rooms: []Room{{ID: "sale", Policy: policy(0)}},
 	})
 	token := b.call("POST /.waiting-room/sale/tickets").code(t, 201).field("token")
-	eventually(t, "the ticket is in the snapshot", func() bool { return b.line("sale").Snapshot().Waiting == 1 })
+	eventually(t, "the ticket is in the snapshot", func() bool { return b.queue("sale").Snapshot().Waiting == 1 })
 	return keepAsking(t, b.addr, "GET /.waiting-room/sale/status HTTP/1.1\r\nHost: shop.test\r\nX-Waiting-Room-Token: "+token+"\r\n\r\n", []byte("}"))
 }
 

@@ -165,7 +165,7 @@ func TestBinding_UnboundTicketEndsAfterAbsence(t *testing.T) {
 		old := w
 		old.IssuedAt = time.Now().Add(-row.issued).Unix()
 		if old.Seen = 0; row.seen > 0 {
-			old.Seen = b.line("sale").Now() - row.seen.Microseconds()
+			old.Seen = b.queue("sale").Now() - row.seen.Microseconds()
 		}
 		raw := string(testRing(t).AppendWaiting(nil, &old))
 		if a := b.call("GET /.waiting-room/sale/status", "X-Waiting-Room-Token: "+raw); a.status != row.status {

@@ -14,7 +14,7 @@ func (b *bench) setChallenge(level string) {
 	if level == "" {
 		change = admission.Live{Clear: []string{"challenge"}}
 	}
-	if err := b.Views()[0].Line.Patch(b.t.Context(), "ann", change); err != nil {
+	if err := b.Views()[0].Queue.Patch(b.t.Context(), "ann", change); err != nil {
 		b.t.Fatal(err)
 	}
 }

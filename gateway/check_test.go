@@ -378,7 +378,7 @@ func storeCalls(t *testing.T, b *bench) map[string]uint64 {
 func TestCheck_MakesNoStoreCallWhileVisitorsWait(t *testing.T) {
 	c := startChecked(t, Options{Rooms: []Room{{ID: "sale", Policy: policy(0)}}})
 	ticket := c.call("POST /.waiting-room/sale/tickets", asJSON).code(t, 201)
-	eventually(t, "there is a queue", func() bool { return c.line("sale").Snapshot().Waiting == 1 })
+	eventually(t, "there is a queue", func() bool { return c.queue("sale").Snapshot().Waiting == 1 })
 	_, raw := aPass(t, "sale", 0, 300, "")
 	before := storeCalls(t, c.bench)
 	if before["room_enter"] == 0 {

@@ -45,15 +45,15 @@ func TestCompat_EveryStateHasTheObject(t *testing.T) {
 		rooms = append(rooms, Room{ID: row.id, Paths: []string{"/" + row.id}, Policy: row.p, Compat: CompatCloudflare})
 	}
 	b, _ := oneTicking(t, 20*time.Millisecond, rooms...)
-	if err := b.line("draining").Drain(t.Context(), "test"); err != nil {
+	if err := b.queue("draining").Drain(t.Context(), "test"); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.line("paused").Pause(t.Context(), "test"); err != nil {
+	if err := b.queue("paused").Pause(t.Context(), "test"); err != nil {
 		t.Fatal(err)
 	}
 	b.call("POST /.waiting-room/full/tickets").code(t, 201)
 	eventually(t, "the changes are known", func() bool {
-		return b.line("draining").Snapshot().Policy.Draining && b.line("paused").Snapshot().Policy.Paused && b.line("full").Snapshot().Waiting == 1
+		return b.queue("draining").Snapshot().Policy.Draining && b.queue("paused").Snapshot().Policy.Paused && b.queue("full").Snapshot().Waiting == 1
 	})
 	for _, row := range []struct {
 		request string
@@ -90,14 +90,14 @@ func TestCompat_ExpiredWithoutANewTicket(t *testing.T) {
 	full.Capacity = 1
 	b, _ := one(t, Room{ID: "sale", Policy: full, Compat: CompatCloudflare})
 	old := "X-Waiting-Room-Token: " + b.call("POST /.waiting-room/sale/tickets").code(t, 201).field("token")
-	if err := b.line("sale").Reset(t.Context(), "test"); err != nil {
+	if err := b.queue("sale").Reset(t.Context(), "test"); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the room takes a ticket again", func() bool { return b.call("POST /.waiting-room/sale/tickets").status == 201 })
 	eventually(t, "the old ticket has expired", func() bool {
 		return b.call("GET /.waiting-room/sale/status", old).code(t, 200).field("state") == "expired"
 	})
-	eventually(t, "the queue is full", func() bool { return b.line("sale").Snapshot().Waiting >= 1 })
+	eventually(t, "the queue is full", func() bool { return b.queue("sale").Snapshot().Waiting >= 1 })
 	if got := b.call("GET /.waiting-room/sale/status", old).code(t, 200).cloudflare(t); got["inWaitingRoom"] != true || got["queueIsFull"] != true {
 		t.Errorf("%v", got)
 	}

@@ -64,7 +64,7 @@ func TestRoom_TwoGatewaysAdmitInOrder(t *testing.T) {
 		}
 	}
 	for _, g := range gates {
-		eventually(t, "both count the same", func() bool { return g.line("sale").Snapshot().Admissions == crowd+1 })
+		eventually(t, "both count the same", func() bool { return g.queue("sale").Snapshot().Admissions == crowd+1 })
 		g.call("GET /vip", asJSON) // the other room has its own queue
 	}
 }

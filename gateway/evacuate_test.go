@@ -38,10 +38,10 @@ func TestEvacuate_VoidsPassesAndKeepsOrders(t *testing.T) {
 		t.Errorf("evacuated before any evacuation: %s", list.text())
 	}
 	later := one.call(tickets).code(t, 201) // the limit is used up
-	if err := one.line("sale").Evacuate(t.Context(), "ann", "the origin is down"); err != nil {
+	if err := one.queue("sale").Evacuate(t.Context(), "ann", "the origin is down"); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the other gateway knows", func() bool { return two.line("sale").Evacuation().Fence > 0 })
+	eventually(t, "the other gateway knows", func() bool { return two.queue("sale").Evacuation().Fence > 0 })
 	newcomer := two.call(tickets).code(t, 201)
 	order := waitingIn(t, later).Order
 	for i, cookie := range cookies {
@@ -90,7 +90,7 @@ func TestEvacuate_VoidsPassesAndKeepsOrders(t *testing.T) {
 			return false
 		}
 		p := readPass(t, raw, "sale")
-		if e := one.line("sale").Evacuation(); e.Ends(p.Claimed, p.IssuedAt) || p.Order != passes[0].Order {
+		if e := one.queue("sale").Evacuation(); e.Ends(p.Claimed, p.IssuedAt) || p.Order != passes[0].Order {
 			t.Errorf("the next pass is %+v, the evacuation %+v", p, e)
 		}
 		two.call("GET /", asPage, "Cookie: wr_sale_pass="+raw).code(t, 200)
@@ -103,7 +103,7 @@ func TestEvacuate_OfPassesWithoutClaimTime(t *testing.T) {
 	t.Parallel()
 	b, _ := one(t, Room{ID: "sale", Policy: policy(2), Renew: true, MaxSession: time.Hour})
 	in := b.call("GET /", asPage).code(t, 200)
-	if err := b.line("sale").Evacuate(t.Context(), "ann", "a test"); err != nil {
+	if err := b.queue("sale").Evacuate(t.Context(), "ann", "a test"); err != nil {
 		t.Fatal(err)
 	}
 	for _, row := range []struct {
@@ -111,7 +111,7 @@ func TestEvacuate_OfPassesWithoutClaimTime(t *testing.T) {
 		code  int
 	}{{0, 202}, {-60, 202}, {1, 200}} {
 		p := readPass(t, in.cookies["wr_sale_pass"], "sale")
-		p.Claimed, p.IssuedAt, p.Session = 0, b.line("sale").Evacuation().At/1e6+row.after, token.ID(admission.ID{byte(row.after)})
+		p.Claimed, p.IssuedAt, p.Session = 0, b.queue("sale").Evacuation().At/1e6+row.after, token.ID(admission.ID{byte(row.after)})
 		b.call("GET /", asJSON, "Cookie: wr_sale_pass="+string(testRing(t).AppendPass(nil, &p))).code(t, row.code)
 	}
 }
@@ -123,7 +123,7 @@ func TestReturn_KeepsOrderThoughOneCallFails(t *testing.T) {
 	b, _ := one(t, Room{ID: "sale", Policy: policy(1), Renew: true, MaxSession: time.Hour})
 	raw := b.call("GET /", asPage).code(t, 200).cookies["wr_sale_pass"]
 	order, cookie := readPass(t, raw, "sale").Order, "Cookie: wr_sale_pass="+raw
-	if err := b.line("sale").Evacuate(t.Context(), "ann", "a test"); err != nil {
+	if err := b.queue("sale").Evacuate(t.Context(), "ann", "a test"); err != nil {
 		t.Fatal(err)
 	}
 	room := b.state.Load().byID["sale"]
@@ -173,10 +173,10 @@ func TestEvacuate_AtChecks(t *testing.T) {
 		}
 	}
 	fleet[0].ask("GET /seats", asPage).code(t, 200) // the room is full: who comes back has to wait
-	if err := fleet[0].line("sale").Evacuate(t.Context(), "ann", "a test"); err != nil {
+	if err := fleet[0].queue("sale").Evacuate(t.Context(), "ann", "a test"); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the other gateway knows", func() bool { return fleet[1].line("sale").Evacuation().Fence > 0 })
+	eventually(t, "the other gateway knows", func() bool { return fleet[1].queue("sale").Evacuation().Fence > 0 })
 	for i, c := range fleet {
 		if a := c.ask("GET /seats", asJSON, jar).code(t, 401); a.field("state") != "waiting" || a.field("reason") != "no_ticket" || a.header.Get("X-Waiting-Room-Session") != "" {
 			t.Errorf("gateway %d: %s", i, a.text())
@@ -202,14 +202,14 @@ func TestEvacuate_VoidPassAloneKeepsOrderOnceAdmitted(t *testing.T) {
 		raw := b.call("GET /", asPage).code(t, 200).cookies["wr_sale_pass"]
 		cookies, passes = append(cookies, "Cookie: wr_sale_pass="+raw), append(passes, readPass(t, raw, "sale"))
 	}
-	if err := b.line("sale").Evacuate(t.Context(), "ann", "the origin is down"); err != nil {
+	if err := b.queue("sale").Evacuate(t.Context(), "ann", "the origin is down"); err != nil {
 		t.Fatal(err)
 	}
 	for _, cookie := range cookies {
 		b.call(tickets, cookie).code(t, 201)
 	}
 	b.rate("sale", 1000)
-	eventually(t, "both places are admitted", func() bool { return b.line("sale").Snapshot().Admitted == 2 })
+	eventually(t, "both places are admitted", func() bool { return b.queue("sale").Snapshot().Admitted == 2 })
 	if w := waitingIn(t, b.call(tickets, cookies[0]).code(t, 200)); w.Order != passes[0].Order {
 		t.Errorf("the token of an admitted place has order %d, want %d", w.Order, passes[0].Order)
 	}
@@ -228,7 +228,7 @@ func TestEvacuate_ImmediateReturnKeepsOrder(t *testing.T) {
 	b, _ := one(t, Room{ID: "sale", Policy: policy(5), Renew: true, MaxSession: time.Hour})
 	raw := b.call("GET /", asPage).code(t, 200).cookies["wr_sale_pass"]
 	first := readPass(t, raw, "sale")
-	if err := b.line("sale").Evacuate(t.Context(), "ann", "the origin is down"); err != nil {
+	if err := b.queue("sale").Evacuate(t.Context(), "ann", "the origin is down"); err != nil {
 		t.Fatal(err)
 	}
 	b.rate("sale", 1000)

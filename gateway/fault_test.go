@@ -118,7 +118,7 @@ func TestStoreAway_FollowsPolicy(t *testing.T) {
 	rooms = append(rooms, Room{ID: "lined", Paths: []string{"/lined"}, Policy: lined})
 	b := start(t, srv.Client(), "wr", Options{Origins: []proxy.Config{originAt("shop", s.URL)}, Rooms: rooms})
 	b.call("GET /wait", asJSON).code(t, 200)
-	line := b.call("GET /wait", asJSON).code(t, 202)
+	waits := b.call("GET /wait", asJSON).code(t, 202)
 	b.call("GET /lined", asJSON).code(t, 200)
 	before := b.call("GET /lined", asJSON).code(t, 202)
 	srv.Kill()
@@ -126,8 +126,8 @@ func TestStoreAway_FollowsPolicy(t *testing.T) {
 	_, raw := aPass(t, "wait", 0, 300, "")
 	b.call("GET /wait", asJSON, "X-Waiting-Room-Pass: "+raw).code(t, 200)
 	eventually(t, "a new visitor waits", func() bool { return b.call("GET /wait", asJSON).status == 202 })
-	kept := b.call("GET /.waiting-room/wait/status", line.jar()).code(t, 200)
-	if kept.field("state") != "waiting" || kept.field("position") != "1" || kept.field("joined_at") != line.field("joined_at") {
+	kept := b.call("GET /.waiting-room/wait/status", waits.jar()).code(t, 200)
+	if kept.field("state") != "waiting" || kept.field("position") != "1" || kept.field("joined_at") != waits.field("joined_at") {
 		t.Errorf("the place while the store is away: %s", kept.text())
 	}
 	eventually(t, "open admits", func() bool {

@@ -117,7 +117,7 @@ func TestForwardPass_EndsWithSession(t *testing.T) {
 	b := start(t, redistest.Client(t), redistest.Prefix(t), Options{Origins: []proxy.Config{on}, Rooms: []Room{{ID: "sale", Policy: policy(0), Renew: true, MaxSession: time.Hour}}})
 	p, raw := aPass(t, "sale", 0, 300, "")
 	b.call("GET /", "X-Waiting-Room-Pass: "+raw).code(t, 200)
-	b.line("sale").Revoke(admission.ID(p.Session))
+	b.queue("sale").Revoke(admission.ID(p.Session))
 	b.call("GET /", asJSON, "X-Waiting-Room-Pass: "+raw).code(t, 202)
 }
 

@@ -128,7 +128,7 @@ func TestLottery_GatewaysPublishOneCommitment(t *testing.T) {
 		return b.call("GET /.waiting-room/sale/draw").code(t, 200).field("commitment")
 	}
 	first := gateway("a")
-	eventually(t, "the first has told the store", func() bool { return first.line("sale").Snapshot().Opens == p.OpensAt })
+	eventually(t, "the store has the time of the draw", func() bool { return first.queue("sale").Snapshot().Opens == p.OpensAt })
 	want := published(first)
 	second := gateway("b")
 	eventually(t, "the second publishes the commitment of the first", func() bool { return published(second) == want })
@@ -171,7 +171,7 @@ func TestOpenRoom_SignsNoTickets(t *testing.T) {
 	openapi3filter.RegisterBodyDecoder("application/problem+json", openapi3filter.RegisteredBodyDecoder("application/json"))
 	_, router := visitorAPI(t)
 	b, _ := one(t, Room{ID: "sale", Policy: policy(0), Guard: Guard{Proof: ProofAlways, Effort: light}})
-	line, ctx := b.line("sale"), t.Context()
+	queue, ctx := b.queue("sale"), t.Context()
 	const tickets, status, claim = "POST /.waiting-room/sale/tickets", "GET /.waiting-room/sale/status", "POST /.waiting-room/sale/claim"
 	holder := b.call(tickets, "", b.proof("sale")).code(t, 201)
 	lapsed := b.call(tickets, "", b.proof("sale")).code(t, 201)
@@ -179,10 +179,10 @@ func TestOpenRoom_SignsNoTickets(t *testing.T) {
 	b.call("DELETE /.waiting-room/sale/tickets", token(lapsed)).code(t, 204)
 	through, yes, no := admission.Passthrough, true, false
 	for name, change := range map[string]admission.Live{"passthrough": {Method: &through}, "disabled": {Enabled: &no}} {
-		if err := line.Patch(ctx, "ann", change); err != nil {
+		if err := queue.Patch(ctx, "ann", change); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, name, func() bool { p := line.Snapshot().Policy; return p.Open() })
+		eventually(t, name, func() bool { p := queue.Snapshot().Policy; return p.Open() })
 		goesOn := func(want int, lines ...string) {
 			t.Helper()
 			a := b.call(lines...).code(t, want)
@@ -207,14 +207,14 @@ func TestOpenRoom_SignsNoTickets(t *testing.T) {
 			t.Errorf("%s: without a token: %s", name, a.body)
 		}
 	}
-	if err := line.Patch(ctx, "ann", admission.Live{Enabled: &yes, Clear: []string{"method"}}); err != nil {
+	if err := queue.Patch(ctx, "ann", admission.Live{Enabled: &yes, Clear: []string{"method"}}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "it holds people up", func() bool { p := line.Snapshot().Policy; return !p.Open() })
+	eventually(t, "it holds people up", func() bool { p := queue.Snapshot().Policy; return !p.Open() })
 	if a := b.call(status, token(holder)).code(t, 200); a.field("state") != "waiting" || a.field("position") != "1" {
 		t.Errorf("a visitor who waited: %s", a.body)
 	}
-	if s := line.Snapshot(); s.Waiting != 1 || s.Active+s.Admitted != 0 {
+	if s := queue.Snapshot(); s.Waiting != 1 || s.Active+s.Admitted != 0 {
 		t.Errorf("%d wait and %d are admitted or active, want the one from before", s.Waiting, s.Active+s.Admitted)
 	}
 }
@@ -228,12 +228,12 @@ func TestPassthrough_OnlyCounts(t *testing.T) {
 		t.Fatal(waits.text())
 	}
 	through, closed := admission.Passthrough, admission.Reject
-	line := b.Views()[0].Line
+	queue := b.Views()[0].Queue
 	ctx := t.Context()
-	if err := line.Patch(ctx, "ann", admission.Live{Method: &through}); err != nil {
+	if err := queue.Patch(ctx, "ann", admission.Live{Method: &through}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the room is open", func() bool { return line.Snapshot().Policy.Method == admission.Passthrough })
+	eventually(t, "the room is open", func() bool { return queue.Snapshot().Policy.Method == admission.Passthrough })
 	served := func(a *response) {
 		t.Helper()
 		if a.status != 200 || !strings.HasPrefix(a.body, "shop ") {
@@ -251,14 +251,14 @@ func TestPassthrough_OnlyCounts(t *testing.T) {
 	if a := b.call("POST /.waiting-room/sale/tickets").code(t, 201); a.field("state") != "admitted" || a.field("token") != "" || strings.Contains(a.body, "position") {
 		t.Errorf("status of a join: %s", a.body)
 	}
-	if err := line.Patch(ctx, "ann", admission.Live{Method: &closed}); err != nil {
+	if err := queue.Patch(ctx, "ann", admission.Live{Method: &closed}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the room is closed", func() bool { return b.call("GET /", asPage).status == 503 })
 	if a := b.call("GET /.waiting-room/sale/status", waits.jar()).code(t, 200); a.field("state") != "rejected" {
 		t.Errorf("status of a waiting visitor: %s", a.body)
 	}
-	if err := line.Patch(ctx, "ann", admission.Live{Clear: []string{"method"}}); err != nil {
+	if err := queue.Patch(ctx, "ann", admission.Live{Clear: []string{"method"}}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "it has a line again", func() bool {
@@ -304,41 +304,41 @@ func TestLottery_WithAccountsAndProofs(t *testing.T) {
 func TestClosedRoom_RecordsPresence(t *testing.T) {
 	t.Parallel()
 	b, _ := one(t, Room{ID: "sale", Policy: policy(0)})
-	line := b.line("sale")
+	queue := b.queue("sale")
 	waits := b.call("GET /", asPage).code(t, 200)
 	var ticket token.Waiting
 	for raw := range strings.SplitSeq(waits.jar(), "; ") {
 		if _, value, ok := strings.Cut(raw, "ticket="); ok {
 			var err error
-			if ticket, err = b.cache.VerifyWaiting([]byte(value), "sale", line.RedisNow()/1e6); err != nil {
+			if ticket, err = b.cache.VerifyWaiting([]byte(value), "sale", queue.RedisNow()/1e6); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	heard := func() int64 {
+	seen := func() int64 {
 		t.Helper()
-		f, err := line.Lookup(t.Context(), admission.ID(ticket.ID))
+		f, err := queue.Lookup(t.Context(), admission.ID(ticket.ID))
 		if err != nil {
 			t.Fatal(err)
 		}
 		return f.Seen
 	}
 	closed := admission.Reject
-	if err := line.Patch(t.Context(), "ann", admission.Live{Method: &closed}); err != nil {
+	if err := queue.Patch(t.Context(), "ann", admission.Live{Method: &closed}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the room is closed", func() bool { return b.call("GET /", asPage).status == 503 })
 	for _, lines := range [][]string{{"GET /", asPage}, {"HEAD /", asJSON}, {"GET /", asJSON}, {"POST /", asJSON}, {"GET /.waiting-room/sale", asPage}} {
-		before := heard()
+		before := seen()
 		eventually(t, "the store hears of who waits by "+lines[0], func() bool {
 			a := b.call(append(lines, waits.jar())...)
 			if a.status != 503 || a.header.Get("X-Waiting-Room") != "rejected" || a.header.Get("Retry-After") != "30" {
 				t.Fatal(a.text())
 			}
-			return heard() > before
+			return seen() > before
 		})
 	}
-	if err := line.Patch(t.Context(), "ann", admission.Live{Clear: []string{"method"}}); err != nil {
+	if err := queue.Patch(t.Context(), "ann", admission.Live{Clear: []string{"method"}}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the room is open again", func() bool { return b.call("GET /", asPage, waits.jar()).header.Get("X-Waiting-Room") == "waiting" })

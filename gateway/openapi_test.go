@@ -99,7 +99,7 @@ func TestResponses_MatchOpenAPI(t *testing.T) {
 	tell(503, "GET /.waiting-room/shut/", asPage)
 	tell(200, "GET /.waiting-room/jwks.json")
 	tell(304, "GET /.waiting-room/jwks.json", "If-None-Match: *")
-	b.line("sale").Revoke(admission.ID(randomID()))
+	b.queue("sale").Revoke(admission.ID(randomID()))
 	eventually(t, "the revoked session is in the list", func() bool { return tell(200, "GET /.waiting-room/sale/revoked").field("sid") != "" })
 	tell(304, "GET /.waiting-room/sale/revoked", "If-None-Match: *")
 	tell(404, "GET /.waiting-room/none/revoked")
@@ -115,7 +115,7 @@ func TestResponses_MatchOpenAPI(t *testing.T) {
 	tell(201, "POST /.waiting-room/sale/permits", pass, "", permitBody("/buy", "POST"))
 	tell(401, "POST /.waiting-room/sale/permits", "", permitBody("/buy", "POST"))
 	tell(422, "POST /.waiting-room/sale/permits", pass, "", permitBody("/shut/buy", "POST"))
-	if err := b.line("sale").Reset(t.Context(), "test"); err != nil {
+	if err := b.queue("sale").Reset(t.Context(), "test"); err != nil {
 		t.Fatal(err)
 	}
 	b.rate("sale", 0)

@@ -106,17 +106,17 @@ func TestMetricsAreDocumented(t *testing.T) {
 		use, _ := b.core.BudgetUse("shop")
 		return use.Granted > 0
 	})
-	before := b.line("sale").Snapshot().Seq
-	eventually(t, "the room has it", func() bool { return b.line("sale").Snapshot().Seq > before+2 })
+	before := b.queue("sale").Snapshot().Seq
+	eventually(t, "the room has it", func() bool { return b.queue("sale").Snapshot().Seq > before+2 })
 	eventually(t, "a visitor is admitted", func() bool { return b.call("GET /", asJSON).status == 200 }) // leases are short
 	eventually(t, "the origin is judged", func() bool {
 		for range 20 {
 			b.call("GET /", asJSON)
 		}
 		at := b.core.Room("sale", p).Steering()
-		return at != nil && at.Level == adaptive.Healthy && b.line("sale").Snapshot().Target > 0
+		return at != nil && at.Level == adaptive.Healthy && b.queue("sale").Snapshot().Target > 0
 	})
-	eventually(t, "the room is known", func() bool { return b.line("sale").Snapshot().Known })
+	eventually(t, "the room is known", func() bool { return b.queue("sale").Snapshot().Known })
 	families, err := b.reg.Gather()
 	if err != nil {
 		t.Fatal(err)

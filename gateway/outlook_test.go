@@ -34,7 +34,7 @@ func TestEstimate_IsComparedWithWaitAtAnyGateway(t *testing.T) {
 			continue
 		}
 		var err error
-		told, err = testRing(t).VerifyWaiting([]byte(w.field("token")), "sale", b.line("sale").RedisNow()/1e6)
+		told, err = testRing(t).VerifyWaiting([]byte(w.field("token")), "sale", b.queue("sale").RedisNow()/1e6)
 		if err != nil || told.Promised < 1 || told.PromisedLow > told.Promised || told.PromisedHigh < told.Promised {
 			t.Fatalf("the token says %+v, %v; the answer %s", told, err, w.body)
 		}
@@ -121,7 +121,7 @@ func TestForecast_ClosedRoomAdmitsNobody(t *testing.T) {
 	b, _ := one(t, Room{ID: "sale", Policy: p})
 	b.call("GET /", asJSON).code(t, 200)
 	w := b.call("POST /.waiting-room/sale/tickets").code(t, 201)
-	line := b.line("sale")
+	queue := b.queue("sale")
 	told := func(state string, eta bool) {
 		t.Helper()
 		eventually(t, state, func() bool {
@@ -137,11 +137,11 @@ func TestForecast_ClosedRoomAdmitsNobody(t *testing.T) {
 	}
 	told("waiting", true)
 	closed := admission.Reject
-	if err := line.Patch(t.Context(), "ann", admission.Live{Method: &closed}); err != nil {
+	if err := queue.Patch(t.Context(), "ann", admission.Live{Method: &closed}); err != nil {
 		t.Fatal(err)
 	}
 	told("rejected", false)
-	if err := line.Patch(t.Context(), "ann", admission.Live{Clear: []string{"method"}}); err != nil {
+	if err := queue.Patch(t.Context(), "ann", admission.Live{Clear: []string{"method"}}); err != nil {
 		t.Fatal(err)
 	}
 	told("waiting", true)

@@ -243,7 +243,7 @@ func TestPermits_RefuseMistakes(t *testing.T) {
 	}
 	session := token.ID{}
 	copy(session[:], "revoked-revoked-")
-	b.line("sale").Revoke([16]byte(session))
+	b.queue("sale").Revoke([16]byte(session))
 	eventually(t, "the revocation is known", func() bool {
 		return b.call(permitsPath, b.passOf(session), "", permitBody("/seatmap/1", "GET")).status == 401
 	})
@@ -340,8 +340,8 @@ func TestRedeem_OnceAtAllGateways(t *testing.T) {
 		gateways = append(gateways, start(t, client, prefix, Options{Origins: []proxy.Config{originAt("shop", s.URL)}, Rooms: []Room{steps(0)}}))
 	}
 	eventually(t, "the gateways agree on the epoch", func() bool {
-		first := gateways[0].line("sale").Snapshot().Epoch
-		return first != "" && gateways[1].line("sale").Snapshot().Epoch == first && gateways[2].line("sale").Snapshot().Epoch == first
+		first := gateways[0].queue("sale").Snapshot().Epoch
+		return first != "" && gateways[1].queue("sale").Snapshot().Epoch == first && gateways[2].queue("sale").Snapshot().Epoch == first
 	})
 	session := randomID()
 	for round := range 5 {

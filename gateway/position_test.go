@@ -117,12 +117,12 @@ func TestPosition_NeverGrows(t *testing.T) {
 		})
 	}
 	joined.Wait()
-	line := b.state.Load().byID["sale"].queue
+	queue := b.state.Load().byID["sale"].queue
 	// Wait until each part of the sketch has been counted after the last join. Before that, a position may be too small.
 	var last *admission.Snapshot
 	deadline := time.Now().Add(time.Minute)
 	for counted := 0; counted < 40; pause(10 * time.Millisecond) {
-		if now := line.Snapshot(); now != last && sketched(now) {
+		if now := queue.Snapshot(); now != last && sketched(now) {
 			last = now
 			counted++
 		}
@@ -130,7 +130,7 @@ func TestPosition_NeverGrows(t *testing.T) {
 			t.Fatal("the queue has no complete sketch after a minute")
 		}
 	}
-	if err := line.Resume(t.Context(), "test"); err != nil {
+	if err := queue.Resume(t.Context(), "test"); err != nil {
 		t.Error(err)
 	}
 	until := time.Now().Add(lasts)

@@ -196,7 +196,7 @@ func TestProof_IsNotRequestedByRoomThatRefusesJoins(t *testing.T) {
 		}
 	}
 	shut("room_full")
-	if err := b.line("sale").Drain(t.Context(), "ann"); err != nil {
+	if err := b.queue("sale").Drain(t.Context(), "ann"); err != nil {
 		t.Fatal(err)
 	}
 	shut("room_draining")

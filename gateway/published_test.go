@@ -144,7 +144,7 @@ func TestRevoked_ReachesEveryGateway(t *testing.T) {
 		pass := gateways[0].call("GET /", asJSON).code(t, 200).header.Get("X-Waiting-Room-Pass")
 		p := readPass(t, pass, "sale")
 		want = append(want, p.Session.String())
-		if err := gateways[i%2].line("sale").RevokeSession(t.Context(), "ann", admission.ID(p.Session)); err != nil {
+		if err := gateways[i%2].queue("sale").RevokeSession(t.Context(), "ann", admission.ID(p.Session)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -186,11 +186,11 @@ func TestRevoked_AsksNoStore(t *testing.T) {
 	s := newSite(t, "shop", nil)
 	b := start(t, srv.Client(), "wr", Options{Origins: []proxy.Config{originAt("shop", s.URL)}, Rooms: []Room{{ID: "sale", Policy: policy(0)}}})
 	const path = "GET /.waiting-room/sale/revoked"
-	b.line("sale").Revoke(admission.ID(randomID()))
+	b.queue("sale").Revoke(admission.ID(randomID()))
 	eventually(t, "the list has the session", func() bool { return len(revokedSessions(t, b.call(path))) == 1 })
 	srv.Kill()
 	eventually(t, "the store is known to be away", func() bool { return !b.core.Up() })
-	b.line("sale").Revoke(admission.ID(randomID()))
+	b.queue("sale").Revoke(admission.ID(randomID()))
 	eventually(t, "a session revoked during an outage is in the list", func() bool { return len(revokedSessions(t, b.call(path).code(t, 200))) == 2 })
 	tag := b.call(path).header.Get("Etag")
 	for range 100 {

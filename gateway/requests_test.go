@@ -55,7 +55,7 @@ func TestSessionRequests_AreLimited(t *testing.T) {
 	reload(t, second, func(r *Room) { r.SessionRequests = meter.Quota{N: 4, Per: time.Hour} })
 	both := []*bench{b, second}
 	for _, g := range both {
-		eventually(t, "both gateways are counted", func() bool { return g.line("sale").Snapshot().Gateways == 2 })
+		eventually(t, "both gateways are counted", func() bool { return g.queue("sale").Snapshot().Gateways == 2 })
 	}
 	_, third := aPass(t, "sale", 0, 300, "")
 	passed := 0

@@ -74,10 +74,10 @@ func TestPass_KeepsOrder(t *testing.T) {
 		}
 	}
 	eventually(t, "the former session has ended at the other gateway", func() bool {
-		return two.line("sale").Revoked(admission.ID(arrived.Session))
+		return two.queue("sale").Revoked(admission.ID(arrived.Session))
 	})
-	if n := one.line("sale").Snapshot().Waiting; n != 4 {
-		eventually(t, "four wait", func() bool { return one.line("sale").Snapshot().Waiting == 4 })
+	if n := one.queue("sale").Snapshot().Waiting; n != 4 {
+		eventually(t, "four wait", func() bool { return one.queue("sale").Snapshot().Waiting == 4 })
 	}
 
 	one.rate("sale", 5)
@@ -175,13 +175,13 @@ func TestPass_WithoutOrderJoinsAtEnd(t *testing.T) {
 		{name: "an order of the future is one of now", change: func(p *token.Pass) { p.Order += 3600e6 }, used: 300},
 		{name: "still valid, and a place is asked for", ago: -200},
 		{name: "revoked by an operator", before: func(t *testing.T, b *bench, in *response) {
-			if err := b.line("sale").RevokeSession(t.Context(), "ann", admission.ID(readPass(t, in.cookies["wr_sale_pass"], "sale").Session)); err != nil {
+			if err := b.queue("sale").RevokeSession(t.Context(), "ann", admission.ID(readPass(t, in.cookies["wr_sale_pass"], "sale").Session)); err != nil {
 				t.Fatal(err)
 			}
 		}},
 		{name: "revoked by the origin", before: func(t *testing.T, b *bench, in *response) { b.call("GET /done", mine, in.jar()).code(t, 200) }},
 		{name: "its visitor has left", before: func(t *testing.T, b *bench, in *response) {
-			if err := b.line("sale").Leave(t.Context(), admission.Ticket{ID: admission.ID(readPass(t, in.cookies["wr_sale_pass"], "sale").Session)}); err != nil {
+			if err := b.queue("sale").Leave(t.Context(), admission.Ticket{ID: admission.ID(readPass(t, in.cookies["wr_sale_pass"], "sale").Session)}); err != nil {
 				t.Fatal(err)
 			}
 		}},
@@ -190,12 +190,12 @@ func TestPass_WithoutOrderJoinsAtEnd(t *testing.T) {
 			b.call("DELETE /.waiting-room/sale/tickets", mine, bearing(a)).code(t, 204)
 		}},
 		{name: "the room was reset", before: func(t *testing.T, b *bench, in *response) {
-			if err := b.line("sale").Reset(t.Context(), "ann"); err != nil {
+			if err := b.queue("sale").Reset(t.Context(), "ann"); err != nil {
 				t.Fatal(err)
 			}
 		}},
 		{name: "of before a reset, with the fence of now", change: func(p *token.Pass) { p.Fence = 2 }, before: func(t *testing.T, b *bench, in *response) {
-			if err := b.line("sale").Reset(t.Context(), "ann"); err != nil {
+			if err := b.queue("sale").Reset(t.Context(), "ann"); err != nil {
 				t.Fatal(err)
 			}
 		}},

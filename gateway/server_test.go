@@ -143,7 +143,7 @@ func TestReload_KeepsPlacesAndConnections(t *testing.T) {
 	if a := b.call("GET /about").code(t, 200); a.body != "next GET /about" {
 		t.Errorf("the new origin: %s", a.text())
 	}
-	eventually(t, "the new room is known", func() bool { return b.line("vip").Snapshot().Known })
+	eventually(t, "the new room is known", func() bool { return b.queue("vip").Snapshot().Known })
 	b.call("GET /vip", asJSON).code(t, 200)
 	if a := b.call("GET /sale", asPage).code(t, 200); !strings.Contains(a.body, "Renamed") {
 		t.Error("the page is the old one")

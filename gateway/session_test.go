@@ -118,7 +118,7 @@ func TestSessionTTL_RaisedIsStoredAtRenewal(t *testing.T) {
 	b.call("GET /", "X-Waiting-Room-Pass: "+raw).code(t, 200)
 	eventually(t, "the store counts the session", func() bool { return counts() > 0 })
 	first := counts()
-	if err := b.line("sale").Patch(t.Context(), "ann", admission.Live{SessionTTL: new(5 * time.Minute)}); err != nil {
+	if err := b.queue("sale").Patch(t.Context(), "ann", admission.Live{SessionTTL: new(5 * time.Minute)}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the pass is renewed", func() bool {
@@ -191,7 +191,7 @@ func TestTokens_AreBound(t *testing.T) {
 func TestReset_ResponseHasNewTicket(t *testing.T) {
 	b, _ := one(t, Room{ID: "sale", Policy: policy(0)})
 	first := b.call("GET /", asPage).code(t, 200)
-	if err := b.line("sale").Reset(t.Context(), "test"); err != nil {
+	if err := b.queue("sale").Reset(t.Context(), "test"); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the place is replaced", func() bool {
@@ -215,7 +215,7 @@ func TestEnter_ClosedDrainingFull(t *testing.T) {
 		Room{ID: "free", Paths: []string{"/free"}, Policy: free(policy(0))},
 	)
 	waits := b.call("GET /drain", asJSON).code(t, 202)
-	if err := b.line("drain").Drain(t.Context(), "test"); err != nil {
+	if err := b.queue("drain").Drain(t.Context(), "test"); err != nil {
 		t.Fatal(err)
 	}
 	b.call("GET /full", asJSON).code(t, 202)

@@ -58,7 +58,7 @@ func (f *timedFleet) pass(d time.Duration) {
 	for ; d > 0; d -= 4 * time.Second {
 		f.us.Add(min(d, 4*time.Second).Microseconds())
 		for _, b := range f.gateways {
-			if err := b.line("sale").Tick(f.t.Context()); err != nil {
+			if err := b.queue("sale").Tick(f.t.Context()); err != nil {
 				f.t.Fatal(err)
 			}
 		}
@@ -149,7 +149,7 @@ func TestLivePass_LastsWithoutCookie(t *testing.T) {
 		f.pass(ttl*3/2 + 8*time.Second)
 		first := one.call("GET /", asJSON, jar).code(t, 202)
 		two.call("GET /", asJSON, jar).code(t, 202)
-		if n := one.line("sale").Snapshot().Active; n != 0 {
+		if n := one.queue("sale").Snapshot().Active; n != 0 {
 			t.Errorf("%d sessions count", n)
 		}
 		if testutil.ToFloat64(one.metrics.RejectedTokens["expired"]) == 0 {
@@ -218,7 +218,7 @@ func TestLivePass_RaisedTTLRevivesNoSession(t *testing.T) {
 	silent := one.call("GET /", asPage).code(t, 200).jar()
 	f.pass(16 * time.Second)
 	next := two.call("GET /", asPage).code(t, 200).jar()
-	if err := one.line("sale").Patch(t.Context(), "ann", admission.Live{SessionTTL: new(5 * time.Minute)}); err != nil {
+	if err := one.queue("sale").Patch(t.Context(), "ann", admission.Live{SessionTTL: new(5 * time.Minute)}); err != nil {
 		t.Fatal(err)
 	}
 	f.pass(4 * time.Second)
@@ -227,7 +227,7 @@ func TestLivePass_RaisedTTLRevivesNoSession(t *testing.T) {
 		b.call("GET /", asJSON, next).code(t, 200)
 	}
 	f.pass(4 * time.Second)
-	if n := one.line("sale").Snapshot().Active; n != 1 {
+	if n := one.queue("sale").Snapshot().Active; n != 1 {
 		t.Errorf("%d sessions count, of max_active 1", n)
 	}
 }

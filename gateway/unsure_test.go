@@ -112,7 +112,7 @@ func TestReturn_KeepsASessionWhoseClaimWasLost(t *testing.T) {
 				t.Fatal(lost.text())
 			}
 			b.rate("sale", 5)
-			eventually(t, "the place is admitted", func() bool { return b.line("sale").Snapshot().Admitted == 1 })
+			eventually(t, "the place is admitted", func() bool { return b.queue("sale").Snapshot().Admitted == 1 })
 			sha := []byte(lua.MustLoad().Script("room_claim").SHA)
 			p.Drop(func(command []byte) bool { return bytes.Contains(command, sha) })
 			again := b.call("GET /", accept, over)

@@ -15,7 +15,7 @@ import (
 
 // View represents a room for operators.
 type View struct {
-	Line   *admission.Room
+	Queue  *admission.Room
 	File   admission.Policy // of the configuration, without live changes
 	Origin string           // its id
 
@@ -29,7 +29,7 @@ func (g *Gateway) Views() []View {
 	s := g.state.Load()
 	views := make([]View, 0, len(s.rooms))
 	for _, r := range s.rooms {
-		views = append(views, View{Line: r.queue, File: r.options.Policy, Origin: r.originID(), room: r, accountKeys: s.options.AccountKeys, clients: g.meters.clients})
+		views = append(views, View{Queue: r.queue, File: r.options.Policy, Origin: r.originID(), room: r, accountKeys: s.options.AccountKeys, clients: g.meters.clients})
 	}
 	return views
 }
@@ -69,7 +69,7 @@ func (v View) Guard() (number, proofs int64, refused map[string]int64, ok bool) 
 // Clients returns the tickets and sessions whose holders received a token of this gateway at an address of a prefix, the newest first,
 // at most limit, and the number of all. They are remembered for absence.
 func (v View) Clients(prefix netip.Prefix, limit int) (newest []recent.Use, all int) {
-	return v.clients.In(v.room.id, prefix, v.Line.RedisNow(), limit)
+	return v.clients.In(v.room.id, prefix, v.Queue.RedisNow(), limit)
 }
 
 // ChallengeLevels returns the levels of the challenge that operators can set live.

@@ -14,8 +14,8 @@ import (
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
-// line returns the queue of a room, for changes by operators.
-func (b *bench) line(room string) *admission.Room {
+// queue returns the queue of a room, for changes by operators.
+func (b *bench) queue(room string) *admission.Room {
 	return b.state.Load().byID[room].queue
 }
 
@@ -23,7 +23,7 @@ func (b *bench) line(room string) *admission.Room {
 func (b *bench) rate(room string, perSecond int64) {
 	b.t.Helper()
 	rate, burst := perSecond*1000, max(1000, perSecond*1000)
-	if err := b.line(room).Patch(b.t.Context(), "test", admission.Live{Rate: &rate, Burst: &burst}); err != nil {
+	if err := b.queue(room).Patch(b.t.Context(), "test", admission.Live{Rate: &rate, Burst: &burst}); err != nil {
 		b.t.Fatal(err)
 	}
 }

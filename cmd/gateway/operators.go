@@ -142,7 +142,7 @@ func consoleRooms(g *gateway.Gateway) []console.Room {
 	views := g.Views()
 	rooms := make([]console.Room, len(views))
 	for i, v := range views {
-		rooms[i] = console.Room{Queue: v.Line, File: v.File, Origin: v.Origin, Wait: v.Wait, WaitError: v.WaitError, WaitCoverage: v.WaitCoverage, Page: v.Page(), Levels: v.ChallengeLevels(), Account: v.Account}
+		rooms[i] = console.Room{Queue: v.Queue, File: v.File, Origin: v.Origin, Wait: v.Wait, WaitError: v.WaitError, WaitCoverage: v.WaitCoverage, Page: v.Page(), Levels: v.ChallengeLevels(), Account: v.Account}
 		rooms[i].Simulate = func(c console.Change) (now, with eta.Outcome, ok bool) {
 			return v.Simulate(forecast.Change{Rate: c.Rate, MaxActive: c.MaxActive, Paused: c.Paused})
 		}

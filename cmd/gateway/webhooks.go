@@ -102,8 +102,8 @@ func webhookRooms(g *gateway.Gateway) []webhook.Room {
 	for i := range views {
 		v := &views[i]
 		rooms[i] = webhook.Room{
-			ID: v.Line.ID(), Snapshot: v.Line.Snapshot(), Up: v.Line.Reachable(), Now: v.Line.RedisNow(),
-			Events: slices.Collect(v.Line.Scheduled().Plan.All()), Origin: v.Origin, MaxErrorRate: v.File.Adaptive.MaxErrorRate, SessionEnds: v.Line.SessionEnds,
+			ID: v.Queue.ID(), Snapshot: v.Queue.Snapshot(), Up: v.Queue.Reachable(), Now: v.Queue.RedisNow(),
+			Events: slices.Collect(v.Queue.Scheduled().Plan.All()), Origin: v.Origin, MaxErrorRate: v.File.Adaptive.MaxErrorRate, SessionEnds: v.Queue.SessionEnds,
 		}
 	}
 	return rooms
