@@ -29,13 +29,13 @@ func Measure(g *Gateway, room string, m *admission.Measures) {
 			m.Counts[prefix+name] = metrics.Value(c)
 		}
 	}
-	told := r.forecaster.Told()
-	m.Counts["below"], m.Counts["above"] = told.Below, told.Above
-	for i, w := range told.Waits {
+	announced := r.forecaster.Announcements()
+	m.Counts["below"], m.Counts["above"] = announced.Below, announced.Above
+	for i, w := range announced.Waits {
 		class := strconv.Itoa(i)
 		m.Counts["tn"+class], m.Counts["ti"+class], m.Counts["tt"+class], m.Counts["tr"+class] = w.Count, w.Within, w.Announced, w.Real
 	}
-	for i, n := range told.Ratios {
+	for i, n := range announced.Ratios {
 		m.Counts["e"+strconv.Itoa(i)] = n
 	}
 }

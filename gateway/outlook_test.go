@@ -26,7 +26,7 @@ func TestEstimate_IsComparedWithWaitAtAnyGateway(t *testing.T) {
 	}
 	a, b := gateway(), gateway()
 	a.call("GET /", asJSON).code(t, 200)
-	var told token.Waiting
+	var announced token.Waiting
 	real := 0.0
 	for real < 1 { // seconds; shorter waits are not compared
 		w := a.call("POST /.waiting-room/sale/tickets", asJSON).code(t, 201)
@@ -34,9 +34,9 @@ func TestEstimate_IsComparedWithWaitAtAnyGateway(t *testing.T) {
 			continue
 		}
 		var err error
-		told, err = testRing(t).VerifyWaiting([]byte(w.field("token")), "sale", b.queue("sale").RedisNow()/1e6)
-		if err != nil || told.Promised < 1 || told.PromisedLow > told.Promised || told.PromisedHigh < told.Promised {
-			t.Fatalf("the token says %+v, %v; the answer %s", told, err, w.body)
+		announced, err = testRing(t).VerifyWaiting([]byte(w.field("token")), "sale", b.queue("sale").RedisNow()/1e6)
+		if err != nil || announced.Promised < 1 || announced.PromisedLow > announced.Promised || announced.PromisedHigh < announced.Promised {
+			t.Fatalf("the token says %+v, %v; the answer %s", announced, err, w.body)
 		}
 		var in *response
 		eventually(t, "the turn comes at the other gateway", func() bool {
@@ -57,8 +57,8 @@ func TestEstimate_IsComparedWithWaitAtAnyGateway(t *testing.T) {
 			t.Errorf("%v waits are held against their promise, want %d", total, want)
 		}
 	}
-	if ratio, known := b.Views()[0].WaitError(); !known || math.Abs(ratio*real/float64(told.Promised)-1) > 0.01 {
-		t.Errorf("%d s over %v s: %v, %v", told.Promised, real, ratio, known)
+	if ratio, known := b.Views()[0].WaitError(); !known || math.Abs(ratio*real/float64(announced.Promised)-1) > 0.01 {
+		t.Errorf("%d s over %v s: %v, %v", announced.Promised, real, ratio, known)
 	}
 	if _, known := b.Views()[0].WaitCoverage(); !known {
 		t.Error("whether the range held is not known")
@@ -122,7 +122,7 @@ func TestForecast_ClosedRoomAdmitsNobody(t *testing.T) {
 	b.call("GET /", asJSON).code(t, 200)
 	w := b.call("POST /.waiting-room/sale/tickets").code(t, 201)
 	queue := b.queue("sale")
-	told := func(state string, eta bool) {
+	announced := func(state string, eta bool) {
 		t.Helper()
 		eventually(t, state, func() bool {
 			a := b.call("GET /.waiting-room/sale/status", "X-Waiting-Room-Token: "+w.field("token")).code(t, 200)
@@ -135,16 +135,16 @@ func TestForecast_ClosedRoomAdmitsNobody(t *testing.T) {
 			return true
 		})
 	}
-	told("waiting", true)
+	announced("waiting", true)
 	closed := admission.Reject
 	if err := queue.Patch(t.Context(), "ann", admission.Live{Method: &closed}); err != nil {
 		t.Fatal(err)
 	}
-	told("rejected", false)
+	announced("rejected", false)
 	if err := queue.Patch(t.Context(), "ann", admission.Live{Clear: []string{"method"}}); err != nil {
 		t.Fatal(err)
 	}
-	told("waiting", true)
+	announced("waiting", true)
 
 	now := time.Now()
 	shut := admission.Event{Starts: now.Add(-time.Hour).UnixMicro(), Ends: now.Add(time.Hour).UnixMicro(), Method: admission.Reject}
@@ -154,7 +154,7 @@ func TestForecast_ClosedRoomAdmitsNobody(t *testing.T) {
 	if err := b.Reload(o); err != nil {
 		t.Fatal(err)
 	}
-	told("rejected", true)
+	announced("rejected", true)
 	if e := b.state.Load().byID["sale"].forecaster.Room().Waits.At(0); e.Seconds < 3000 || e.Seconds > 4000 {
 		t.Errorf("the next visitor is admitted after %v s, want an hour and the time of one place", e.Seconds)
 	}

@@ -51,7 +51,7 @@ func (s processStore) Processes(ctx context.Context) ([]Process, error) {
 	defer cancel()
 	keys := keeperKeys(s.o.Prefix, s.o.Shard)
 	pipe := s.o.Client.Pipeline()
-	keeper, seen, told := pipe.Get(ctx, keys[0]), pipe.ZRangeWithScores(ctx, keys[1], 0, -1), pipe.HGetAll(ctx, keys[2])
+	keeper, seen, status := pipe.Get(ctx, keys[0]), pipe.ZRangeWithScores(ctx, keys[1], 0, -1), pipe.HGetAll(ctx, keys[2])
 	if _, err := pipe.Exec(ctx); err != nil && err != redis.Nil { //nolint:errorlint // go-redis returns it as it is
 		return nil, fmt.Errorf("%w: %w", ErrStore, err)
 	}
@@ -59,7 +59,7 @@ func (s processStore) Processes(ctx context.Context) ([]Process, error) {
 	for _, z := range seen.Val() {
 		id, _ := z.Member.(string)
 		p := Process{ID: id, Keeper: id == keeper.Val(), SeenAt: micros(int64(z.Score))}
-		if text := told.Val()[id]; text != "" {
+		if text := status.Val()[id]; text != "" {
 			if json.Unmarshal([]byte(text), &p.ProcessStatus) != nil {
 				p.ProcessStatus = ProcessStatus{} // another version may write another form
 			}

@@ -440,14 +440,14 @@ func (s *shard) clock() int64 {
 // served keeps the types that this process pulls, and those that workers outside of it asked for recently. Dispatch
 // reports them to the store.
 type served struct {
-	mu    sync.Mutex
-	types map[string]int64 // when a worker last asked for it, µs; ownType: this process pulls it
-	told  int64            // µs; 0: not yet
+	mu       sync.Mutex
+	types    map[string]int64 // when a worker last asked for it, µs; ownType: this process pulls it
+	reported int64            // µs; 0: not yet
 }
 
 const (
-	// tellEvery is well below the minute after which scripts consider a type as no longer served.
-	tellEvery = 10 * time.Second
+	// reportEvery is well below the minute after which scripts consider a type as no longer served.
+	reportEvery = 10 * time.Second
 	// askedFor is how long a type is served after a worker asked for it.
 	askedFor = 30 * time.Second
 	ownType  = math.MaxInt64
@@ -467,7 +467,7 @@ func (s *served) note(types []string, at int64) {
 			s.types = map[string]int64{}
 		}
 		if !known {
-			s.told = 0
+			s.reported = 0
 		}
 		s.types[t] = max(last, at)
 	}
@@ -477,13 +477,13 @@ func (s *served) note(types []string, at int64) {
 func (s *served) due(now int64) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.told > 0 && now-s.told < tellEvery.Microseconds() {
+	if s.reported > 0 && now-s.reported < reportEvery.Microseconds() {
 		return ""
 	}
 	maps.DeleteFunc(s.types, func(_ string, at int64) bool { return at != ownType && now-at > askedFor.Microseconds() })
 	if len(s.types) == 0 {
 		return ""
 	}
-	s.told = now
+	s.reported = now
 	return strings.Join(slices.Sorted(maps.Keys(s.types)), " ")
 }

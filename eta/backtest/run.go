@@ -71,8 +71,8 @@ const (
 
 // account holds the estimates that one visitor received.
 type account struct {
-	at   []float64
-	told [][]eta.Estimate // by poll, by contender
+	at        []float64
+	announced [][]eta.Estimate // by poll, by contender
 }
 
 // Run simulates a sale with all contenders at once, each with the input that a gateway has, and returns their scores in order.
@@ -119,23 +119,23 @@ func run(s Sale, seed uint64, contenders []Contender, zone *time.Location) ([]Sc
 			return
 		}
 		a := &accounts[v.followed]
-		told := make([]eta.Estimate, len(forecasts))
+		announced := make([]eta.Estimate, len(forecasts))
 		ahead := q.places.before(i)
 		for j, f := range forecasts {
-			told[j] = f.At(ahead)
+			announced[j] = f.At(ahead)
 			if f.Fallback() != eta.FallbackNone {
 				scores[j].Fallbacks++
 			}
 		}
-		a.at, a.told = append(a.at, q.t), append(a.told, told)
-		if zone != nil && told[0].Known {
+		a.at, a.announced = append(a.at, q.t), append(a.announced, announced)
+		if zone != nil && announced[0].Known {
 			in := q.input()
 			pending[v.followed] = append(pending[v.followed], len(asked))
-			asked = append(asked, Example{X: eta.Features(forecasts[0], &in, zone).Then(told[0].Seconds, &in, zone), Window: told[0].Seconds, at: q.t})
+			asked = append(asked, Example{X: eta.Features(forecasts[0], &in, zone).Then(announced[0].Seconds, &in, zone), Window: announced[0].Seconds, at: q.t})
 		}
 		wait := 2.0
-		if told[0].Known {
-			wait = min(max(told[0].Seconds/10, 2), 60)
+		if announced[0].Known {
+			wait = min(max(announced[0].Seconds/10, 2), 60)
 		}
 		due := tick + max(1, int(wait*(0.85+0.3*q.rng.Float64())/s.Tick))
 		agenda[due%len(agenda)] = append(agenda[due%len(agenda)], i)
@@ -188,7 +188,7 @@ func score(s *Sale, a *account, t float64, scores []Score) {
 			return
 		}
 		for j := range scores {
-			score, e := &scores[j], a.told[i][j]
+			score, e := &scores[j], a.announced[i][j]
 			if !e.Known {
 				score.Unknown++
 				continue

@@ -11,36 +11,36 @@ type accuracy struct {
 	ratios Recent // announced over real
 	ranges Recent // failed: the wait was outside the announced range
 
-	mu   sync.Mutex
-	told Told
+	mu        sync.Mutex
+	announced Announcements
 }
 
 // Octaves is the number of classes of waits: the class i has waits from 2^i - 1 s to less than 2^(i+1) - 1 s, the last all longer ones.
 const Octaves = 21
 
-// Told compares the announced waits with the real ones since the start of the process.
-type Told struct {
-	Waits [Octaves]ToldWaits // by real wait
+// Announcements compares the announced waits with the real ones since the start of the process.
+type Announcements struct {
+	Waits [Octaves]WaitClass // by real wait
 	// Ratios counts announced over real waits: the class i has ratios from 2^((i-20)/4), the first all smaller and the last all larger ones.
 	Ratios       [41]int64
 	Below, Above int64 // waits outside of the announced range
 }
 
-// ToldWaits are the announced waits of a class of real waits.
-type ToldWaits struct {
+// WaitClass has the announced waits of a class of real waits.
+type WaitClass struct {
 	Count, Within   int64
 	Announced, Real int64 // sums, s
 }
 
-// Told returns the comparison of announced and real waits.
-func (f *Forecaster) Told() Told {
+// Announcements returns the comparison of announced and real waits.
+func (f *Forecaster) Announcements() Announcements {
 	f.accuracy.mu.Lock()
 	defer f.accuracy.mu.Unlock()
-	return f.accuracy.told
+	return f.accuracy.announced
 }
 
 // add counts an announced wait.
-func (t *Told) add(announced, real, ratio float64, in Range) {
+func (t *Announcements) add(announced, real, ratio float64, in Range) {
 	w := &t.Waits[min(Octaves-1, int(math.Log2(1+real)))]
 	w.Count++
 	w.Announced += int64(announced)
@@ -84,7 +84,7 @@ func (f *Forecaster) Observe(announced Wait, real float64) (ratio float64, in Ra
 		in = Above
 	}
 	f.accuracy.mu.Lock()
-	f.accuracy.told.add(float64(announced.Seconds), real, ratio, in)
+	f.accuracy.announced.add(float64(announced.Seconds), real, ratio, in)
 	f.accuracy.mu.Unlock()
 	f.accuracy.ratios.Add(now, ratio, false)
 	f.accuracy.ranges.Add(now, 1, in != Within)

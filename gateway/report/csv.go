@@ -28,7 +28,7 @@ func (r *Report) WriteCSV(w io.Writer) error {
 		{"left", whole(s.Left)}, {"abandonment", decimal(s.Share)}, {"allowed", decimal(&s.Allowed)}, {"used", decimal(s.Used)}, {"seconds_over_max_active", whole(s.Overruns)},
 		{"seconds_recorded", whole(s.Recorded)}, {"highest_waiting", whole(r.Peaks.Waiting)}, {"highest_inside", whole(r.Peaks.Inside)},
 		{"wait_p50_seconds", decimal(r.Waits.P50)}, {"wait_p90_seconds", decimal(r.Waits.P90)}, {"wait_p95_seconds", decimal(r.Waits.P95)}, {"wait_p99_seconds", decimal(r.Waits.P99)},
-		{"told_count", whole(r.Told.Count)}, {"told_median_ratio", decimal(r.Told.Median)}, {"told_coverage", decimal(r.Told.Coverage)},
+		{"told_count", whole(r.Announced.Count)}, {"told_median_ratio", decimal(r.Announced.Median)}, {"told_coverage", decimal(r.Announced.Coverage)},
 		{"origin_p95_seconds_mean", decimal(r.Origin.P95)}, {"origin_p95_seconds_highest", decimal(r.Origin.Highest)}, {"origin_error_rate_mean", decimal(r.Origin.Errors)},
 	} {
 		row("sum", p.name, p.value)
@@ -48,8 +48,8 @@ func (r *Report) WriteCSV(w io.Writer) error {
 	for _, a := range r.Abandonment {
 		row("abandonment", decimal(&a.From), decimal(&a.To), whole(a.Left), whole(a.Admitted), decimal(&a.Share))
 	}
-	for _, t := range r.Told.ByWait {
-		row("told", decimal(&t.From), decimal(&t.To), whole(t.Count), decimal(&t.Told), decimal(&t.Real), decimal(&t.Coverage))
+	for _, t := range r.Announced.ByWait {
+		row("told", decimal(&t.From), decimal(&t.To), whole(t.Count), decimal(&t.Announced), decimal(&t.Real), decimal(&t.Coverage))
 	}
 	for _, g := range r.GuardRows() {
 		row("guard", g[0], g[1], g[2])

@@ -11,11 +11,11 @@ import (
 
 // Figures are the distributions and sums of a range.
 type Figures struct {
-	Waits  Waits            `json:"waits"`
-	Told   Told             `json:"told"`
-	Funnel []Stage          `json:"funnel"`
-	Losses []Loss           `json:"losses"`
-	Guard  map[string]Count `json:"guard"` // by kind: challenges, proofs, captcha, refused, permits, over_quota
+	Waits     Waits            `json:"waits"`
+	Announced Announced        `json:"told"`
+	Funnel    []Stage          `json:"funnel"`
+	Losses    []Loss           `json:"losses"`
+	Guard     map[string]Count `json:"guard"` // by kind: challenges, proofs, captcha, refused, permits, over_quota
 }
 
 // Count is a sum, or sums by outcome.
@@ -41,25 +41,25 @@ type Waits struct {
 	P99      *float64 `json:"p99_seconds,omitempty"`
 }
 
-// Told compares the first announced waits with the real ones.
-type Told struct {
-	Count    int64       `json:"count"`
-	Median   *float64    `json:"median_ratio,omitempty"` // of announced over real waits
-	Coverage *float64    `json:"coverage,omitempty"`     // share of real waits in the announced range
-	Below    int64       `json:"below"`
-	Within   int64       `json:"within"`
-	Above    int64       `json:"above"`
-	ByWait   []ToldClass `json:"by_wait"`
+// Announced compares the first announced waits with the real ones.
+type Announced struct {
+	Count    int64            `json:"count"`
+	Median   *float64         `json:"median_ratio,omitempty"` // of announced over real waits
+	Coverage *float64         `json:"coverage,omitempty"`     // share of real waits in the announced range
+	Below    int64            `json:"below"`
+	Within   int64            `json:"within"`
+	Above    int64            `json:"above"`
+	ByWait   []AnnouncedClass `json:"by_wait"`
 }
 
-// ToldClass compares the waits of a class of real waits.
-type ToldClass struct {
-	From     float64 `json:"from_seconds"`
-	To       float64 `json:"to_seconds"`
-	Count    int64   `json:"count"`
-	Told     float64 `json:"told_seconds"` // mean
-	Real     float64 `json:"real_seconds"` // mean
-	Coverage float64 `json:"coverage"`
+// AnnouncedClass compares the waits of a class of real waits.
+type AnnouncedClass struct {
+	From      float64 `json:"from_seconds"`
+	To        float64 `json:"to_seconds"`
+	Count     int64   `json:"count"`
+	Announced float64 `json:"told_seconds"` // mean
+	Real      float64 `json:"real_seconds"` // mean
+	Coverage  float64 `json:"coverage"`
 }
 
 // Stage is how many visitors reached a stage.
@@ -118,7 +118,7 @@ func round(f float64) float64 { return math.Round(f*1000) / 1000 }
 // NewFigures returns the figures of a table.
 func NewFigures(t *series.Table) Figures {
 	counts := t.Counts()
-	f := Figures{Told: toldOf(counts), Guard: guardOf(counts)}
+	f := Figures{Announced: announcedOf(counts), Guard: guardOf(counts)}
 	f.Waits = Waits{Admitted: classesOf(counts, "w", quarters, 4), Left: classesOf(counts, "y", octaves, 1)}
 	for _, p := range []struct {
 		to *(*float64)
@@ -180,8 +180,8 @@ func insideOf(t *series.Table) (inside, ended int64) {
 	return last, max(0, t.Total(series.Claims)+first-last)
 }
 
-func toldOf(counts map[string]int64) Told {
-	t := Told{Below: counts["below"], Above: counts["above"], ByWait: []ToldClass{}}
+func announcedOf(counts map[string]int64) Announced {
+	t := Announced{Below: counts["below"], Above: counts["above"], ByWait: []AnnouncedClass{}}
 	for i := range octaves {
 		class := strconv.Itoa(i)
 		n := counts["tn"+class]
@@ -190,7 +190,7 @@ func toldOf(counts map[string]int64) Told {
 		}
 		t.Count += n
 		t.Within += counts["ti"+class]
-		t.ByWait = append(t.ByWait, ToldClass{
+		t.ByWait = append(t.ByWait, AnnouncedClass{
 			round(lower(i, 1)), round(lower(i+1, 1)), n, round(float64(counts["tt"+class]) / float64(n)), round(float64(counts["tr"+class]) / float64(n)),
 			round(float64(counts["ti"+class]) / float64(n)),
 		})

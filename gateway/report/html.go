@@ -204,4 +204,4 @@ func (r *Report) GapSeconds() float64 { return float64(r.Gaps) }
 func (a Abandonment) SharePointer() *float64 { return &a.Share }
 
 // CoveragePointer returns the coverage for the page.
-func (t ToldClass) CoveragePointer() *float64 { return &t.Coverage }
+func (t AnnouncedClass) CoveragePointer() *float64 { return &t.Coverage }

@@ -117,7 +117,7 @@ func TestReport_FollowsFromRows(t *testing.T) {
 		{"used", *r.Sums.Used, sums["admissions_total"] / allowed}, {"over", float64(r.Sums.Overruns), over}, {"recorded", float64(r.Sums.Recorded), recorded},
 		{"gaps", float64(r.Gaps), 60}, {"longest", float64(r.Peaks.Waiting), longest}, {"inside", float64(r.Peaks.Inside), inside},
 		{"p50", *r.Waits.P50, median(0.5)}, {"p90", *r.Waits.P90, median(0.9)}, {"p99", *r.Waits.P99, median(0.99)},
-		{"told", float64(r.Told.Count), told}, {"coverage", *r.Told.Coverage, within / told}, {"above", float64(r.Told.Above), counts["above"]},
+		{"told", float64(r.Announced.Count), told}, {"coverage", *r.Announced.Coverage, within / told}, {"above", float64(r.Announced.Above), counts["above"]},
 		{"p95 of the origin", *r.Origin.P95, p95 / n}, {"errors", *r.Origin.Errors, errors / n}, {"proofs", float64(r.Guard["proofs"].By["accepted"]), counts["proofs.accepted"]},
 	} {
 		if math.Abs(row.got-row.want) > 0.0011*math.Max(1, math.Abs(row.want)) || row.want == 0 {

@@ -246,8 +246,8 @@ func (d *Dispatcher) start(ctx context.Context, s *sender, event outbox.Delivery
 				defer d.mu.Unlock()
 				d.inFlight[event.Endpoint]--
 			}()
-			var told bool
-			if outcome, told = d.send(ctx, s, &event); !told {
+			var tried bool
+			if outcome, tried = d.send(ctx, s, &event); !tried {
 				return // the shutdown interrupted it: it is due again in a while
 			}
 		}
