@@ -281,6 +281,18 @@ var mutations = []mutation{
 		pkg: "./bulk", tests: "^TestBatch_HasJobsOfOneGroup$",
 	},
 	{
+		fault: "a batch waits for jobs that a concurrency lets not start",
+		file:  "bulk/batch.go",
+		old:   "		b.hold(h, true)\n", new: "",
+		pkg: "./bulk", tests: "^TestBatch_StartsWhenConcurrencyIsUsedUp$",
+	},
+	{
+		fault: "a pull does not name the limits of types",
+		file:  "lua/lib/bulkleases.lua",
+		old:   "if wait then held(name, wait > 0 and wait or -1) end", new: "",
+		pkg: "./bulk/store", tests: "^TestPull_NamesLimit",
+	},
+	{
 		fault: "a job that failed brings its next batch down",
 		file:  "bulk/batch.go",
 		old:   "if kind.Most == 1 || l.Attempt > 1 || l.Crashes > 0 {", new: "if kind.Most == 1 {",
