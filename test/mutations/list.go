@@ -341,6 +341,18 @@ var mutations = []mutation{
 		pkg: "./bulk/schedule", tests: "^(TestRunner_ManyProcessesRunOnce|TestBook_CreatesOnceAndKeepsChanges)$",
 	},
 	{
+		fault: "a tenant's schedules that a process of an earlier version created are not listed",
+		file:  "bulk/schedule/keep.go",
+		old:   "if err == nil && !indexed {", new: "if false {",
+		pkg: "./bulk/schedule", tests: "^TestBook_CompletesIndexOfTenants$",
+	},
+	{
+		fault: "the list of a tenant's schedules reads those of all",
+		file:  "lua/schedule_write.lua",
+		old:   "redis.call('ZADD', KEYS[3], 0, owner)\n", new: "",
+		pkg: "./bulk/schedule", tests: "^TestBook_(ListsTenantWithoutReadingOthers|KeepsIndexOfTenants)$",
+	},
+	{
 		fault: "a lender that paused takes it that the part of a group has no more than it replied with",
 		file:  "bulk/lend/lend.go",
 		old:   "ofTenant(name) || ofGroup(name)) && now >= s.sure", new: "ofTenant(name)) && now >= s.sure",
