@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/redis/go-redis/v9"
-
 )
 
 // ErrStore is wrapped by errors of an outage.
