@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/anteroom/anteroom/bulk/store"
+	"github.com/anteroom/anteroom/internal/redistest"
 )
 
 // batchTest is a BatchHandler in a map of handlers, and keeps the batches it got.
@@ -149,6 +150,40 @@ func TestBatch_StartsWhenConcurrencyIsUsedUp(t *testing.T) {
 		}
 		until(t, "they do not end", func() bool { return len(m.done()) == 44 })
 	})
+}
+
+// Batches over Redis do not wait for jobs that a concurrency of the type, the tenant or the group keeps back.
+func TestBatch_DoesNotWaitForUsedUpConcurrencyOfStore(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		types  map[string]store.TypeLimit
+		tenant int64
+		group  int64
+	}{
+		"type":   {types: map[string]store.TypeLimit{"t": {Concurrency: 20}}},
+		"tenant": {tenant: 20},
+		"group":  {group: 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := openStore(t, redistest.Client(t), redistest.Prefix(t), func(set *store.Settings) { set.Lease, set.Types = time.Minute, row.types })
+			if _, err := s.SetTenant(t.Context(), store.Tenant{Name: "acme", Concurrency: row.tenant}); err != nil {
+				t.Fatal(err)
+			}
+			id := submit(t, s, store.GroupSpec{Tenant: "acme", Concurrency: row.group}, 200, number)
+			h := &batchRecorder{}
+			began := time.Now()
+			engine(t, s, Options{Worker: WorkerOptions{Count: 100, Batch: 50}, Metrics: NewMetrics(nil, "")}, func(e *Engine) {
+				if err := e.RegisterBatch("t", h, Batching{Most: 50, Wait: 10 * time.Second}); err != nil {
+					t.Fatal(err)
+				}
+			})
+			ended(t, s, id)
+			if took := time.Since(began); took > 10*time.Second {
+				t.Errorf("200 jobs took %s, 20 at a time: batches wait for jobs that cannot start", took)
+			}
+		})
+	}
 }
 
 // A batch that a rate keeps from filling starts at once, unless the next job may start before.
