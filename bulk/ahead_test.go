@@ -188,10 +188,10 @@ func TestAhead_WaitingJobsTakeFreeWorkers(t *testing.T) {
 
 func TestAhead_CrashedJobsStartLast(t *testing.T) {
 	var order string
-	f := &fetcher{
+	f := &fetcher{starting: starting{
 		start: func(l store.Leased, _ time.Time) { order += l.ID },
 		later: func(l store.Leased, _ time.Time) { order += "-" + l.ID },
-	}
+	}}
 	f.take(t.Context(), []store.Leased{{ID: "a", Crashes: 2}, {ID: "b"}, {ID: "c", Crashes: 1}, {ID: "d"}, {ID: "e"}}, 2, time.Now())
 	if order != "bd-e-a-c" {
 		t.Errorf("order %s, want bd-e-a-c", order)

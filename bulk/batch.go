@@ -33,7 +33,7 @@ type BatchResult struct {
 
 // Batching bounds the batches of a type.
 type Batching struct {
-	Most int           // jobs in a batch, 1 to MaxBatch; a smaller batch starts when all workers are busy
+	Most int           // jobs in a batch, 1 to MaxBatch; a smaller batch starts when all workers are busy or a limit lets no further job of it start
 	Wait time.Duration // how long a job waits for others of its group, up to MaxBatchWait
 }
 
@@ -75,6 +75,7 @@ type batches struct {
 
 	mu        sync.Mutex
 	gathering map[batchKey]*batch
+	checks    map[store.Hold]bool // due checks of hold
 }
 
 type batchKey struct{ jobType, group string }
@@ -84,6 +85,7 @@ type batch struct {
 	members []*member
 	bytes   int
 	timer   *time.Timer
+	until   time.Time // when timer ends
 }
 
 // member is a run in a batch. It leaves the batch when its job is cancelled or its lease is lost. The context of the batch
@@ -113,7 +115,7 @@ func (m *member) join(end func()) bool {
 }
 
 func newBatches(w *workers, types map[string]batchType) *batches {
-	return &batches{workers: w, types: types, gathering: map[batchKey]*batch{}}
+	return &batches{workers: w, types: types, gathering: map[batchKey]*batch{}, checks: map[store.Hold]bool{}}
 }
 
 // start gathers a job, or starts one whose type has no batches.
@@ -142,7 +144,7 @@ func (b *batches) add(kind batchType, m *member) (full []*member) {
 	defer b.mu.Unlock()
 	g := b.gathering[key]
 	if g == nil {
-		g = &batch{}
+		g = &batch{until: time.Now().Add(kind.Wait)}
 		g.timer = time.AfterFunc(kind.Wait, func() {
 			if all := b.take(key, g); all != nil {
 				b.runBatch(kind, all)
@@ -160,6 +162,56 @@ func (b *batches) add(kind batchType, m *member) (full []*member) {
 	return g.members
 }
 
+// limited starts the batches that no further job can join before they start anyway, because a limit of the pull p lets none start.
+func (b *batches) limited(p *store.Pulled) {
+	if p.Limited {
+		b.begin(func(g *batch) bool { return p.Next >= time.Until(g.until) })
+	}
+	for _, h := range p.Held {
+		b.hold(h, true)
+	}
+}
+
+// holdCheck is how often a batch that a concurrency holds checks whether a run may still end that lets others start.
+const holdCheck = 5 * time.Millisecond
+
+// hold starts the batches that a limit holds. Of a concurrency, runs that do not gather may end and let others start: then it checks again,
+// because the pull may have come before or after their acks. sure reports whether the check before found no such run.
+func (b *batches) hold(h store.Hold, sure bool) {
+	n := b.waiting(&h)
+	if n == 0 {
+		return
+	}
+	alone := h.For < store.UntilEvent || b.runs.count(h.Covers) <= n
+	if alone && sure {
+		b.begin(func(g *batch) bool { return h.Covers(&g.members[0].leased) && h.For >= time.Until(g.until) })
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.checks[h] {
+		b.checks[h] = true
+		time.AfterFunc(holdCheck, func() {
+			b.mu.Lock()
+			delete(b.checks, h)
+			b.mu.Unlock()
+			b.hold(h, alone)
+		})
+	}
+}
+
+// waiting returns how many jobs that a limit holds gather.
+func (b *batches) waiting(h *store.Hold) (n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, g := range b.gathering {
+		if h.Covers(&g.members[0].leased) { // and so all of them
+			n += len(g.members)
+		}
+	}
+	return n
+}
+
 // take removes a batch that still gathers jobs and returns its members; nil if the batch has started.
 func (b *batches) take(key batchKey, g *batch) []*member {
 	b.mu.Lock()
@@ -173,11 +225,16 @@ func (b *batches) take(key batchKey, g *batch) []*member {
 }
 
 // flush starts all batches that still gather jobs.
-func (b *batches) flush() {
+func (b *batches) flush() { b.begin(func(*batch) bool { return true }) }
+
+// begin starts the batches that still gather jobs and satisfy a condition.
+func (b *batches) begin(is func(g *batch) bool) {
 	b.mu.Lock()
-	all := make(map[batchKey]*batch, len(b.gathering))
+	all := map[batchKey]*batch{}
 	for key, g := range b.gathering {
-		all[key] = g
+		if is(g) {
+			all[key] = g
+		}
 	}
 	b.mu.Unlock()
 	for key, g := range all {

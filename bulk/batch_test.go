@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/anteroom/anteroom/bulk/store"
+	"github.com/anteroom/anteroom/internal/redistest"
 )
 
 // batchTest is a BatchHandler in a map of handlers, and keeps the batches it got.
@@ -113,6 +114,96 @@ func TestBatch_StartsAfterWait(t *testing.T) {
 			t.Errorf("%v after %s: all workers are busy", h.batches, waited)
 		}
 	})
+}
+
+// A batch that a concurrency keeps from filling starts at once, unless a run may end before.
+func TestBatch_StartsWhenConcurrencyIsUsedUp(t *testing.T) {
+	t.Parallel()
+	m := newMemory(names(40)...)
+	m.most = 4
+	h := &batchRecorder{handle: func(_ context.Context, jobs []*Job) []BatchResult {
+		if jobs[0].Attempt > 1 {
+			time.Sleep(5 * time.Second)
+		}
+		return make([]BatchResult, len(jobs))
+	}}
+	inBatches(t, m, h, Batching{Most: 10, Wait: 10 * time.Second}, 50, func(t *testing.T, _ *Engine, _ func()) {
+		began := time.Now()
+		finished(t, m, all("succeeded", names(40)))
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("40 jobs took %s, four at a time: batches wait for jobs that cannot start", took)
+		}
+		h.mu.Lock()
+		before := len(h.batches)
+		h.mu.Unlock()
+		if before > 20 {
+			t.Errorf("%d batches of 40 jobs: %v", before, h.batches)
+		}
+		m.under(func() { // one runs alone and long, the others wait for it
+			m.pending = append(m.pending, &memJob{Leased: store.Leased{Key: "g/again", ID: "again", Group: "g", Tenant: "acme", Type: "t", Cost: 1, Attempt: 2}})
+		})
+		m.submit("t", "a", "b", "c")
+		began = time.Now()
+		until(t, "they do not run", func() bool { return len(h.with("g/a")) == 1 })
+		if waited := time.Since(began); waited < 5*time.Second || waited > 5100*time.Millisecond {
+			t.Errorf("a batch started after %s, although a run ends after 5 s", waited)
+		}
+		until(t, "they do not end", func() bool { return len(m.done()) == 44 })
+	})
+}
+
+// Batches over Redis do not wait for jobs that a concurrency of the type, the tenant or the group keeps back.
+func TestBatch_DoesNotWaitForUsedUpConcurrencyOfStore(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		types  map[string]store.TypeLimit
+		tenant int64
+		group  int64
+	}{
+		"type":   {types: map[string]store.TypeLimit{"t": {Concurrency: 20}}},
+		"tenant": {tenant: 20},
+		"group":  {group: 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := openStore(t, redistest.Client(t), redistest.Prefix(t), func(set *store.Settings) { set.Lease, set.Types = time.Minute, row.types })
+			if _, err := s.SetTenant(t.Context(), store.Tenant{Name: "acme", Concurrency: row.tenant}); err != nil {
+				t.Fatal(err)
+			}
+			id := submit(t, s, store.GroupSpec{Tenant: "acme", Concurrency: row.group}, 200, number)
+			h := &batchRecorder{}
+			began := time.Now()
+			engine(t, s, Options{Worker: WorkerOptions{Count: 100, Batch: 50}, Metrics: NewMetrics(nil, "")}, func(e *Engine) {
+				if err := e.RegisterBatch("t", h, Batching{Most: 50, Wait: 10 * time.Second}); err != nil {
+					t.Fatal(err)
+				}
+			})
+			ended(t, s, id)
+			if took := time.Since(began); took > 10*time.Second {
+				t.Errorf("200 jobs took %s, 20 at a time: batches wait for jobs that cannot start", took)
+			}
+		})
+	}
+}
+
+// A batch that a rate keeps from filling starts at once, unless the next job may start before.
+func TestBatch_StartsWhenRateAllowsNoMore(t *testing.T) {
+	t.Parallel()
+	for rate, sizes := range map[time.Duration]int{time.Minute: 1, time.Second: 5} {
+		t.Run(rate.String(), func(t *testing.T) {
+			t.Parallel()
+			m, h := newMemory(names(10)...), &batchRecorder{}
+			m.rate = rate
+			inBatches(t, m, h, Batching{Most: 5, Wait: 10 * time.Second}, 50, func(t *testing.T, _ *Engine, _ func()) {
+				began := time.Now()
+				until(t, "no batch starts", func() bool { h.mu.Lock(); defer h.mu.Unlock(); return len(h.batches) > 0 })
+				if waited := time.Since(began); len(h.batches[0]) != sizes || waited > 6*time.Second {
+					t.Errorf("a batch of %d started after %s, want one of %d", len(h.batches[0]), waited, sizes)
+				}
+				m.under(func() { m.pending = nil })
+			})
+		})
+	}
 }
 
 // A job that fails, or makes the whole batch fail, runs alone from then on; the others end.

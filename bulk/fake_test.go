@@ -33,6 +33,7 @@ type memory struct {
 	fault    func(call string) (before, after error)
 	rate     time.Duration // between two starts; 0: none
 	slot     time.Time
+	most     int // in flight; 0: any number
 	tend     []string
 
 	group     store.Group
@@ -124,7 +125,7 @@ func (m *memory) Pull(_ context.Context, want int, types ...string) (store.Pulle
 	defer m.mu.Unlock()
 	var p store.Pulled
 	now := time.Now()
-	for len(p.Jobs) < want {
+	for len(p.Jobs) < want && (m.most == 0 || len(m.leases) < m.most) {
 		i := slices.IndexFunc(m.pending, func(j *memJob) bool { return slices.Contains(types, j.Type) })
 		if i < 0 {
 			break
@@ -148,7 +149,11 @@ func (m *memory) Pull(_ context.Context, want int, types ...string) (store.Pulle
 		p.Jobs = append(p.Jobs, j.Leased)
 	}
 	p.Fetched, p.ToReady = int64(len(p.Jobs)), int64(len(p.Jobs))
-	p.More = len(m.pending) > 0 && p.Next == 0
+	full := m.most > 0 && len(m.leases) >= m.most
+	if full {
+		p.Held = []store.Hold{{Group: "g", For: store.UntilEvent}}
+	}
+	p.More = len(m.pending) > 0 && p.Next == 0 && !full
 	return p, after
 }
 
@@ -230,6 +235,9 @@ func (m *memory) Ack(_ context.Context, acks []store.Ack) ([]store.AckState, err
 		if a.Code == "refuse_me" {
 			return nil, &store.Refusal{Code: store.CodeInvalid, Detail: "refuse_me"}
 		}
+	}
+	if m.most > 0 {
+		m.tell()
 	}
 	states := make([]store.AckState, len(acks))
 	for i, a := range acks {

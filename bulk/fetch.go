@@ -28,22 +28,28 @@ const (
 // fetcher takes jobs for free workers from the fair queue. It leases only jobs that start immediately or, where jobs are short,
 // within milliseconds (ahead.go). Without any, it waits for an event or the next slot of a limit, at most a second.
 type fetcher struct {
-	store    source
-	pool     *pool
-	batch    int
-	types    []string                              // that this process runs
-	start    func(l store.Leased, since time.Time) // since is when its pull began
-	giveBack func(l store.Leased, since time.Time) // returns a job that was not started to its group
-	later    func(l store.Leased, since time.Time) // starts a job when a worker is free
-	runs     *registry
-	acks     *acker
-	metrics  *Metrics
-	role     *role
-	events   *listener
-	gather   gathering
+	store source
+	pool  *pool
+	batch int
+	types []string // that this process runs
+	starting
+	runs    *registry
+	acks    *acker
+	metrics *Metrics
+	role    *role
+	events  *listener
+	gather  gathering
 	// turn waits until this process may take jobs of the shard, and reports whether ctx has not ended; nil: it always does.
 	turn       func(ctx context.Context) bool
 	preference *preference // of the shard; nil without turn
+}
+
+// starting passes the result of a pull on. since is when the pull began.
+type starting struct {
+	start    func(l store.Leased, since time.Time)
+	giveBack func(l store.Leased, since time.Time) // returns a job that was not started to its group
+	later    func(l store.Leased, since time.Time) // starts a job when a worker is free
+	limited  func(p *store.Pulled)                 // called after the jobs have started
 }
 
 // gathering computes the shortest pause of a fetcher. Longer pauses let one pull find several jobs and keep the
@@ -172,6 +178,7 @@ func (f *fetcher) run(ctx context.Context) {
 		f.metrics.pulled(p)
 		f.gather.pulled(&p)
 		f.take(ctx, p.Jobs, now, began)
+		f.limited(&p)
 		limited = p.Limited || p.Next > 0
 		want += beyond
 		// Handlers that end at once free their workers first, for one pull instead of many.

@@ -100,8 +100,9 @@ func (l *lane) begin(base context.Context, runsJobs bool, all lanes) {
 		}
 		gather := l.e.gather
 		gather.processes = l.keep.processes.Load
-		f := &fetcher{store: l.stores.jobs, pool: l.pool, batch: o.Worker.Batch, types: l.types, start: l.batches.start, giveBack: l.work.giveBack, later: l.work.later, runs: l.runs, acks: l.acks,
-			metrics: m, role: h.role("fetcher"), gather: gather, events: newListener(l.stores.jobs, h.role("listener"))}
+		f := &fetcher{store: l.stores.jobs, pool: l.pool, batch: o.Worker.Batch, types: l.types, runs: l.runs, acks: l.acks,
+			starting: starting{start: l.batches.start, giveBack: l.work.giveBack, later: l.work.later, limited: l.batches.limited},
+			metrics:  m, role: h.role("fetcher"), gather: gather, events: newListener(l.stores.jobs, h.role("listener"))}
 		if len(all) > preferredShards {
 			f.preference = &l.preference
 			f.turn = func(ctx context.Context) bool { return all.turn(ctx, l) }

@@ -62,6 +62,18 @@ func (g *registry) fences() []int64 {
 	return slices.Collect(maps.Keys(g.runs))
 }
 
+// count returns how many runs satisfy a condition.
+func (g *registry) count(is func(l *store.Leased) bool) (n int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, r := range g.runs {
+		if is(&r.leased) {
+			n++
+		}
+	}
+	return n
+}
+
 // workers run jobs, each in its own goroutine.
 type workers struct {
 	handlers  map[string]Handler

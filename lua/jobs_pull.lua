@@ -10,8 +10,11 @@
 --   dropped     number of jobs that were dropped
 --   reordered   1: this call has changed the fair queue to another order
 --   fence       of the first job; each further job has the next one
---   then for the jobs of one group: group (a redrive has a * appended), tenant, type, level, number, and for each job
---   key, record (begins with attempt and crashes if the job has run before)
+--   held        limits that let no further job start, as far as this call has read them (words: type, type@tenant or @tenant, and the time
+--               in µs; -1: until an event)
+--   then for the jobs of one group: group (a redrive has a * appended), tenant, type, level, pause (µs for which the limits of the group let
+--   no further job start; -1: until an event, 0: one may start), number, and for each job key, record (begins with attempt and crashes if the
+--   job has run before)
 -- INVARIANT: a start passes the fair queue and every limit in one step (B4); a job leaves its queue and is leased in the same step; a pull
 --   reads 1 MiB of records at most, or one job; a job of another type is deferred once and not read again; a job of a type whose limit is
 --   used up is not read again before the limit lets it start.

@@ -1,6 +1,6 @@
 #!lua flags=no-writes
 -- schedule_due: reads the schedules that are due, those due first before others.
--- KEYS: schedules, ticks
+-- KEYS: schedules, ticks, owners
 -- ARGV: now, bound
 -- RETURNS: {the time, then id, and version and body as stored, of each}
 -- INVARIANT: reads only.

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"net/http"
@@ -20,9 +21,8 @@ const (
 	freeExpansion = 1 << 20
 	// zstdWindow bounds the memory of one zstd body; RFC 9659 allows no larger window in HTTP.
 	zstdWindow = 8 << 20
-	// zstdHeld is the most memory that a zstd body holds until its upload ends: the decoder's window, which the sender chooses, its
-	// blocks and its tables.
-	zstdHeld = zstdWindow + 512<<10
+	// zstdBeside is the memory that a zstd body holds besides the window until its upload ends: the decoder's blocks and tables.
+	zstdBeside = 512 << 10
 	// codings are the accepted ones, as in Accept-Encoding.
 	codings = "gzip, zstd"
 )
@@ -56,24 +56,28 @@ func (s *sentBytes) Read(p []byte) (int, error) {
 // decompress replaces a compressed body as the function does, and counts the memory of the decoder, which a slow sender holds for
 // long, towards that of uploads. release gives it back.
 func (s uploadRoutes) decompress(w http.ResponseWriter, r *http.Request, who identity) (release func(), err error) {
-	done, err := decompress(w, r, s.o.Limits.Decompressed)
-	if b, compressed := r.Body.(*encodedBody); err != nil || !compressed || b.coding != "zstd" {
-		return done, err
-	}
-	if !s.uploads.take(who, zstdHeld) {
-		done()
-		p := ophttp.NewProblem(http.StatusServiceUnavailable, "busy", "too many uploads with zstd are in progress: send fewer at a time, or use gzip")
-		p.RetryAfter = time.Second
-		return nil, p
+	var held int64
+	done, err := decompress(w, r, s.o.Limits.Decompressed, func(n int64) error {
+		if !s.uploads.take(who, n) {
+			p := ophttp.NewProblem(http.StatusServiceUnavailable, "busy", "too many uploads with zstd are in progress: send fewer at a time, or use gzip")
+			p.RetryAfter = time.Second
+			return p
+		}
+		held = n
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	return func() {
 		done()
-		s.uploads.free(who, zstdHeld)
+		s.uploads.free(who, held)
 	}, nil
 }
 
-// decompress replaces a compressed body of a request by its content. release frees its memory.
-func decompress(w http.ResponseWriter, r *http.Request, most int64) (release func(), err error) {
+// decompress replaces a compressed body of a request by its content. It calls hold before the body takes memory that its sender
+// chooses, with how much. release frees its memory.
+func decompress(w http.ResponseWriter, r *http.Request, most int64, hold func(n int64) error) (release func(), err error) {
 	sent := r.Header.Values("Content-Encoding")
 	if len(sent) == 0 || len(sent) == 1 && (sent[0] == "" || sent[0] == "identity") {
 		return func() {}, nil
@@ -86,12 +90,8 @@ func decompress(w http.ResponseWriter, r *http.Request, most int64) (release fun
 		z := &gzipReader{source: &b.sent}
 		b.Reader, release = z, z.release
 	case sent[0] == "zstd":
-		z := zstdReaders.Get().(*zstd.Decoder)
-		_ = z.Reset(&b.sent) // of a reader, it does not fail
-		b.Reader, release = z, func() {
-			_ = z.Reset(nil) // lets go of the body
-			zstdReaders.Put(z)
-		}
+		z := &zstdReader{source: &b.sent, hold: hold}
+		b.Reader, release = z, z.release
 	}
 	if release == nil {
 		w.Header().Set("Accept-Encoding", codings)
@@ -102,14 +102,75 @@ func decompress(w http.ResponseWriter, r *http.Request, most int64) (release fun
 	return release, nil
 }
 
-var zstdReaders = sync.Pool{New: func() any {
-	// With a concurrency of 1 it starts no goroutine.
-	z, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(zstdWindow))
-	if err != nil {
-		panic(err) // the options are valid
+// zstdClasses are the windows for which decoders are kept. A decoder keeps the memory of its largest window. The least is that of zstd's
+// default level, so that files that were compressed so one by one may follow each other in a body.
+var (
+	zstdClasses = [...]int64{2 << 20, 4 << 20, zstdWindow}
+	zstdReaders [len(zstdClasses)]sync.Pool
+)
+
+// zstdReader reads the header of the first frame with the first Read, since it may arrive late or be wrong. Its window bounds those of
+// the frames after it.
+type zstdReader struct {
+	source io.Reader
+	hold   func(n int64) error
+	class  int
+	z      *zstd.Decoder
+}
+
+func (z *zstdReader) Read(p []byte) (n int, err error) {
+	if z.z == nil {
+		if err := z.begin(); err != nil {
+			return 0, err
+		}
 	}
-	return z
-}}
+	n, err = z.z.Read(p)
+	if z.class < len(zstdClasses)-1 && (errors.Is(err, zstd.ErrWindowSizeExceeded) || errors.Is(err, zstd.ErrDecoderSizeExceeded)) {
+		err = ophttp.NewProblem(http.StatusUnprocessableEntity, "bad_encoding",
+			"a frame of the zstd body has a larger window than its first one, above %d bytes: compress the body as one frame", zstdClasses[z.class])
+	}
+	return n, err
+}
+
+func (z *zstdReader) begin() error {
+	head := make([]byte, 0, zstd.HeaderMaxSize)
+	var h zstd.Header
+	var broken error
+	err := h.Decode(head)
+	for errors.Is(err, io.ErrUnexpectedEOF) && len(head) < cap(head) && broken == nil {
+		var n int
+		n, broken = z.source.Read(head[len(head):cap(head)])
+		head = head[:len(head)+n]
+		err = h.Decode(head)
+	}
+	window := max(h.WindowSize, h.FrameContentSize) // of a single segment, all of its content
+	if !h.SingleSegment {
+		window = h.WindowSize
+	}
+	for z.class < len(zstdClasses)-1 && (err != nil || h.Skippable || window > uint64(zstdClasses[z.class])) {
+		z.class++
+	}
+	if err := z.hold(zstdClasses[z.class] + zstdBeside); err != nil {
+		return err
+	}
+	d, _ := zstdReaders[z.class].Get().(*zstd.Decoder)
+	if d == nil {
+		// With a concurrency of 1 it starts no goroutine.
+		d, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(uint64(zstdClasses[z.class])))
+		if err != nil {
+			panic(err) // the options are valid
+		}
+	}
+	z.z = d
+	return d.Reset(io.MultiReader(bytes.NewReader(head), z.source))
+}
+
+func (z *zstdReader) release() {
+	if z.z != nil {
+		_ = z.z.Reset(nil) // lets go of the body
+		zstdReaders[z.class].Put(z.z)
+	}
+}
 
 var gzipReaders sync.Pool
 
@@ -146,7 +207,10 @@ func (b *encodedBody) Read(p []byte) (int, error) {
 	}
 	n, err := b.Reader.Read(p)
 	b.read += int64(n)
+	problem, refused := errors.AsType[*ophttp.Problem](err)
 	switch {
+	case refused:
+		b.err = problem
 	case b.read > b.most:
 		b.err = ophttp.NewProblem(http.StatusRequestEntityTooLarge, "too_large",
 			"the body has more than %d bytes (limits.decompressed) after decompression: send it uncompressed, or in chunks with an Idempotency-Key each", b.most)

@@ -121,7 +121,7 @@ func TestDecompress_StopsAtBomb(t *testing.T) {
 	source := &frames{frame: frame, most: 1 << 20}
 	r := httptest.NewRequest(http.MethodPost, "/", source)
 	r.Header.Set("Content-Encoding", "zstd")
-	release, err := decompress(httptest.NewRecorder(), r, 1<<40)
+	release, err := decompress(httptest.NewRecorder(), r, 1<<40, func(int64) error { return nil })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -236,20 +236,14 @@ func (s scheduleRoutes) checkNumber(ctx context.Context, who identity, id string
 	if err != nil || count < 2*int64(s.o.Limits.Schedules) {
 		return err
 	}
-	all, err := s.book.List(ctx)
+	all, err := s.book.ListOf(ctx, who.tenants...)
 	if err != nil {
 		return err
 	}
-	n := 0
-	for _, there := range all {
-		if there.ID == id {
+	if n := len(all); n >= s.o.Limits.Schedules {
+		if _, missing := s.book.Get(ctx, id); missing == nil {
 			return nil // the request is repeated
 		}
-		if who.sees(there.Tenant) {
-			n++
-		}
-	}
-	if n >= s.o.Limits.Schedules {
 		return ophttp.NewProblem(http.StatusTooManyRequests, string(store.CodeQuota), "the tenants of the token %q have %d schedules, and of the %d schedules of all they can have %d: delete some, or use the operators' token", who.name, n, count, s.o.Limits.Schedules)
 	}
 	return nil
@@ -292,15 +286,22 @@ func (s scheduleRoutes) listSchedules(w http.ResponseWriter, r *http.Request, wh
 			return err
 		}
 	}
-	all, err := s.book.List(r.Context())
+	var all []*schedule.Schedule
+	var err error
+	switch {
+	case f.tenant != "":
+		all, err = s.book.ListOf(r.Context(), f.tenant)
+	case who.admin:
+		all, err = s.book.List(r.Context())
+	default:
+		all, err = s.book.ListOf(r.Context(), who.tenants...)
+	}
 	if err != nil {
 		return err
 	}
 	page := bulktype.Schedules[timestamp]{Schedules: []*bulktype.Schedule[timestamp]{}}
 	for _, sch := range all {
-		if who.sees(sch.Tenant) && (f.tenant == "" || f.tenant == sch.Tenant) {
-			page.Schedules = append(page.Schedules, scheduleView(sch))
-		}
+		page.Schedules = append(page.Schedules, scheduleView(sch))
 	}
 	return ophttp.OK(w, page)
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/anteroom/anteroom/bulk/store"
@@ -18,11 +19,29 @@ type records interface {
 	Schedules(ctx context.Context) ([]store.ScheduleRecord, error)
 }
 
+// owned reads the schedules of a tenant.
+type owned interface {
+	SchedulesOf(ctx context.Context, tenant string) (list []store.ScheduleRecord, indexed bool, err error)
+	IndexSchedules(ctx context.Context, tenant func(store.ScheduleRecord) string) error
+}
+
 // Book reads and changes the schedules of a store.
-type Book struct{ store records }
+type Book struct {
+	store   records
+	owned   owned
+	indexed *atomic.Int64 // when the index of tenants was last completed, Unix s
+}
+
+// indexEvery is how often the index of tenants is compared with the schedules, which processes of an earlier version change alone.
+const indexEvery = time.Minute
 
 // NewBook returns the schedules of a store.
-func NewBook(s records) Book { return Book{s} }
+func NewBook(s interface {
+	records
+	owned
+}) Book {
+	return Book{s, s, new(atomic.Int64)}
+}
 
 // Create stores a new schedule, which Check has accepted, and returns it. If a schedule with its id exists, Create returns
 // that one and created is false.
@@ -62,9 +81,50 @@ func (b Book) List(ctx context.Context) ([]*Schedule, error) {
 	if err != nil {
 		return nil, err
 	}
+	return readAll(all)
+}
+
+// ListOf returns the schedules of tenants by id. It reads no others, except to complete the index of tenants.
+func (b Book) ListOf(ctx context.Context, tenants ...string) ([]*Schedule, error) {
+	now := time.Now().Unix()
+	if now-b.indexed.Load() >= int64(indexEvery/time.Second) {
+		if err := b.owned.IndexSchedules(ctx, tenantOf); err != nil {
+			return nil, err
+		}
+		b.indexed.Store(now)
+	}
+	var all []store.ScheduleRecord
+	for _, tenant := range slices.Compact(slices.Sorted(slices.Values(tenants))) {
+		list, indexed, err := b.owned.SchedulesOf(ctx, tenant)
+		if err == nil && !indexed {
+			if err = b.owned.IndexSchedules(ctx, tenantOf); err == nil {
+				list, _, err = b.owned.SchedulesOf(ctx, tenant)
+			}
+		}
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, list...)
+	}
+	list, err := readAll(all)
+	return slices.DeleteFunc(list, func(s *Schedule) bool { return !slices.Contains(tenants, s.Tenant) }), err
+}
+
+// tenantOf returns whose a schedule is; "" if it cannot be read.
+func tenantOf(r store.ScheduleRecord) string {
+	s, err := read(r)
+	if err != nil {
+		return ""
+	}
+	return s.Tenant
+}
+
+// readAll returns the schedules of records by id.
+func readAll(all []store.ScheduleRecord) ([]*Schedule, error) {
 	slices.SortFunc(all, func(a, b store.ScheduleRecord) int { return cmp.Compare(a.ID, b.ID) })
 	list := make([]*Schedule, len(all))
 	for i, r := range all {
+		var err error
 		if list[i], err = read(r); err != nil {
 			return nil, err
 		}
@@ -125,7 +185,7 @@ func (b Book) Delete(ctx context.Context, id string) error {
 		if err != nil {
 			return err
 		}
-		r.Body = nil
+		r.Tenant, r.Body = tenantOf(r), nil
 		written, changed, err := b.store.WriteSchedule(ctx, r, time.Time{})
 		if err != nil || !changed || written.Version == 0 {
 			return err

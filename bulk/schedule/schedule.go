@@ -217,7 +217,7 @@ func (s *Schedule) record() (store.ScheduleRecord, error) {
 	if err != nil {
 		return store.ScheduleRecord{}, fmt.Errorf("cannot encode schedule %q: %w", s.ID, err)
 	}
-	return store.ScheduleRecord{ID: s.ID, Version: s.version, Body: body}, nil
+	return store.ScheduleRecord{ID: s.ID, Version: s.version, Body: body, Tenant: s.Tenant}, nil
 }
 
 // read returns the schedule of a record.

@@ -208,3 +208,13 @@ func (f fleetSchedules) ScheduleCount(ctx context.Context) (int64, error) {
 func (f fleetSchedules) Schedules(ctx context.Context) ([]ScheduleRecord, error) {
 	return f.shards[0].Schedules(ctx)
 }
+
+// SchedulesOf returns the schedules of a tenant by id, and whether the index of tenants is complete.
+func (f fleetSchedules) SchedulesOf(ctx context.Context, tenant string) (list []ScheduleRecord, indexed bool, err error) {
+	return f.shards[0].SchedulesOf(ctx, tenant)
+}
+
+// IndexSchedules completes the index of tenants.
+func (f fleetSchedules) IndexSchedules(ctx context.Context, tenant func(ScheduleRecord) string) error {
+	return f.shards[0].IndexSchedules(ctx, tenant)
+}

@@ -112,9 +112,9 @@ func keeperKeys(prefix string, shard int) []string {
 	return []string{shardKey(prefix, shard, "keeper"), shardKey(prefix, shard, "processes"), shardKey(prefix, shard, "workers")}
 }
 
-// scheduleKeys returns the keys of schedules: their records by id, and their ids by the time at which they are due.
+// scheduleKeys returns the keys of schedules: their records by id, their ids by the time at which they are due, and <tenant>/<id> of each.
 func scheduleKeys(prefix string) []string {
-	return []string{prefix + ":{bulk:0}:schedules", prefix + ":{bulk:0}:ticks"}
+	return []string{prefix + ":{bulk:0}:schedules", prefix + ":{bulk:0}:ticks", prefix + ":{bulk:0}:schedule_owners"}
 }
 
 // offerKeys returns the keys of offered groups, <need> <group>: by need, and by the time of the last offer (µs).

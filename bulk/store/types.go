@@ -3,6 +3,7 @@ package store
 import (
 	"cmp"
 	"encoding/base64"
+	"math"
 	"strings"
 	"time"
 
@@ -291,6 +292,20 @@ type Leased struct {
 // IdempotencyKey is the same for every run of the job, including redrives.
 func (l *Leased) IdempotencyKey() string { return cmp.Or(l.Root, l.Group) + "/" + l.ID }
 
+// Hold is a limit that lets no further job of a type, tenant and group start; an empty field stands for any.
+type Hold struct {
+	Type, Tenant, Group string
+	For                 time.Duration // UntilEvent: until a run ends or the limit changes
+}
+
+// UntilEvent is longer than any time.
+const UntilEvent = time.Duration(math.MaxInt64)
+
+// Covers reports whether the limit holds for a job.
+func (h *Hold) Covers(l *Leased) bool {
+	return (h.Type == "" || h.Type == l.Type) && (h.Tenant == "" || h.Tenant == l.Tenant) && (h.Group == "" || h.Group == l.Group)
+}
+
 // Pulled is the result of Pull.
 type Pulled struct {
 	Jobs []Leased
@@ -301,6 +316,8 @@ type Pulled struct {
 	Limited bool
 	// More reports that more jobs could start now.
 	More bool
+	// Held lists limits that let no further job start: of the groups and tenants of Jobs, and of the types that the pull has met.
+	Held []Hold
 	// Counts for metrics: jobs fetched, and in the classic pipeline how they were admitted.
 	Fetched, ToReady, ToNonReady, Dropped int64
 }

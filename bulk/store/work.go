@@ -140,15 +140,18 @@ const fillBatch = 50
 func (s queueStore) leased(r reply) Pulled {
 	p := Pulled{Next: duration(max(r.int(0), -r.int(0))), Limited: r.int(0) < 0, More: r.int(1) == 1, Dropped: r.int(2)}
 	fence, until := r.int(4), time.Now().Add(s.conf.Load().Lease)
-	p.Jobs = make([]Leased, 0, len(r)/2)
-	for i := 5; i+4 < len(r); {
+	p.Jobs, p.Held = make([]Leased, 0, len(r)/2), heldBy(r.string(5))
+	for i := 6; i+5 < len(r); {
 		of := Leased{Level: levelOf(r.int(i + 3)), Waited: -1, Group: r.string(i), Tenant: r.string(i + 1), Type: r.string(i + 2), Attempt: 1, Until: until}
 		of.Root = of.Group
 		if group, redrive := strings.CutSuffix(of.Group, "*"); redrive {
 			of.Group, of.Root = group, rootOf(group)
 		}
-		n := int(r.int(i + 4))
-		for i += 5; n > 0 && i+1 < len(r); n, i, fence = n-1, i+2, fence+1 {
+		if wait := r.int(i + 4); wait != 0 {
+			p.Held = append(p.Held, Hold{Group: of.Group, For: heldFor(wait)})
+		}
+		n := int(r.int(i + 5))
+		for i += 6; n > 0 && i+1 < len(r); n, i, fence = n-1, i+2, fence+1 {
 			j := of
 			j.Key, j.Fence = r.string(i), fence
 			_, j.ID, _ = strings.Cut(j.Key, "/")
@@ -157,6 +160,24 @@ func (s queueStore) leased(r reply) Pulled {
 		}
 	}
 	return p
+}
+
+// heldBy parses the words of held in the reply of jobs_pull.
+func heldBy(words string) (list []Hold) {
+	fields := strings.Fields(words)
+	for i := 0; i+1 < len(fields); i += 2 {
+		jobType, tenant, _ := strings.Cut(fields[i], "@")
+		list = append(list, Hold{Type: jobType, Tenant: tenant, For: heldFor(asInt(fields[i+1]))})
+	}
+	return list
+}
+
+// heldFor returns how long a limit lets no further job start: µs, or -1 until an event.
+func heldFor(us int64) time.Duration {
+	if us < 0 {
+		return UntilEvent
+	}
+	return duration(us)
 }
 
 // levelOf returns the level of its number in the group's record.

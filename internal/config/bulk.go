@@ -185,7 +185,7 @@ type Processor struct {
 
 type Batching struct {
 	Max  int           `koanf:"max" default:"0" min:"0" max:"500" unit:"jobs" doc:"Most jobs of one request, of at most 1 MiB together or one more. A job that has failed before is sent alone. 0: each job is the body of a request of its own. Changes need a restart."`
-	Wait time.Duration `koanf:"wait" default:"0s" min:"0s" max:"10s" doc:"How long a job waits for others of its group; it takes a worker meanwhile. A batch starts sooner when it is full or all workers are busy. 0: 50 ms. Changes need a restart."`
+	Wait time.Duration `koanf:"wait" default:"0s" min:"0s" max:"10s" doc:"How long a job waits for others of its group; it takes a worker meanwhile. A batch starts sooner when it is full, all workers are busy or a limit lets no further job of it start. 0: 50 ms. Changes need a restart."`
 }
 
 type RetryPolicy struct {

@@ -9,8 +9,9 @@
 -- A job whose run fails, is refused or crashes gets a record of its own. So does a job whose lease is renewed without the others.
 -- first is a multiple of SMALL, or of LARGE if the pull has started more jobs, so that each fence leads to its batch.
 --
--- known has the batches that this call has read, false where there is none; started has the jobs that this call starts.
-local batches = { SMALL = 64, LARGE = 512, known = {}, started = {}, shared = 0 }
+-- known has the batches that this call has read, false where there is none; started has the jobs that this call starts, and heads their groups and
+-- tenants, with the place of the group's pause in the reply.
+local batches = { SMALL = 64, LARGE = 512, known = {}, started = {}, heads = {}, shared = 0 }
 
 -- batches.parse returns the batch of two records.
 function batches.parse(first, text, digits)
@@ -111,8 +112,10 @@ function batches.start(g, t, reply, jobs)
   local n = #jobs
   if n == 0 then return end
   local started, r = batches.started, #reply
-  reply[r + 1], reply[r + 2], reply[r + 3], reply[r + 4], reply[r + 5] = g[G_OF] == 1 and g[G_ID] .. '*' or g[G_ID], g[G_TENANT], g[G_TYPE], g[G_LEVEL], n
-  r = r + 5
+  reply[r + 1], reply[r + 2], reply[r + 3], reply[r + 4] = g[G_OF] == 1 and g[G_ID] .. '*' or g[G_ID], g[G_TENANT], g[G_TYPE], g[G_LEVEL]
+  reply[r + 5], reply[r + 6] = 0, n
+  batches.heads[#batches.heads + 1] = { g = g, t = t, at = r + 5 }
+  r = r + 6
   for i = 1, n do
     local j = jobs[i]
     local run, record = j.run, j.record
@@ -125,6 +128,36 @@ function batches.start(g, t, reply, jobs)
   shard.inflight, shard.starts = shard.inflight + n, shard.starts + n
   if g[G_STARTED] == 0 then g[G_STARTED], g[G_W_AT], g[G_P_AT] = now, now, now end
   if g[G_STATUS] == DISPATCHED then set_status(g, RUNNING) end
+end
+
+-- batches.pause returns for how many µs a limit lets no further job of cost 1 start; -1: until an event, 0: one may start. used reports whether its
+-- concurrency is used up, gate is the end of its gate, and b its limiter (nil: none).
+function batches.pause(used, gate, b)
+  if used then return -1 end
+  local wait = b and not strategy.admits(b, 1) and strategy.wait(b, 1) or 0
+  return wait < 0 and -1 or math.max(0, gate - now, wait)
+end
+
+-- batches.report adds to the reply which limits let no further job start: those of the groups and tenants whose jobs this call has started, and
+-- those of the types that it has read.
+function batches.report(reply)
+  local words, known = {}, {}
+  local function held(name, pause)
+    if pause ~= 0 then words[#words + 1] = name .. ' ' .. int(pause) end
+  end
+  for _, head in ipairs(batches.heads) do
+    local g, t = head.g, head.t
+    if g[G_READY] == 0 then
+      reply[head.at] = int(batches.pause(g[G_CONC] > 0 and g[G_INFLIGHT] >= parts.slots_of(g), g[G_GATE], group_limiter(g)))
+      if not known[t] then held('@' .. t[T_NAME], batches.pause(t[T_CONC] > 0 and t[T_INFLIGHT] >= parts.slots(t), t[T_GATE], tenant_limiter(t))) end
+      known[t] = true
+    end
+  end
+  for name, l in pairs(types.limits) do
+    local wait = l.use and types.wait(l, l.met or 1)
+    if wait then held(name, wait > 0 and wait or -1) end
+  end
+  reply[6] = table.concat(words, ' ')
 end
 
 -- batches.lease leases the jobs that this call has started, and returns the fence of the first. A fence is at least the time in µs, so that a

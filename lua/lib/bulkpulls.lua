@@ -5,7 +5,7 @@ local pulls = {}
 -- pulls.take starts jobs, and returns the reply of jobs_pull.
 function pulls.take()
   open_gates(200)
-  local want, dropped, reply = tonumber(ARGV[3]), 0, { 0, 0, 0, 0, 0 }
+  local want, dropped, reply = tonumber(ARGV[3]), 0, { 0, 0, 0, 0, 0, '' }
   local global, blocked = global_limiter(), nil
   local taken, visits, settled = 0, 0, follow_policy()
   local room, full = VISIT_BYTES, false
@@ -173,5 +173,6 @@ function pulls.take()
     wake_worker()
   end
   reply[1], reply[2], reply[3], reply[4], reply[5] = int(next_at), more, dropped + work.orphans, work.reordered, int(batches.lease(ARGV[4]))
+  batches.report(reply)
   return reply
 end

@@ -281,6 +281,18 @@ var mutations = []mutation{
 		pkg: "./bulk", tests: "^TestBatch_HasJobsOfOneGroup$",
 	},
 	{
+		fault: "a batch waits for jobs that a concurrency lets not start",
+		file:  "bulk/batch.go",
+		old:   "if alone && sure {", new: "if false {",
+		pkg: "./bulk", tests: "^TestBatch_StartsWhenConcurrencyIsUsedUp$",
+	},
+	{
+		fault: "a pull does not name the limits of types",
+		file:  "lua/lib/bulkleases.lua",
+		old:   "if wait then held(name, wait > 0 and wait or -1) end", new: "",
+		pkg: "./bulk/store", tests: "^TestPull_NamesLimit",
+	},
+	{
 		fault: "a job that failed brings its next batch down",
 		file:  "bulk/batch.go",
 		old:   "if kind.Most == 1 || l.Attempt > 1 || l.Crashes > 0 {", new: "if kind.Most == 1 {",
@@ -327,6 +339,18 @@ var mutations = []mutation{
 		file:  "lua/schedule_write.lua",
 		old:   "if version ~= tonumber(ARGV[3]) then", new: "if false then",
 		pkg: "./bulk/schedule", tests: "^(TestRunner_ManyProcessesRunOnce|TestBook_CreatesOnceAndKeepsChanges)$",
+	},
+	{
+		fault: "a tenant's schedules that a process of an earlier version created are not listed",
+		file:  "bulk/schedule/keep.go",
+		old:   "if err == nil && !indexed {", new: "if err == nil && !indexed && false {",
+		pkg: "./bulk/schedule", tests: "^TestBook_CompletesIndexOfTenants$",
+	},
+	{
+		fault: "the list of a tenant's schedules reads those of all",
+		file:  "lua/schedule_write.lua",
+		old:   "redis.call('ZADD', KEYS[3], 0, owner)\n", new: "",
+		pkg: "./bulk/schedule", tests: "^TestBook_(ListsTenantWithoutReadingOthers|KeepsIndexOfTenants)$",
 	},
 	{
 		fault: "a lender that paused takes it that the part of a group has no more than it replied with",
@@ -471,6 +495,12 @@ var mutations = []mutation{
 		file:  "bulk/api/encoding.go",
 		old:   "b.read > maxExpansion*b.sent.n", new: "b.read < 0",
 		pkg: "./bulk/api", tests: "^(TestUpload_RefusesBadCompression|TestDecompress_StopsAtBomb)$",
+	},
+	{
+		fault: "a zstd body is counted by the least window",
+		file:  "bulk/api/encoding.go",
+		old:   "		z.class++\n", new: "		break\n",
+		pkg: "./bulk/api", tests: "^TestUpload_CountsTheMemoryOfItsDecoder$",
 	},
 	{
 		fault: "a full table forgets what is in use",
