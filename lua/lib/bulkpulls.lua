@@ -124,6 +124,7 @@ function pulls.take()
       batches.start(g, t, reply, jobs)
       taken = taken + #jobs
       if cost_sum > 0 then charge_turn(g, t, level, flow, tag, cost_sum, #jobs) end
+      if jobs[1] then work.count_started(g, flow) end
       if not runnable(g) then dequeue(g) elseif set.policy == 'score' then requeue(g) end
       if t[T_CONC] > 0 then update_full(t) end
       if stop == 'tenant' then
@@ -139,7 +140,13 @@ function pulls.take()
       elseif stop == 'type' and runnable(g) then
         types.bar(g, types.stopped)
       end
-      if #jobs == 0 and (stop == 'sorted' or used > 0 and work.may_sort(g, flow) <= 0) then work.pass(g, t, level, flow) end
+      if not jobs[1] and (stop == 'sorted' or used > 0 and work.may_sort(g, flow) <= 0) then
+        if work.ends_call(g, flow) then
+          work.unfinished = true
+          break
+        end
+        work.pass(g, t, level, flow)
+      end
     end
   end
   work.end_round()

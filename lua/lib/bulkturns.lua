@@ -29,27 +29,36 @@ local function follow_policy()
   return true
 end
 
--- A pull sorts jobs out of the fair queue that it cannot start (defer_job). Other tenants do not wait for that, however many there are: of one
--- flow (by score: of one group) a call sorts FIRST_SORTED jobs, of each further
--- one half as many, at least LEAST_SORTED, and of all together SORTED. Then it
--- passes the flow. If it has started nothing by then, it goes on with the flows that it has passed.
+-- A pull sorts the jobs that it cannot start out of the fair queue (defer_job). So that other tenants do not wait for a long row of them, a call
+-- sorts FIRST_SORTED jobs in a row of the first flow (by score: group), half as many of each further one, at least LEAST_SORTED, and SORTED in
+-- all. Then it passes the flow: it goes on with the next one. A call that has started nothing returns to the flows that it has passed.
 work.FIRST_SORTED, work.LEAST_SORTED, work.SORTED = 100, 4, 500
 work.sorted = 0 -- jobs in this call
--- passed is the number of passed flows of each level, which are its first ones; flows has them; groups has those by score.
+work.served = {} -- flows, or groups by score, of which this call has started jobs
+-- passed is the number of passed flows of each level, which are its first ones; flows has them; groups has those by score. in_row is the
+-- number of jobs sorted of a flow, or of a group by score, since the last one that started.
 function work.begin_round(allowance)
-  work.passes, work.allowance, work.by_flow = 0, allowance, {}
+  work.passes, work.allowance, work.in_row = 0, allowance, {}
   work.passed, work.flows, work.groups = { 0, 0, 0 }, { {}, {}, {} }, {}
   fair.empty = {}
 end
 work.begin_round(work.FIRST_SORTED)
 
 -- work.may_sort returns how many more jobs of a flow, or of a group by score, this call may sort.
-function work.may_sort(g, flow) return math.min(work.SORTED - work.sorted, work.allowance - (work.by_flow[flow or g[G_KEY]] or 0)) end
+function work.may_sort(g, flow) return math.min(work.SORTED - work.sorted, work.allowance - (work.in_row[flow or g[G_KEY]] or 0)) end
 
 function work.count_sorted(g, flow)
   work.sorted = work.sorted + 1
-  work.by_flow[flow or g[G_KEY]] = (work.by_flow[flow or g[G_KEY]] or 0) + 1
+  work.in_row[flow or g[G_KEY]] = (work.in_row[flow or g[G_KEY]] or 0) + 1
 end
+
+function work.count_started(g, flow)
+  work.in_row[flow or g[G_KEY]], work.served[flow or g[G_KEY]] = 0, true
+end
+
+-- work.ends_call reports whether the call ends at a flow instead of passing it, so that the flow keeps its share: its jobs start, and only the
+-- bound on all sorted jobs keeps the call from finding more. The next call continues with it.
+function work.ends_call(g, flow) return work.sorted >= work.SORTED and work.served[flow or g[G_KEY]] end
 
 -- work.pass passes a flow from which no more is sorted and nothing was started. A flow that its jobs have left needs no passing.
 function work.pass(g, t, level, flow)
@@ -101,7 +110,7 @@ local function whose_turn()
     for l = 1, 3 do
       local f, at = fair.first(K.levels[l], work.passed[l])
       if f and (not tag or at < tag) then flow, tag, level = f, at, l end
-      if flow and set.strict == 1 then break end
+      if (flow or work.passed[l] > 0) and set.strict == 1 then break end
     end
     if not flow then return nil end
     local name = string.sub(flow, 3)
