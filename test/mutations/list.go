@@ -47,7 +47,7 @@ var mutations = []mutation{
 	{
 		fault: "a pull passes over a tenant whose jobs it starts",
 		file:  "lua/lib/bulkturns.lua",
-		old:   "work.sorted >= work.SORTED and work.served", new: "false and work.served",
+		old:   "work.deferred >= work.MOST_DEFERRED and work.served", new: "false and work.served",
 		pkg: "./bulk/store", tests: "^TestPull_SharesEvenlyWhileItHoldsBack$",
 	},
 	{
