@@ -207,3 +207,39 @@ func TestPull_StrictDrainsTheHigherLevelThatItHoldsBack(t *testing.T) {
 	}
 	clean(t, s)
 }
+
+// A pull that has moved deferred jobs to the front of a group whose concurrency, or whose tenant's, is used up has no more to start: the next
+// call would start nothing either.
+func TestPull_DeferredJobsOfAFullGroupAreNoMoreWork(t *testing.T) {
+	for name, full := range map[string]func(t *testing.T, s *Store) GroupSpec{
+		"group": func(*testing.T, *Store) GroupSpec {
+			return GroupSpec{ID: "g", Tenant: "acme", Type: "other", Concurrency: 1}
+		},
+		"tenant": func(t *testing.T, s *Store) GroupSpec {
+			if _, err := s.SetTenant(t.Context(), Tenant{Name: "acme", Concurrency: 1}); err != nil {
+				t.Fatal(err)
+			}
+			return GroupSpec{ID: "g", Tenant: "acme", Type: "other"}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, _ := open(t, func(set *Settings) { set.Global, set.Burst = 1e6, 1e6 })
+			create(t, s, full(t, s))
+			mixed(t, s, "g", 30, "own")
+			for p := pullOf(t, s, 10, "other"); p.More; {
+				p = pullOf(t, s, 10, "other")
+			}
+			for done := range 30 {
+				p := pullOf(t, s, 1, "own")
+				if len(p.Jobs) != 1 {
+					t.Fatalf("%d jobs after %d", len(p.Jobs), done)
+				}
+				if next := pullOf(t, s, 1, "own"); next.More || len(next.Jobs) > 0 {
+					t.Fatalf("after %d: %d jobs and more %v beside the one in flight", done, len(next.Jobs), next.More)
+				}
+				ack(t, s, Done, p.Jobs...)
+			}
+			clean(t, s)
+		})
+	}
+}

@@ -51,6 +51,12 @@ var mutations = []mutation{
 		pkg: "./bulk/store", tests: "^TestPull_SharesEvenlyWhileItHoldsBack$",
 	},
 	{
+		fault: "pulls follow each other for the deferred jobs of a group that is full",
+		file:  "lua/lib/bulktypes.lua",
+		old:   "if g[G_QUEUED] == 1 and may_queue(bulk_tenant(g[G_TENANT])) then", new: "if true then",
+		pkg: "./bulk/store", tests: "^TestPull_DeferredJobsOfAFullGroupAreNoMoreWork$",
+	},
+	{
 		fault: "a pull passes over a higher level although the order is strict",
 		file:  "lua/lib/bulkturns.lua",
 		old:   "(flow or work.passed[l] > 0) and set.strict == 1", new: "flow and set.strict == 1",
