@@ -14,8 +14,8 @@ import (
 // ErrCall is wrapped by Run when a call does not match the script's header: a mistake in the program, not an outage.
 var ErrCall = errors.New("lua: the call does not fit the script")
 
-// Client is the part of redis.UniversalClient that does not lead to the type redis.Client. Every package that imports a type with a field
-// of redis.UniversalClient would compile the 1,500 promoted methods of that struct, in more than a second of processor time.
+// Client has the methods of redis.UniversalClient whose signatures do not mention redis.Client. A package that imports a type with a field of
+// redis.UniversalClient compiles the 1,500 promoted methods of redis.Client, which takes more than a second of processor time.
 type Client interface {
 	redis.Cmdable
 	Do(ctx context.Context, args ...any) *redis.Cmd

@@ -115,8 +115,8 @@ func TestSubmit_ContinuesAfterKill(t *testing.T) {
 	}
 }
 
-// An interrupted submit or watch prints the command that continues; the group's jobs run meanwhile.
-// The limits of a type that no process runs are set with a note: a name that was mistyped would otherwise seem to limit something.
+// The limits of a type that no process runs are set with a note, since the name may be mistyped. They apply to workers that lease such jobs
+// over HTTP, which the processes do not list.
 func TestLimits_NoteUnknownType(t *testing.T) {
 	p := startForClients(t)
 	run := func(args ...string) string {
@@ -138,7 +138,7 @@ func TestLimits_NoteUnknownType(t *testing.T) {
 		return nil
 	})
 	note := run("--processor", "nosuch", "--rate", "100")
-	for _, part := range []string{`no process runs jobs of type "nosuch"`, "Types that processes run: webhook", "--processor nosuch --rate configured"} {
+	for _, part := range []string{`no process runs jobs of type "nosuch"`, "workers that lease such jobs over HTTP", "Types that processes run: webhook", "--processor nosuch --rate configured"} {
 		contains(t, note, part)
 	}
 	if note := run("--processor", "nosuch", "--rate", configured); note != "" {
@@ -146,6 +146,7 @@ func TestLimits_NoteUnknownType(t *testing.T) {
 	}
 }
 
+// An interrupted submit or watch prints the command that continues; the group's jobs run meanwhile.
 func TestInterrupt_NamesNextCommand(t *testing.T) {
 	short.Skip(t, "waits for the clock")
 	p := startForClients(t)

@@ -36,7 +36,8 @@ func newLimits() *cobra.Command {
 			return c.Limits(ctx)
 		}, writeLimits)
 	cmd.Long = `limits prints the rates in force. With --processor it changes the limits of the jobs of one type at once, in all processes;
-that needs the operators' token. A type that no process runs yet is accepted, with a note on stderr: its limits apply once one does.`
+that needs the operators' token. A type that no process runs is accepted, with a note on stderr: its limits apply to
+workers that lease its jobs over HTTP, and to processes that run it later.`
 	f := cmd.Flags()
 	f.StringVar(&processor, "processor", "", "change the limits of jobs of this `TYPE`")
 	f.StringVar(&rate, "rate", "", "start at most `N` of them a second; 0: no limit; "+configured+": reset both limits to the configuration")
@@ -44,7 +45,8 @@ that needs the operators' token. A type that no process runs yet is accepted, wi
 	return cmd
 }
 
-// noteUnknown writes a note if no process runs jobs of that type. Its limits may be set before the first process runs it.
+// noteUnknown writes a note if no process runs jobs of that type. The type need not be mistyped: its first process may start later, or workers
+// lease its jobs over HTTP, and processes do not list those types.
 func noteUnknown(ctx context.Context, w io.Writer, c *client.Client, jobType string) {
 	workers, err := c.Workers(ctx, client.WorkersQuery{Limit: 1})
 	if err != nil {
@@ -62,7 +64,7 @@ func noteUnknown(ctx context.Context, w io.Writer, c *client.Client, jobType str
 	if len(known) > 0 {
 		names = strings.Join(known, ", ")
 	}
-	_, _ = fmt.Fprintf(w, "note: no process runs jobs of type %q; the limits are kept for when one does. Types that processes run: %s. "+
+	_, _ = fmt.Fprintf(w, "note: no process runs jobs of type %q; the limits apply to workers that lease such jobs over HTTP, and to processes that run them later. Types that processes run: %s. "+
 		"To remove the limits: bulkworker limits --processor %s --rate %s\n", jobType, names, jobType, configured)
 }
 

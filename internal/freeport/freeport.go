@@ -1,4 +1,4 @@
-// Package freeport finds loopback ports for programs that tests start, and for addresses at which nothing is to listen.
+// Package freeport finds free loopback ports: for programs that tests start, and for tests that need an address without a server.
 package freeport
 
 import (
@@ -9,15 +9,15 @@ import (
 	"sync"
 )
 
-// The ports are below the range of outgoing connections on Linux and macOS, so that none of these takes a port while no program listens
-// on it.
+// The ports are below the range of outgoing connections on Linux and macOS, so that no outgoing connection takes a port before its program
+// listens on it.
 const (
 	first = 10_000
 	count = 10_000
 )
 
-// held are UDP sockets, each on the port above a found one by the distance of holds. They are open until the process ends, so that other
-// test binaries do not find the same ports meanwhile.
+// held has a UDP socket for each port that was found, on the port number plus holds. The sockets stay open until the process ends: another
+// test binary that cannot open the same socket does not use the port.
 var held struct {
 	sync.Mutex
 	sockets []net.PacketConn
@@ -25,8 +25,8 @@ var held struct {
 
 const holds = 30_000
 
-// Find returns a port on which no program listens, nor on the ports at the given distances above it. No other call returns the port while
-// this process runs.
+// Find returns a port that no program listens on. The ports at the given distances above it are free, too. No other call, of any process,
+// returns the same port while this process runs.
 func Find(distances ...int) (int, error) {
 	for range 100 {
 		port := first + rand.N(count) //nolint:gosec // a port is no secret

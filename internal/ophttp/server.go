@@ -19,16 +19,16 @@ type Server struct {
 	Handler        http.Handler
 	TLS            func() *tls.Config // of new connections; returns nil for a listener without TLS
 	MaxHeaderBytes int                // 0: that of net/http
-	Base           context.Context    // of requests; nil: it does not end
-	EndStreams     func()             // ends what has no end of its own, such as event streams
+	Base           context.Context    // of requests; nil: context.Background()
+	EndStreams     func()             // required; ends requests that do not end by themselves, such as event streams
 	Log            *slog.Logger
 }
 
 // shutdownTimeout bounds the wait for requests when a listener stops.
 const shutdownTimeout = 2 * time.Second
 
-// AddTo adds the server on ln to the parts of a program. It serves until the parts before it have ended, then ends streams and waits a
-// moment for requests.
+// AddTo adds the server on ln to the parts of a program. It serves until the parts before it have ended. Then it calls EndStreams and waits
+// up to shutdownTimeout for the other requests.
 func (s Server) AddTo(parts *lifecycle.Group, ln net.Listener) {
 	server := &http.Server{
 		Handler: s.Handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 75 * time.Second, MaxHeaderBytes: s.MaxHeaderBytes,

@@ -17,10 +17,10 @@ type Refusal struct {
 
 // refusals are all of them.
 var refusals = [...]Refusal{
-	{"misconf", "it cannot save its data to its disk (MISCONF)", "free space on its disk and make its directory writable; LASTSAVE and the log of Redis have the cause", "MISCONF"},
+	{"misconf", "it cannot save its data to its disk (MISCONF)", "free space on its disk and make its directory writable; the log of Redis has the cause", "MISCONF"},
 	{"noreplicas", "too few of its replicas are connected (NOREPLICAS)", "restore the replicas, or lower min-replicas-to-write of Redis", "NOREPLICAS"},
 	{"oom", "its memory is full (OOM)", "raise maxmemory of Redis, or remove other data from it", "OOM"},
-	{"readonly", "it is a read-only replica (READONLY)", "point store.url at the primary, or let the failover end", "READONLY"},
+	{"readonly", "it is a read-only replica (READONLY)", "point store.url at the primary, or wait for the failover to end", "READONLY"},
 }
 
 // Of returns the reason of an error of a server that replied and refused to write; ok is false for any other error.

@@ -35,7 +35,7 @@ function pulls.take()
     visits = visits + 1
     local g, t, level, flow, tag = whose_turn()
     if not g and types.wake_barred(mine) > 0 then g, t, level, flow, tag = whose_turn() end
-    if not g and taken == 0 and work.sort_on() then g, t, level, flow, tag = whose_turn() end
+    if not g and taken == 0 and work.defer_more() then g, t, level, flow, tag = whose_turn() end
     if not g then break end
     local n = math.min(share, want - taken)
     -- Long jobs start one by one where others wait.
@@ -44,7 +44,7 @@ function pulls.take()
     if t[T_CONC] > 0 then n = math.min(n, parts.slots(t) - t[T_INFLIGHT]) end
     -- A job of another type is probably followed by more.
     local list, from_front, ends, size = {}, 0, {}, 0
-    if n > 0 then list, from_front, ends, size = peek_jobs(g, work.sorted > 0 and n + math.max(0, math.min(50, work.may_sort(g, flow))) or n) end
+    if n > 0 then list, from_front, ends, size = peek_jobs(g, work.deferred > 0 and n + math.max(0, math.min(50, work.may_defer(g, flow))) or n) end
     if n <= 0 and t[T_CONC] > 0 then
       dequeue_tenant(t) -- a process of an earlier version has added it
       update_full(t)
@@ -80,12 +80,12 @@ function pulls.take()
           wait_until(g, jobkey, now, 'S') -- the dispatcher ends it
         elseif mine and not mine[kind] then
           types.foreign = true
-          if work.may_sort(g, flow) <= 0 then
-            stop = 'sorted'
+          if work.may_defer(g, flow) <= 0 then
+            stop = 'other'
             break
           end
           used = i
-          work.count_sorted(g, flow)
+          work.count_deferred(g, flow)
           defer_job(g, jobkey, kind)
         elseif not strategy.admits(global, cost) then
           stop, blocked = 'global', strategy.wait(global, cost)
@@ -95,12 +95,12 @@ function pulls.take()
           if g[G_UNIFORM] == 1 then
             stop, types.stopped = 'type', limit.kind
             break
-          elseif work.may_sort(g, flow) <= 0 then
-            stop = 'sorted'
+          elseif work.may_defer(g, flow) <= 0 then
+            stop = 'other'
             break
           end
           used = i
-          work.count_sorted(g, flow)
+          work.count_deferred(g, flow)
           if types.came[jobkey] then fetched = fetched - 1 end -- it is deferred again
           defer_job(g, jobkey, limit.kind)
         elseif theirs and not strategy.admits(theirs, cost) then
@@ -124,6 +124,7 @@ function pulls.take()
       batches.start(g, t, reply, jobs)
       taken = taken + #jobs
       if cost_sum > 0 then charge_turn(g, t, level, flow, tag, cost_sum, #jobs) end
+      if jobs[1] then work.count_started(g, flow) end
       if not runnable(g) then dequeue(g) elseif set.policy == 'score' then requeue(g) end
       if t[T_CONC] > 0 then update_full(t) end
       if stop == 'tenant' then
@@ -139,7 +140,13 @@ function pulls.take()
       elseif stop == 'type' and runnable(g) then
         types.bar(g, types.stopped)
       end
-      if #jobs == 0 and (stop == 'sorted' or used > 0 and work.may_sort(g, flow) <= 0) then work.pass(g, t, level, flow) end
+      if not jobs[1] and (stop == 'other' or used > 0 and work.may_defer(g, flow) <= 0) then
+        if work.ends_call(g, flow) then
+          work.unfinished = true
+          break
+        end
+        work.pass(g, t, level, flow)
+      end
     end
   end
   work.end_round()

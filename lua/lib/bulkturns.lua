@@ -29,32 +29,43 @@ local function follow_policy()
   return true
 end
 
--- A pull sorts jobs out of the fair queue that it cannot start (defer_job). Other tenants do not wait for that, however many there are: of one
--- flow (by score: of one group) a call sorts FIRST_SORTED jobs, of each further
--- one half as many, at least LEAST_SORTED, and of all together SORTED. Then it
--- passes the flow. If it has started nothing by then, it goes on with the flows that it has passed.
-work.FIRST_SORTED, work.LEAST_SORTED, work.SORTED = 100, 4, 500
-work.sorted = 0 -- jobs in this call
--- passed is the number of passed flows of each level, which are its first ones; flows has them; groups has those by score.
+-- A pull defers the jobs of the fair queue that it cannot start (defer_job). So that other tenants do not wait for a long row of them, a call
+-- defers FIRST_DEFERRED jobs in a row of the first flow (by score: group), half as many of each further one, at least LEAST_DEFERRED, and
+-- MOST_DEFERRED in all. Then it passes the flow: it goes on with the next one. A call that has started nothing returns to the flows that it has
+-- passed.
+work.FIRST_DEFERRED, work.LEAST_DEFERRED, work.MOST_DEFERRED = 100, 4, 500
+work.deferred = 0 -- jobs in this call
+work.served = {} -- flows, or groups by score, of which this call has started jobs
+-- begin_round makes every flow a flow that was not passed. passed has the number of passed flows of each level, which are the first ones of the
+-- level; flows lists them; groups is the set of the passed groups by score. in_row is the number of jobs of a flow, or of a group by score, that
+-- were deferred since the last one that started.
 function work.begin_round(allowance)
-  work.passes, work.allowance, work.by_flow = 0, allowance, {}
+  work.passes, work.allowance, work.in_row = 0, allowance, {}
   work.passed, work.flows, work.groups = { 0, 0, 0 }, { {}, {}, {} }, {}
   fair.empty = {}
 end
-work.begin_round(work.FIRST_SORTED)
+work.begin_round(work.FIRST_DEFERRED)
 
--- work.may_sort returns how many more jobs of a flow, or of a group by score, this call may sort.
-function work.may_sort(g, flow) return math.min(work.SORTED - work.sorted, work.allowance - (work.by_flow[flow or g[G_KEY]] or 0)) end
+-- work.may_defer returns how many more jobs of a flow, or of a group by score, this call may defer.
+function work.may_defer(g, flow) return math.min(work.MOST_DEFERRED - work.deferred, work.allowance - (work.in_row[flow or g[G_KEY]] or 0)) end
 
-function work.count_sorted(g, flow)
-  work.sorted = work.sorted + 1
-  work.by_flow[flow or g[G_KEY]] = (work.by_flow[flow or g[G_KEY]] or 0) + 1
+function work.count_deferred(g, flow)
+  work.deferred = work.deferred + 1
+  work.in_row[flow or g[G_KEY]] = (work.in_row[flow or g[G_KEY]] or 0) + 1
 end
 
--- work.pass passes a flow from which no more is sorted and nothing was started. A flow that its jobs have left needs no passing.
+function work.count_started(g, flow)
+  work.in_row[flow or g[G_KEY]], work.served[flow or g[G_KEY]] = 0, true
+end
+
+-- work.ends_call reports whether the call ends at a flow instead of passing it. A flow of which this call has started jobs keeps its share, where
+-- only MOST_DEFERRED keeps the call from finding more of them: the next call continues with it.
+function work.ends_call(g, flow) return work.deferred >= work.MOST_DEFERRED and work.served[flow or g[G_KEY]] end
+
+-- work.pass passes a flow whose turn started nothing and of which no more jobs may be deferred. A flow without queued jobs has left its level.
 function work.pass(g, t, level, flow)
   if flow and (t[T_N1 - 1 + level] == 0 or not may_queue(t)) or not flow and g[G_QUEUED] == 0 then return end
-  work.passes, work.allowance = work.passes + 1, math.max(work.LEAST_SORTED, math.floor(work.allowance / 2))
+  work.passes, work.allowance = work.passes + 1, math.max(work.LEAST_DEFERRED, math.floor(work.allowance / 2))
   if flow then
     work.passed[level] = work.passed[level] + 1
     work.flows[level][work.passed[level]] = flow
@@ -63,10 +74,10 @@ function work.pass(g, t, level, flow)
   end
 end
 
--- work.sort_on goes back to the flows that were passed, and reports whether there are any from which more may be sorted.
-function work.sort_on()
-  if work.passes == 0 or work.sorted >= work.SORTED then return false end
-  work.begin_round(work.SORTED)
+-- work.defer_more returns to the flows that were passed, and reports whether more of their jobs may be deferred.
+function work.defer_more()
+  if work.passes == 0 or work.deferred >= work.MOST_DEFERRED then return false end
+  work.begin_round(work.MOST_DEFERRED)
   return true
 end
 
@@ -101,7 +112,7 @@ local function whose_turn()
     for l = 1, 3 do
       local f, at = fair.first(K.levels[l], work.passed[l])
       if f and (not tag or at < tag) then flow, tag, level = f, at, l end
-      if flow and set.strict == 1 then break end
+      if (flow or work.passed[l] > 0) and set.strict == 1 then break end
     end
     if not flow then return nil end
     local name = string.sub(flow, 3)

@@ -5,7 +5,7 @@
 -- (lib breakers) is a limit, too. Where a limit is used up, a group whose jobs are all of its type is blocked, and a job in a group of several
 -- types is deferred. Neither is tried again before the limit lets a job start.
 
--- came has the jobs that this call has fetched from the deferred ones. foreign: this pull met jobs of types that its process
+-- came has the jobs that this call has fetched from the deferred ones and that are in the fair queue. foreign: this pull met jobs of types that its process
 -- does not run; spent: a processor's batch is used up; startable: a type with jobs may start one now.
 types.limits, types.came, types.foreign, types.spent, types.startable = {}, {}, false, false, false
 for kind, rate, most, batch in string.gmatch(ARGV[6], '(%S+) (%d+) (%d+) (%d+)') do
@@ -137,7 +137,7 @@ function types.room(kind, most)
 end
 
 -- types.fetch_deferred moves deferred jobs of the process's types to the front of their groups: as many as it wants and the type's limits allow,
--- of up to twenty groups of each type, in turns. It returns their number.
+-- of up to twenty groups of each type, in turns. It returns the number of those whose group is in the fair queue.
 function types.fetch_deferred(kinds, most)
   local moved = 0
   if shard.aside == 0 then return 0 end
@@ -155,12 +155,13 @@ function types.fetch_deferred(kinds, most)
       local g = bulk_group(gkey)
       if g[G_STATUS] ~= CANCELLED then
         local jobs, since = take_deferred(g, kind, deferred_members(gkey, kind, math.ceil(want / #list)))
-        for i, jobkey in ipairs(jobs) do
-          to_front(g, jobkey, since[i])
-          moved = moved + 1
-          types.came[jobkey] = true
-        end
+        for i, jobkey in ipairs(jobs) do to_front(g, jobkey, since[i]) end
         requeue(g)
+        -- Otherwise the group or its tenant is full or gated: none of its jobs may start now.
+        if g[G_QUEUED] == 1 and may_queue(bulk_tenant(g[G_TENANT])) then
+          moved = moved + #jobs
+          for _, jobkey in ipairs(jobs) do types.came[jobkey] = true end
+        end
       end
       redis.call('HSET', K.state, 'aside_turn', gkey)
     end

@@ -20,7 +20,7 @@ local fair = {
   LEVELS = { 16, 4, 1 },
   -- The prefix of the names of a level's flows.
   PREFIX = { '1/', '2/', '3/' },
-  -- Sets in which this call has found no active flow, or none that it has not passed, and to which it added nothing.
+  -- Sets in which this call has found no active flow beyond the passed ones, and to which it has added none since.
   empty = {},
 }
 
@@ -56,7 +56,7 @@ function fair.leave(active, idle, v, flow)
   if tonumber(tag) > v then redis.call('ZADD', idle, int(tonumber(tag)), flow) end
 end
 
--- first returns the flow with the smallest tag, and the tag; not one of the passed first ones.
+-- first returns the flow with the smallest tag after the first ones that were passed (a number; nil: none), and its tag.
 function fair.first(active, passed)
   if fair.empty[active] then return nil end
   local head = redis.call('ZRANGE', active, passed or 0, passed or 0, 'WITHSCORES')
@@ -74,7 +74,7 @@ function fair.advance(active, flow, tag, cost, weight)
   return tag
 end
 
--- catch_up moves active flows, a list, on to v where they are behind it.
+-- catch_up moves those of the listed active flows that are behind v on to v.
 function fair.catch_up(active, v, flows)
   local args = {}
   for i, flow in ipairs(flows) do args[2 * i - 1], args[2 * i] = int(v), flow end

@@ -41,8 +41,26 @@ var mutations = []mutation{
 	{
 		fault: "a pull waits for the backlog of another tenant",
 		file:  "lua/lib/bulkpulls.lua",
-		old:   "work.pass(g, t, level, flow) end", new: "break end",
+		old:   "        work.pass(g, t, level, flow)\n", new: "        break\n",
 		pkg: "./bulk/store", tests: "^TestPull_DoesNotWaitFor",
+	},
+	{
+		fault: "a pull passes over a tenant whose jobs it starts",
+		file:  "lua/lib/bulkturns.lua",
+		old:   "work.deferred >= work.MOST_DEFERRED and work.served", new: "false and work.served",
+		pkg: "./bulk/store", tests: "^TestPull_SharesEvenlyWhileItHoldsBack$",
+	},
+	{
+		fault: "pulls follow each other for the deferred jobs of a group that is full",
+		file:  "lua/lib/bulktypes.lua",
+		old:   "if g[G_QUEUED] == 1 and may_queue(bulk_tenant(g[G_TENANT])) then", new: "if true then",
+		pkg: "./bulk/store", tests: "^TestPull_DeferredJobsOfAFullGroupAreNoMoreWork$",
+	},
+	{
+		fault: "a pull passes over a higher level although the order is strict",
+		file:  "lua/lib/bulkturns.lua",
+		old:   "(flow or work.passed[l] > 0) and set.strict == 1", new: "flow and set.strict == 1",
+		pkg: "./bulk/store", tests: "^TestPull_StrictDrainsTheHigherLevelThatItHoldsBack$",
 	},
 
 	// Rooms.

@@ -3,6 +3,7 @@ package store
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -147,4 +148,98 @@ func TestPull_DoesNotWaitForTheLimitedTypesOfOthers(t *testing.T) {
 		p = pull(t, s, 1)
 	}
 	clean(t, s)
+}
+
+// Two tenants with jobs that may start have equal shares, also while a pull holds back the jobs of other types between those of one.
+func TestPull_SharesEvenlyWhileItHoldsBack(t *testing.T) {
+	for name, kinds := range map[string][]string{"every fifth": append([]string{"own"}, tenTypes[:4]...), "every eleventh": append([]string{"own"}, tenTypes...)} {
+		for _, want := range []int{4, 50, 100, 200} {
+			t.Run(fmt.Sprintf("%s of %d", name, want), func(t *testing.T) {
+				t.Parallel()
+				server := redistest.Server(t)
+				s, _ := openOn(t, server.Client(), func(set *Settings) { set.Global, set.Burst, set.ByStarts = 1e6, 1e6, true })
+				create(t, s, GroupSpec{ID: "mixed", Tenant: "mixed", Type: "own"})
+				mixed(t, s, "mixed", 400, kinds...)
+				create(t, s, GroupSpec{ID: "plain", Tenant: "plain", Type: "own"})
+				add(t, s, "plain", 0, 4000)
+				served := map[string]int{}
+				for calls := 0; served["mixed"] < 200; calls++ {
+					var p Pulled
+					n := total(commandsOf(t, s, func() { p = pullOf(t, s, want, "own") }))
+					if n > 3500 || len(p.Jobs) == 0 || len(p.Jobs) < want && !p.More {
+						t.Fatalf("call %d started %d jobs, more %v, and ran %d commands", calls, len(p.Jobs), p.More, n)
+					}
+					for _, j := range p.Jobs {
+						served[j.Tenant]++
+					}
+					ack(t, s, Done, p.Jobs...)
+					// B5, and the jobs of one turn
+					if d := served["mixed"] - served["plain"]; max(d, -d) > 2*max(4, want/2) {
+						t.Fatalf("after %d calls of %d jobs: %v", calls+1, want, served)
+					}
+				}
+				clean(t, s)
+			})
+		}
+	}
+}
+
+// With strict, no job of a lower level starts before those of a higher one, however many jobs of other types are before these.
+func TestPull_StrictDrainsTheHigherLevelThatItHoldsBack(t *testing.T) {
+	s, _ := open(t, func(set *Settings) { set.Global, set.Burst, set.Strict = 1e6, 1e6, true })
+	create(t, s, GroupSpec{ID: "high", Tenant: "mixed", Type: "own", Level: "high"})
+	mixed(t, s, "high", 200, tenTypes...)
+	add(t, s, "high", 0, 5)
+	create(t, s, GroupSpec{ID: "low", Tenant: "plain", Type: "own", Level: "low"})
+	add(t, s, "low", 0, 5)
+	var order []string
+	for calls := 0; len(order) < 10; calls++ {
+		p := pullOf(t, s, 2, "own")
+		for _, j := range p.Jobs {
+			order = append(order, j.Group)
+		}
+		if ack(t, s, Done, p.Jobs...); calls > 10 {
+			t.Fatalf("started in %d calls: %v", calls, order)
+		}
+	}
+	if !slices.IsSortedFunc(order, strings.Compare) {
+		t.Errorf("started in the order %v", order)
+	}
+	clean(t, s)
+}
+
+// A pull that has moved deferred jobs to the front of a group whose concurrency, or whose tenant's, is used up has no more to start: the next
+// call would start nothing either.
+func TestPull_DeferredJobsOfAFullGroupAreNoMoreWork(t *testing.T) {
+	for name, full := range map[string]func(t *testing.T, s *Store) GroupSpec{
+		"group": func(*testing.T, *Store) GroupSpec {
+			return GroupSpec{ID: "g", Tenant: "acme", Type: "other", Concurrency: 1}
+		},
+		"tenant": func(t *testing.T, s *Store) GroupSpec {
+			if _, err := s.SetTenant(t.Context(), Tenant{Name: "acme", Concurrency: 1}); err != nil {
+				t.Fatal(err)
+			}
+			return GroupSpec{ID: "g", Tenant: "acme", Type: "other"}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, _ := open(t, func(set *Settings) { set.Global, set.Burst = 1e6, 1e6 })
+			create(t, s, full(t, s))
+			mixed(t, s, "g", 30, "own")
+			for p := pullOf(t, s, 10, "other"); p.More; {
+				p = pullOf(t, s, 10, "other")
+			}
+			for done := range 30 {
+				p := pullOf(t, s, 1, "own")
+				if len(p.Jobs) != 1 {
+					t.Fatalf("%d jobs after %d", len(p.Jobs), done)
+				}
+				if next := pullOf(t, s, 1, "own"); next.More || len(next.Jobs) > 0 {
+					t.Fatalf("after %d: %d jobs and more %v beside the one in flight", done, len(next.Jobs), next.More)
+				}
+				ack(t, s, Done, p.Jobs...)
+			}
+			clean(t, s)
+		})
+	}
 }
