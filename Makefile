@@ -205,11 +205,11 @@ soak: ## Run mixed load through the gateway for SOAK_SECONDS (default 600); fail
 	@bin/soak --gateway bin/gateway --loadgen bin/loadgen --duration "$${SOAK_SECONDS:-600}s"
 
 .PHONY: chaos
-chaos: ## Admit a crowd through 8 gateways while these and their Redis are stopped and killed, for CHAOS_SECONDS (default 60), and check the promises; CHAOS_SEED repeats a run
+chaos: ## Admit a crowd through 8 gateways while these and their Redis are stopped and killed, for CHAOS_SECONDS (default 60), and check the promises; CHAOS_SEED repeats a run; CHAOS_STORE=sentinels: masters under sentinels fail instead
 	@tools/need.sh redis-server
 	@$(MAKE) --no-print-directory build
 	@cd bench && $(GO) build -o ../bin/chaos ./chaos
-	@bin/chaos --gateway bin/gateway --duration "$${CHAOS_SECONDS:-60}s" $${CHAOS_SEED:+--seed "$$CHAOS_SEED"}
+	@bin/chaos --gateway bin/gateway --duration "$${CHAOS_SECONDS:-60}s" $${CHAOS_SEED:+--seed "$$CHAOS_SEED"} $${CHAOS_STORE:+--store "$$CHAOS_STORE"}
 
 .PHONY: surge
 surge: ## Raise the rate of a room in which 3,000 visitors wait at two gateways, then end a pause, and report overtaken visitors; 7 minutes

@@ -107,6 +107,8 @@ func (r *ticker) needsTick() bool {
 	switch {
 	case !s.Known || r.store.away.Load() || !r.view.idle(s):
 		return true
+	case r.store.failing.Load() != 0:
+		return true // another server may have been promoted, and only a script finds out whether it lacks writes
 	case r.view.schedule.Load().At(r.view.RedisNow()) != s.Configured || s.Policy.Budgeted || s.Policy.Method == Lottery || s.Gathering():
 		return true
 	case k.epoch != s.Epoch || k.seq > s.Seq || k.revokes != s.Revocations:

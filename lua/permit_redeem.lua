@@ -7,13 +7,14 @@
 -- REPLY SPENT: 'S'  another request has marked the permit
 -- REPLY OUTDATED: 'O'  the permit has expired, or its mark may have been lost: the store has another epoch, or an older state of this one
 -- INVARIANT: all requests that get REDEEMED for a permit have the same name. The mark outlives the permit.
--- INCLUDE: clock
+-- INCLUDE: clock, seq
 
 local MARGIN = 60 -- seconds
 local now = math.floor(clock_now(ARGV[1]) / 1000000)
 local left = tonumber(ARGV[4]) + tonumber(ARGV[5]) - now
-local state = redis.call('HMGET', KEYS[1], 'epoch', 'seq')
-if left <= 0 or ARGV[2] == '' or state[1] ~= ARGV[2] or tonumber(state[2] or 0) < tonumber(ARGV[3]) then return { REPLY_OUTDATED } end
+local state = redis.call('HMGET', KEYS[1], 'epoch', 'seq', 'skips')
+local seq = tonumber(ARGV[3])
+if left <= 0 or ARGV[2] == '' or state[1] ~= ARGV[2] or tonumber(state[2] or 0) < seq or skipped(state[3] or '', seq) then return { REPLY_OUTDATED } end
 
 local mark = redis.call('GET', KEYS[2])
 if not mark then

@@ -4,7 +4,7 @@
 -- ARGV: now, epoch, seq, policy, who, room, action, record, version, text, ...
 -- RETURNS: {OK, epoch, seq, fence, order time, wall, 1 if the record was replaced, else 0}
 -- INVARIANT: of several gateways that take the same step, one takes it.
--- INCLUDE: clock, audit, limiter, room, meter, live
+-- INCLUDE: clock, audit, limiter, seq, room, meter, live
 
 -- Then groups of three: set or clear, field, value. Without any the audit log has an entry only where action is not ''.
 local s, err = open_room()

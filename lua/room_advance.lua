@@ -7,7 +7,7 @@
 --   admissions are lists of id, room time and, of a revocation, the order time at which its passes end (0: not known), of an admission
 --   its wall time (0: not known)
 -- INVARIANT: never over the limit (P1): the script is atomic, and one a tick does work, however many gateways race; first in, first out (P2).
--- INCLUDE: clock, limiter, room, meter, presence, lottery, joins, sketch, departures
+-- INCLUDE: clock, limiter, seq, room, meter, presence, lottery, joins, sketch, departures
 
 -- gap: µs since the last tick within which this call only reads; most: admissions in one call; have_seq: the seq of the caller's
 -- snapshot, which is not sent again; revoked_since, admitted_since: room times from which revocations and admissions are wanted.

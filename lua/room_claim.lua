@@ -4,7 +4,7 @@
 -- ARGV: now, epoch, seq, policy, ...
 -- RETURNS: {OK, epoch, seq, fence, order time, wall, then for each group code, order, wall of admission, reason}
 -- INVARIANT: a ticket is spent once (P4); the same client may repeat its claim within the claim window.
--- INCLUDE: clock, room, sessions
+-- INCLUDE: clock, seq, room, sessions
 
 -- Groups of two: id, client. A ticket that is admitted is WAITING while s.settle lasts after a loss of data (room_restore). The
 -- claim that makes the session has the reason first, a repeated claim ''.

@@ -14,7 +14,7 @@
 -- REPLY OLD_PLACE:   'o'  begins the reason of a place that was there before; the place's id follows
 -- INVARIANT: never over the limit (P1); an arrival is admitted immediately only while nobody waits (P2); a ticket is spent once (P4); an address
 -- takes no more places than its window holds, each counted once, where it begins.
--- INCLUDE: clock, limiter, room, sessions, meter, presence, account, lottery, joins, returns
+-- INCLUDE: clock, limiter, seq, room, sessions, meter, presence, account, lottery, joins, returns
 
 -- Groups, each a kind and its arguments:
 --   arrive   id, client, hold, address                                a place for a new, random id

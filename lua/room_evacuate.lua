@@ -4,7 +4,7 @@
 -- ARGV: now, epoch, seq, policy, who, room, reason, again, most
 -- RETURNS: {OK, epoch, seq, fence, order time, wall, number of admissions that are left to take back}
 -- INVARIANT: no session that was claimed by then goes on, and a place survives (P3): its visitor may return at the order of arrival.
--- INCLUDE: clock, audit, room
+-- INCLUDE: clock, audit, seq, room
 
 -- again is 0 for the evacuation itself, and 1 for the calls that continue it: admissions that are not claimed are taken back in steps of
 -- most. Their visitors' next polls enrol them again. Nobody is admitted for HOLD, so that visitors can return first.

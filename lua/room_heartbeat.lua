@@ -6,7 +6,7 @@
 -- REPLY REVOKED: 'R'  the session was revoked
 -- REPLY SILENT:  'Z'  the session no longer counted at the time from, or was claimed before an evacuation
 -- INVARIANT: max_active counts every session that is alive (P1); a revoked session stays revoked.
--- INCLUDE: clock, room, sessions, presence
+-- INCLUDE: clock, seq, room, sessions, presence
 
 -- Groups of four: id, client, wall of admission, from; client and wall are '' and 0 except for a session that was made without the store, whose
 -- client may repeat its claim. from is '' where the gateway knows that the session goes on. Else it is the order time at which the gateway

@@ -5,7 +5,7 @@
 -- RETURNS: {OK, epoch, seq, fence, order time, wall, then for each ticket 1 if it was there, else 0}
 -- INVARIANT: a ticket is spent once (P4): an id that polled and left is remembered. Of those that left without a poll at most as many as a
 -- front holds are remembered, and none that the queue does not hold.
--- INCLUDE: clock, audit, room, presence, lottery
+-- INCLUDE: clock, audit, seq, room, presence, lottery
 
 -- reason is left or removed. who is '' for a visitor, else the operator, and label the id in the form shown to people, for the audit log. Then groups of
 -- three: id, and of a ticket in the pre-queue the fence and the order time at which it was confirmed last, else 0 and 0.

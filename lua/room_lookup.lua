@@ -5,7 +5,7 @@
 -- RETURNS: {OK, epoch, seq, fence, order time, wall, state, order, when it was last checked (order time), rank, wall of admission, reason};
 --   state is waiting, parked, admitted, claimed (a session), ended, or '' when unknown
 -- INVARIANT: reads only.
--- INCLUDE: clock, room, presence
+-- INCLUDE: clock, seq, room, presence
 
 local s, err = open_room()
 if not s then return err end

@@ -4,7 +4,7 @@
 -- ARGV: now, epoch, seq, policy, who, room, action, ...
 -- RETURNS: {OK, epoch, seq, fence, order time, wall, version; 0: a field has another value than the caller read, and nothing was changed}
 -- INVARIANT: the version only grows, so that after a loss of data the newest change wins.
--- INCLUDE: clock, audit, limiter, room, meter, live
+-- INCLUDE: clock, audit, limiter, seq, room, meter, live
 
 -- Then groups of three: set or clear, field, value; match, field, the value that it must have; absent, field, '': it must have none; or note,
 -- name, value: for the audit log alone.

@@ -4,7 +4,7 @@
 -- ARGV: now, epoch, seq, policy, gateway, fence, rate, control
 -- RETURNS: {OK, epoch, seq, fence, order time, wall, fence of the leader (0: another gateway leads), rate that was found, control}
 -- INVARIANT: of two gateways that consider themselves the leader, only the one with the newer fence sets the rate.
--- INCLUDE: clock, room
+-- INCLUDE: clock, seq, room
 
 -- fence: that of the caller's lead, 0 for none; rate: thousandths, 0 to keep the present one; control: what the next leader needs to
 -- continue, which is replied to a gateway that has just become the leader.

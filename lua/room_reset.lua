@@ -4,7 +4,7 @@
 -- ARGV: now, epoch, seq, policy, who, room, since, most
 -- RETURNS: {OK, epoch, seq, fence, order time, wall, number of admissions that are left to remove}
 -- INVARIANT: no ticket from before is admitted afterwards.
--- INCLUDE: clock, audit, room, lottery
+-- INCLUDE: clock, audit, seq, room, lottery
 
 -- since is 0 for the reset itself, and its order time for the calls that continue it: admissions that are not claimed, as many as the rate
 -- times the claim window, are removed in steps of most.

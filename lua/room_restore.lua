@@ -5,7 +5,7 @@
 --   hold (µs), window, window_left (µs), passes_left (µs), evacuated, evacuated_wall, live_count, ...
 -- RETURNS: {OK, epoch, seq, fence, order time, wall}
 -- INVARIANT: a place survives (P3), and the limit holds (P1): what was admitted, ended or revoked stays so, and the limiter starts empty.
--- INCLUDE: clock, limiter, room, sessions, meter, presence, lottery
+-- INCLUDE: clock, limiter, seq, room, sessions, meter, presence, lottery
 
 -- epoch: '' for a gateway without a memory of the room; fresh: a random name for a new epoch; reached: the order time up to which that
 -- gateway has given orders; replied: the order time of its last reply from the former store; gaps: the silences that it remembers; reset: the
@@ -26,7 +26,7 @@ local p = policy()
 -- generation returns the number of an epoch, which is generation.random: a store that went back by an epoch is detected.
 local function generation(epoch) return num(string.match(epoch, '^%d+')) end
 
-local lost = s.epoch == '' or generation(s.epoch) < generation(known) or (s.epoch == known and s.seq < seq)
+local lost = s.epoch == '' or generation(s.epoch) < generation(known) or (s.epoch == known and has_lost(s, seq))
 local reached, replied = tonumber(ARGV[6]), tonumber(ARGV[7])
 
 -- start_epoch starts the room anew, after a loss or for the first time. If the gateway has no memory of the room, it is a new room with a full

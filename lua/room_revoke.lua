@@ -4,7 +4,7 @@
 -- ARGV: now, epoch, seq, policy, who, room, label, ...
 -- RETURNS: {OK, epoch, seq, fence, order time, wall}
 -- INVARIANT: a ticket is spent once (P4): its pass stops working and its ticket makes no other.
--- INCLUDE: clock, audit, room, presence
+-- INCLUDE: clock, audit, seq, room, presence
 
 -- Then ids. who is '' when an origin revokes, else the operator, and label the id in the form shown to people, for the audit log.
 local s, err = open_room()

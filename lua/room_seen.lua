@@ -4,7 +4,7 @@
 -- ARGV: now, epoch, seq, policy, ...
 -- RETURNS: {OK, epoch, seq, fence, order time, wall, then for each group code, order, wall of admission, reason}
 -- INVARIANT: a place survives while its visitor polls (P3); nothing is enrolled here, so it may run beyond maxmemory.
--- INCLUDE: clock, room, presence
+-- INCLUDE: clock, seq, room, presence
 
 -- Groups of three: id, client, hold (s).
 local s, err = open_room()

@@ -19,10 +19,11 @@ import (
 // span is a time in which Redis was stopped, in µs of this machine's clock, which is also Redis's.
 type span struct{ from, to int64 }
 
-// fleet is one Redis and the gateways over it.
+// fleet is one Redis, or three under sentinels, and the gateways over it.
 type fleet struct {
 	program  string
-	redis    *rig.Redis
+	redis    *rig.Redis // nil with a trio
+	trio     *trio
 	gateways []*rig.Gateway
 	turn     []sync.Mutex // of each gateway, held during a fault
 
@@ -30,15 +31,23 @@ type fleet struct {
 	frozen  []span
 	crashes []string // logs with a programming error
 	stopped bool
-	counts  struct{ kills, pauses, short, long int }
+	counts  struct{ kills, pauses, short, long, failed int }
 }
 
 // crash matches the log of a programming error.
 var crash = regexp.MustCompile(`DATA RACE|(?m)^panic:|fault in a request|fatal error:`)
 
 func startFleet(r *rig.Run, o options) *fleet {
-	f := &fleet{program: o.gateway, redis: r.Redis(), turn: make([]sync.Mutex, o.gateways)}
-	settings := rig.SharedStore(f.redis.URL()) + fmt.Sprintf(`origins: [{id: site, servers: ["http://%s"]}]
+	f := &fleet{program: o.gateway, turn: make([]sync.Mutex, o.gateways)}
+	var url string
+	if o.store == "sentinels" {
+		f.trio = startTrio(r)
+		url = f.trio.url
+	} else {
+		f.redis = r.Redis()
+		url = f.redis.URL()
+	}
+	settings := rig.SharedStore(url) + fmt.Sprintf(`origins: [{id: site, servers: ["http://%s"]}]
 rooms:
   - {id: sale, origin: site, admission: {rate: %g, burst: %g, max_active: %d}, session: {ttl: 1m}, guard: {joins_per_ip: ""}}
 `, r.Serve(rig.Site), o.rate, o.burst, o.maxActive)
@@ -84,6 +93,12 @@ func (f *fleet) run(ctx context.Context, plan []fault) error {
 
 // inflict begins a fault, waits and ends it, also when ctx has ended.
 func (f *fleet) inflict(ctx context.Context, p fault) error {
+	if p.kind == fail {
+		f.mu.Lock()
+		f.counts.failed++
+		f.mu.Unlock()
+		return f.trio.fail(ctx, p.gateway%2 == 0)
+	}
 	if p.kind == freeze {
 		if err := f.redis.Signal(syscall.SIGSTOP); err != nil {
 			return err
@@ -163,6 +178,7 @@ const (
 	kill   kind = iota // SIGKILL, and a restart at the end
 	pause              // SIGSTOP, SIGCONT at the end
 	freeze             // the same, for Redis
+	fail               // the master is killed or stopped, until a replica has been promoted
 )
 
 // fault is a fault of a gateway, by its number, or of Redis.

@@ -1,6 +1,7 @@
 // Command chaos admits visitors to one room through several gateways over one Redis, while gateways are killed, stopped and
 // restarted and Redis is stopped at random. It then judges what the visitors received: never over the limit, in order, no
-// place lost, no ticket spent twice. The seed that it prints repeats the faults.
+// place lost, no ticket spent twice. With --store sentinels, masters fail instead, and replicas are promoted. The seed that it
+// prints repeats the faults.
 package main
 
 import (
@@ -22,6 +23,7 @@ func main() { rig.Main(command()) }
 
 type options struct {
 	gateway     string
+	store       string // redis or sentinels
 	gateways    int
 	duration    time.Duration // of the faults
 	drain       time.Duration // after them, for visitors that still wait
@@ -38,6 +40,7 @@ func command() *cobra.Command {
 		rig.Require(o.gateways >= 2 && o.duration >= 5*time.Second && o.visitors >= 1 && o.rate > 0 && o.burst >= 1 && o.maxActive >= 0 && o.drain >= time.Second,
 			"--gateways %d, --duration %s, --drain %s, --visitors %d, --rate %g, --burst %g, --max-active %d: want at least 2 gateways, 5s, 1s and a visitor, a rate above 0 and a burst of at least 1",
 			o.gateways, o.duration, o.drain, o.visitors, o.rate, o.burst, o.maxActive)
+		rig.Require(o.store == "redis" || o.store == "sentinels", "--store %q: want redis or sentinels", o.store)
 		if !cmd.Flags().Changed("seed") {
 			o.seed = rand.Uint64() >> 32 //nolint:gosec // it identifies a run
 		}
@@ -47,6 +50,7 @@ func command() *cobra.Command {
 	})
 	f := cmd.Flags()
 	f.StringVar(&o.gateway, "gateway", "bin/gateway", "the gateway's program")
+	f.StringVar(&o.store, "store", "redis", "redis, which is stopped, or sentinels: the master of three servers fails, at most every 12 s")
 	f.IntVar(&o.gateways, "gateways", 8, "how many")
 	f.DurationVar(&o.duration, "duration", time.Minute, "how long there are faults")
 	f.DurationVar(&o.drain, "drain", 15*time.Second, "how long waiting visitors poll after that")
@@ -62,7 +66,7 @@ func command() *cobra.Command {
 type report struct {
 	Seed                    uint64
 	Gateways, Kills, Pauses int     // Pauses: gateways that were stopped
-	Short, Long             int     // times that Redis was stopped, up to 2 s and over 5 s
+	Short, Long, Failed     int     // times that Redis was stopped, up to 2 s and over 5 s, and that a master failed
 	Frozen                  float64 // seconds that Redis was stopped
 	Visitors, Left, Waiting int     // Left: left the queue; Waiting: still wait
 	Admitted, Robbed        int64   // Robbed: the session was taken with a copied token
@@ -84,7 +88,11 @@ func run(r *rig.Run, o options) report {
 	defer end()
 	done := make(chan struct{})
 	go func() { c.run(crowded); close(done) }()
-	err := f.run(r, schedule(o.seed, o.gateways, o.duration))
+	plan := schedule(o.seed, o.gateways, o.duration)
+	if f.trio != nil {
+		plan = failovers(plan)
+	}
+	err := f.run(r, plan)
 	if err == nil {
 		select {
 		case <-done:
@@ -114,7 +122,7 @@ func run(r *rig.Run, o options) report {
 // report judges the run, given how many admissions the room has counted.
 func (c *crowd) report(f *fleet, counted int) report {
 	r := c.counts
-	r.Kills, r.Pauses, r.Short, r.Long = f.counts.kills, f.counts.pauses, f.counts.short, f.counts.long
+	r.Kills, r.Pauses, r.Short, r.Long, r.Failed = f.counts.kills, f.counts.pauses, f.counts.short, f.counts.long, f.counts.failed
 	r.P50, r.P99 = float64(table.Quantile(c.times, 0.5))/1e6, float64(table.Quantile(c.times, 0.99))/1e6
 	for _, s := range f.frozen {
 		r.Frozen += float64(s.to-s.from) / 1e6
@@ -141,8 +149,8 @@ func (r report) print(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
 	row := func(what, format string, args ...any) { fmt.Fprintf(w, "%s\t%s\n", what, fmt.Sprintf(format, args...)) }
 	row("seed", "%d", r.Seed)
-	row("faults", "%d gateways: %d killed (kill -9), %d stopped; Redis stopped %d times up to 2 s, %d times over 5 s, %.1f s in all",
-		r.Gateways, r.Kills, r.Pauses, r.Short, r.Long, r.Frozen)
+	row("faults", "%d gateways: %d killed (kill -9), %d stopped; Redis stopped %d times up to 2 s, %d times over 5 s, %.1f s in all; %d failovers",
+		r.Gateways, r.Kills, r.Pauses, r.Short, r.Long, r.Frozen, r.Failed)
 	row("visitors", "%d: %d admitted, %d left the queue, %d still waiting", r.Visitors, r.Admitted+r.Robbed, r.Left, r.Waiting)
 	row("requests", "%d polls, %d with a pass, %d repeated claims; %d without a response; p50 %.1f ms, p99 %.0f ms",
 		r.Polls, r.Passes, r.Repeated, r.Unanswered, r.P50, r.P99)

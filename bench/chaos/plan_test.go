@@ -48,3 +48,24 @@ func TestSchedule_LeavesHalfOfGatewaysRunning(t *testing.T) {
 		}
 	})
 }
+
+func TestFailovers_EndBeforeTheNext(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		seed := rapid.Uint64().Draw(t, "seed")
+		n, free := 0, time.Duration(0)
+		for _, f := range failovers(schedule(seed, 4, time.Minute)) {
+			switch f.kind {
+			case freeze:
+				t.Fatal("a freeze is left")
+			case fail:
+				if f.at < free || f.gateway != n {
+					t.Fatalf("failure %d: %+v, before %s", n, f, free)
+				}
+				n, free = n+1, f.at+f.length+outage
+			}
+		}
+		if n < 3 {
+			t.Fatalf("%d masters fail", n)
+		}
+	})
+}

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"runtime"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -47,7 +48,7 @@ func Open(rawURL string, timeout time.Duration) (redis.UniversalClient, error) {
 	}
 	switch t.kind {
 	case sentinel:
-		return redis.NewFailoverClient(o.Failover()), nil
+		return newFailover(o.Failover()), nil
 	case cluster:
 		c := o.Cluster()
 		c.ClusterStateReloadInterval = 5 * time.Second
@@ -59,16 +60,45 @@ func Open(rawURL string, timeout time.Duration) (redis.UniversalClient, error) {
 	return redis.NewClient(o.Simple()), nil // an address that begins with / is a unix socket
 }
 
+// newCluster returns a client that reloads the slots after a call to which no master replied. The client library reloads them only after a
+// redirection, and a dead master redirects no call: until the next interval every call would go to that master
+// (https://github.com/redis/go-redis/issues/3979). One reload is in progress at a time.
 func newCluster(o *redis.ClusterOptions) *redis.ClusterClient {
 	c := redis.NewClusterClient(o)
-	c.AddHook(relearn{c})
+	c.AddHook(relearn{again: c.ReloadState, after: func(err error) bool {
+		var said redis.Error
+		return !errors.As(err, &said) || redis.HasErrorPrefix(err, "CLUSTERDOWN")
+	}})
 	return c
 }
 
-// relearn reloads the slots after a call to which no master replied. The client library reloads them only after a redirection, and a
-// dead master redirects no call: until the next interval every call would go to that master
-// (https://github.com/redis/go-redis/issues/3979). One reload is in progress at a time.
-type relearn struct{ cluster *redis.ClusterClient }
+// newFailover returns a client that asks the sentinels for the master after a write that was refused for want of replicas. The sentinel
+// that leads a failover publishes the change only when all replicas follow the new master, seconds later. Until then a client that
+// subscribes to it would keep its connections to a former master that lives. A dial asks for the master, and closes the connections to another one.
+func newFailover(o *redis.FailoverOptions) *redis.Client {
+	c := redis.NewFailoverClient(o)
+	dial := c.Options().Dialer
+	var dials sync.Mutex // one at a time
+	c.AddHook(relearn{
+		again: func(ctx context.Context) {
+			if !dials.TryLock() {
+				return
+			}
+			defer dials.Unlock()
+			if conn, err := dial(ctx, "tcp", ""); err == nil {
+				_ = conn.Close()
+			}
+		},
+		after: func(err error) bool { return redis.HasErrorPrefix(err, "NOREPLICAS") },
+	})
+	return c
+}
+
+// relearn calls again after a call with such an error.
+type relearn struct {
+	after func(error) bool
+	again func(context.Context)
+}
 
 func (relearn) DialHook(next redis.DialHook) redis.DialHook { return next }
 
@@ -79,9 +109,8 @@ func (relearn) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 func (r relearn) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		err := next(ctx, cmd)
-		var said redis.Error
-		if err != nil && (!errors.As(err, &said) || redis.HasErrorPrefix(err, "CLUSTERDOWN")) {
-			r.cluster.ReloadState(ctx)
+		if err != nil && r.after(err) {
+			r.again(ctx)
 		}
 		return err
 	}

@@ -186,3 +186,39 @@ func TestSentinel_LeavesAReplacedMaster(t *testing.T) {
 	})
 	eventually(t, func() error { return c.Set(t.Context(), "k", "last", 0).Err() })
 }
+
+// TestSentinel_LeavesAMasterWithoutReplicas: the client follows the sentinel that leads a failover. This one publishes the change when the
+// last replica follows the new master; until then a former master that lives refuses writes.
+func TestSentinel_LeavesAMasterWithoutReplicas(t *testing.T) {
+	t.Parallel()
+	trio := redistest.SentinelTrio(t, "--min-replicas-to-write", "1")
+	for _, s := range trio.Sentinels { // they make the former master a replica after four of these periods
+		if err := s.Client().Do(t.Context(), "SENTINEL", "DEBUG", "PUBLISH-PERIOD", 2000).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	leader := trio.Sentinels[0]
+	c := open(t, "redis-sentinel://"+leader.Addr()+"/"+redistest.MasterName)
+	set := func() error { return c.Set(t.Context(), "k", "v", 0).Err() }
+	eventually(t, set)
+	published := leader.Client().Subscribe(t.Context(), "+switch-master")
+	t.Cleanup(func() { _ = published.Close() })
+	if _, err := published.Receive(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := leader.Client().Do(t.Context(), "SENTINEL", "FAILOVER", redistest.MasterName).Err(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() error {
+		if err := set(); !redis.HasErrorPrefix(err, "NOREPLICAS") {
+			return fmt.Errorf("the former master does not refuse a write: %w", err)
+		}
+		return nil
+	})
+	eventually(t, set)
+	select {
+	case <-published.Channel():
+		t.Error("the client stayed with the former master until the end of the failover")
+	case <-time.After(10 * time.Millisecond):
+	}
+}

@@ -68,12 +68,15 @@ local FIELDS = { 'epoch', 'seq', 'adj', 'lead', 'last', 'gaps', 'reset', 'owed',
   -- the last evacuation (order time, and wall); 0: none
   'evacuated', 'evacuated_wall',
   -- the number of changes of records (live.lua)
-  'records' }
+  'records',
+  -- sequence numbers that were never used (seq.lua)
+  'skips' }
 
-local TEXTS = { epoch = true, gaps = true }
+local TEXTS = { epoch = true, gaps = true, skips = true }
 
 local room_state -- for policy()
 local stored -- the values of FIELDS that load_state found, as text; false: none
+local stored_seq -- the store's seq; s.seq may be beyond it until save_state
 
 local function load_state()
   stored = redis.call('HMGET', STATE, unpack(FIELDS))
@@ -83,13 +86,14 @@ local function load_state()
     if TEXTS[f] then s[f] = v or '' else s[f] = v and tonumber(v) or 0 end
   end
   s.fresh_store = s.virgin
-  room_state = s
+  room_state, stored_seq = s, s.seq
   return s
 end
 
 -- save_state writes what has changed; seq always has.
 local function save_state(s)
   s.seq = s.seq + 1
+  stored_seq = s.seq
   s.last = s.time
   s.virgin = s.fresh_store
   local a, n = {}, 0
@@ -147,6 +151,9 @@ local function forget_gaps(s, p)
   s.gaps = table.concat(list, ' ')
 end
 
+-- has_lost reports whether the store, whose epoch is that of the caller, lacks writes up to seq.
+local function has_lost(s, seq) return s.seq < seq or skipped(s.skips, seq) end
+
 -- keep_time sets s.now, room time, and s.time, order time. A silence of over GAP is taken out of room time, of an empty room too, because
 -- gateways give places while the store is away. A clock that went back moves neither.
 local function keep_time(s)
@@ -174,6 +181,10 @@ local function keep_time(s)
   s.now = s.wall + s.adj
   if s.wall + s.lead < s.last then s.lead = s.last - s.wall end
   s.time = s.wall + s.lead
+  if s.last > 0 and s.time - s.last > SKIP_AFTER then
+    local to = math.max(s.seq + 1, s.wall)
+    s.skips, s.seq = add_skip(s.skips, s.seq, to), to
+  end
   if silence > 0 then add_gap(s, s.time, silence) end
   if s.moved then s.lease = 0 end -- its age is unknown
 end
@@ -191,7 +202,7 @@ end
 -- open_room returns the state at now, or nil and the reply EPOCH.
 local function open_room()
   local s = load_state()
-  if s.epoch == '' or s.epoch ~= ARGV[2] or s.seq < tonumber(ARGV[3]) then
+  if s.epoch == '' or s.epoch ~= ARGV[2] or has_lost(s, tonumber(ARGV[3])) then
     return nil, { REPLY_EPOCH, s.epoch, str(s.seq) }
   end
   s.wall = clock_now(ARGV[1])
@@ -201,7 +212,7 @@ end
 
 -- reply_head returns the beginning of every reply.
 local function reply_head(s)
-  return { REPLY_OK, s.epoch, str(s.seq), str(s.fence), str(s.time), str(s.wall) }
+  return { REPLY_OK, s.epoch, str(stored_seq), str(s.fence), str(s.time), str(s.wall) }
 end
 
 -- save_and_reply saves the state and returns the reply with the given values.

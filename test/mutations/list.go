@@ -431,6 +431,12 @@ var mutations = []mutation{
 		pkg: "./gateway/route", tests: "^TestStep$",
 	},
 	{
+		fault: "writes that a failover lost are not found once others have called",
+		file:  "lua/lib/room.lua",
+		old:   "s.seq < seq or skipped(s.skips, seq)", new: "s.seq < seq",
+		pkg: "./admission", tests: "^TestOlderCopy",
+	},
+	{
 		fault: "a permit is redeemed again after the store lost its record",
 		file:  "lua/permit_redeem.lua",
 		old:   " or state[1] ~= ARGV[2]", new: "",
