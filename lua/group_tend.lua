@@ -101,7 +101,7 @@ if g[G_EXPIRES] > 0 and now >= g[G_EXPIRES] and g[G_STATUS] <= RUNNING then
   dequeue(g)
   if g[G_WAITS] > 0 then chain.leave(g) end
   types.unbar(g)
-  local most = math.min(bound, math.max(1, math.floor(VISIT_BYTES / math.max(1, g[G_LARGEST])))) -- whose payloads are moved
+  local most = math.min(bound, math.max(1, math.floor(STEP_BYTES / math.max(1, g[G_LARGEST])))) -- whose payloads are moved
   local n, pending = sweep(most, function(jobkey)
     bury(g, t, jobkey, read_run(redis.call('HGET', K.runs, jobkey)), 'expired', 'the job had not started when its group expired (expires_at)')
   end)

@@ -20,7 +20,7 @@ local QUIET = 1500000                   -- a room that was silent for so long ha
 local FLIGHT = 50000
 local NEXT = 0.3                        -- seconds within which a room with a queue calls again
 local SOON = 25000                      -- µs; the room is never asked to call again sooner
-local VISITS = 64                       -- a turn takes 1/VISITS of the available units
+local TURNS = 64                        -- a turn takes 1/TURNS of the available units
 
 local now, room = clock_now(ARGV[1]), ARGV[2]
 local rate, burst, weight = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
@@ -122,14 +122,14 @@ end
 -- others' stays in the bucket until they call.
 local there = limiter.token_bucket.available(b)
 local spare, units = there, 0
-local visit = math.max(1, math.floor(there / VISITS))
+local turn = math.max(1, math.floor(there / TURNS))
 while granting and spare > 0 do
   local f
   for _, g in ipairs(flows) do
     if g.units > 0 and (not f or g.tag < f.tag) then f = g end
   end
   if not f then break end
-  local n = math.min(f.units, visit, spare)
+  local n = math.min(f.units, turn, spare)
   if f == me then
     units = units + n
     v = math.max(v, f.tag)

@@ -19,7 +19,7 @@
 
 local g, gkey = named_group(ARGV[3])
 if not g then return { 'not_found' } end
-local page, skip, after, limit, room = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7], tonumber(ARGV[8]), VISIT_BYTES
+local page, skip, after, limit, room = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7], tonumber(ARGV[8]), STEP_BYTES
 local reply = { 0, 0, '' }
 
 -- read adds the records of ids from the given one on while there is room, and returns the number of ids that it processed.

@@ -9,7 +9,7 @@
 -- INCLUDE: clock, limiter, fair, bulk, bulkqueue, bulklife, bulkjobs, bulkleases, breakers, bulktypes
 
 local _, mine = read_kinds(ARGV[5])
-local want, dropped, reply, taken, room = tonumber(ARGV[3]), 0, { 0, 0, 0, 0, 0, '' }, 0, VISIT_BYTES
+local want, dropped, reply, taken, room = tonumber(ARGV[3]), 0, { 0, 0, 0, 0, 0, '' }, 0, STEP_BYTES
 for _ = 1, want * 2 do
   if taken >= want or room <= 0 then break end
   local jobkey = redis.call('LPOP', K.ready)

@@ -305,8 +305,8 @@ if set.shards > 1 then parts.read() end
 -- among the tenant's groups, because the group was its only one in the queue. work is the total time that a tenant has used, u1…u3 its last
 -- tags.
 
--- VISIT_BYTES bounds the job records that one step reads; the first one may be larger.
-local VISIT_BYTES = 1048576
+-- STEP_BYTES bounds the job records that one step reads; the first one may be larger.
+local STEP_BYTES = 1048576
 
 -- groups and tenants have the records that this call has read, finished the ids of the jobs that it has ended, records the new records of those
 -- jobs (key, record, …), over the jobs whose runs it has ended.

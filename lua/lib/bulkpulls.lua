@@ -7,8 +7,8 @@ function pulls.take()
   open_gates(200)
   local want, dropped, reply = tonumber(ARGV[3]), 0, { 0, 0, 0, 0, 0, '' }
   local global, blocked = global_limiter(), nil
-  local taken, visits, settled = 0, 0, follow_policy()
-  local room, full = VISIT_BYTES, false
+  local taken, turns, settled = 0, 0, follow_policy()
+  local room, full = STEP_BYTES, false
   local kinds, mine = read_kinds(ARGV[5])
   local fetched = types.fetch_deferred(kinds, want)
   -- Jobs that the classic pipeline had admitted before the configuration changed.
@@ -31,8 +31,8 @@ function pulls.take()
   local limited = shard.tripped > 0 or next(types.limits) -- by type
   -- A turn starts jobs, or gates a group or tenant whose limit is used up. The number of turns is bounded, too.
   types.wake_barred(mine)
-  while taken < want and visits < want + 300 and settled and not full do
-    visits = visits + 1
+  while taken < want and turns < want + 300 and settled and not full do
+    turns = turns + 1
     local g, t, level, flow, tag = whose_turn()
     if not g and types.wake_barred(mine) > 0 then g, t, level, flow, tag = whose_turn() end
     if not g and taken == 0 and work.defer_more() then g, t, level, flow, tag = whose_turn() end
@@ -175,7 +175,7 @@ function pulls.take()
     more = 1
     wake_worker()
   end
-  if not blocked and (shard.queued > 0 or types.startable) and (taken >= want or visits == want + 300 or full or not settled or work.unfinished) then
+  if not blocked and (shard.queued > 0 or types.startable) and (taken >= want or turns == want + 300 or full or not settled or work.unfinished) then
     more = 1
     wake_worker()
   end

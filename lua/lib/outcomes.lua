@@ -17,10 +17,10 @@ function outcomes.dropped(g, jobkey, record)
   return letter ~= 'F' or not redis.call('ZSCORE', K.dead, 'F' .. jobkey)
 end
 
--- outcomes.walk deletes or replaces outcomes that are not kept, from position at up to last: it reads at most n outcomes or VISIT_BYTES, and
+-- outcomes.walk deletes or replaces outcomes that are not kept, from position at up to last: it reads at most n outcomes or STEP_BYTES, and
 -- returns where it stopped.
 function outcomes.walk(g, at, last, n)
-  local room, closed = VISIT_BYTES, g[G_SEALED] == 1 or g[G_STATUS] > RUNNING
+  local room, closed = STEP_BYTES, g[G_SEALED] == 1 or g[G_STATUS] > RUNNING
   n = math.min(last, at + n)
   while at < n and room > 0 do
     local skip = at % PAGE
