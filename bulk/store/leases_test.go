@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/anteroom/anteroom/internal/redistest"
 )
 
@@ -188,26 +186,13 @@ func TestSharedLease_CostsNoCommandsForAJob(t *testing.T) {
 	create(t, s, GroupSpec{ID: "g", Tenant: "acme"})
 	add(t, s, "g", 0, 700)
 	calls := func(n int) map[string]int64 {
-		if err := s.o.Client.(*redis.Client).ConfigResetStat(t.Context()).Err(); err != nil {
-			t.Fatal(err)
-		}
-		jobs := pull(t, s, n).Jobs
-		if len(jobs) != n {
-			t.Fatalf("%d of %d jobs", len(jobs), n)
-		}
-		ack(t, s, Done, jobs...)
-		text, err := s.o.Client.Info(t.Context(), "commandstats").Result()
-		if err != nil {
-			t.Fatal(err)
-		}
-		sum := map[string]int64{}
-		for line := range strings.Lines(text) {
-			if name, rest, ok := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":calls="); ok {
-				count, _, _ := strings.Cut(rest, ",")
-				sum[name] = asInt(count)
+		return commandsOf(t, s, func() {
+			jobs := pull(t, s, n).Jobs
+			if len(jobs) != n {
+				t.Fatalf("%d of %d jobs", len(jobs), n)
 			}
-		}
-		return sum
+			ack(t, s, Done, jobs...)
+		})
 	}
 	calls(2)
 	few, many := calls(2), calls(200)
